@@ -1,0 +1,57 @@
+"""The errors of wfstdec: one tree, so that a caller can catch as finely as needed.
+
+Every message reads `[place: ]what was found, what was expected[; what to do]`.
+Input errors are also `ValueError`, a missing backend is also `RuntimeError`.
+"""
+
+
+class WfstdecError(Exception):
+    """Root of all errors that wfstdec raises on purpose."""
+
+
+class InputError(WfstdecError, ValueError):
+    """Something handed in is wrong; the subclasses say what."""
+
+
+class TokenTableError(InputError):
+    """A token table is malformed, or a token is not in it."""
+
+
+class LexiconError(InputError):
+    """A lexicon is malformed, ambiguous, or does not fit the tokens."""
+
+
+class ArpaError(InputError):
+    """An ARPA language model is malformed."""
+
+
+class GrammarError(InputError):
+    """A grammar FST cannot serve as G."""
+
+
+class GraphError(InputError):
+    """A graph is malformed, truncated, or from another version or table."""
+
+
+class FormatError(InputError):
+    """A data file is unreadable or not of the format it is said to be."""
+
+
+class ShapeError(InputError):
+    """An array has the wrong number of axes, or an axis the wrong size."""
+
+
+class LogprobError(InputError):
+    """Log-probabilities hold NaN or +inf."""
+
+
+class OptionError(InputError):
+    """An option is out of its range, or does not go with another."""
+
+
+class BoostError(InputError):
+    """A boost list is malformed."""
+
+
+class BackendError(WfstdecError, RuntimeError):
+    """A backend or engine is unknown, or what it needs is not installed."""
