@@ -1,0 +1,259 @@
+"""The invariants of a packed graph: checked here, trusted by every kernel.
+
+All checks are single passes, so that a graph of millions of arcs loads in well under
+a second. Errors name the state or arc and what was expected there.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from wfstdec.arcs import ARC, CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, FstArrays
+from wfstdec.errors import GraphError
+from wfstdec.tables import GraphTables
+
+
+MAX_STATES = MAX_ARCS = 1 << 30
+"""States and arcs are indexed by 31 bits: one bit marks epsilon arcs in a tie."""
+
+
+def check_fst(fst: FstArrays, num_tokens: int, num_words: int) -> None:
+    """Check an FST before it is packed.
+
+    Raises:
+        GraphError: No states, a label or state out of range, a NaN, sizes that
+            disagree.
+    """
+    states, arcs = fst.num_states, fst.num_arcs
+    if states == 0:
+        raise GraphError("the graph has no states, expected at least a start state")
+    if states > MAX_STATES or arcs > MAX_ARCS:
+        raise GraphError(
+            f"the graph has {states} states and {arcs} arcs, expected at most "
+            f"{MAX_STATES} of each"
+        )
+    if not 0 <= fst.start < states:
+        raise GraphError(f"start state {fst.start}, expected one of {states} states")
+    for name, top in (
+        ("ilabel", num_tokens),
+        ("olabel", num_words - 1),
+        ("nextstate", states - 1),
+    ):
+        _check_range(name, getattr(fst, name), top)
+
+
+def _check_range(name: str, values: np.ndarray, top: int) -> None:
+    """Check that values lie in 0..top; `name` heads the error."""
+    if len(values) == 0:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and high <= top:
+        return
+    bad = low if low < 0 else high
+    arc = int(np.flatnonzero(values == bad)[0])
+    hint = {
+        "ilabel": f"; the token table has {top} tokens, blank included",
+        "olabel": f"; the word table has {top} words besides <eps>",
+    }.get(name, "")
+    raise GraphError(f"arc {arc}: {name} {bad}, expected 0 to {top}{hint}")
+
+
+def row_order(state: np.ndarray, arcs: np.ndarray) -> np.ndarray:
+    """The order that sorts arcs into rows; see `PackedGraph` for the keys."""
+    repeat = arcs["ilabel"] >> np.uint32(31)
+    label = (arcs["ilabel"] & LABEL_MASK).astype(np.uint64)
+    key = (state.astype(np.uint64) << np.uint64(32)) | (label << np.uint64(1))
+    key |= repeat.astype(np.uint64)
+    order = np.argsort(key, kind="stable")
+    ties = key[order][1:] == key[order][:-1]
+    if ties.any():
+        order = np.lexsort((arcs["cost"], arcs["olabel"], arcs["nextstate"], key))
+    return order
+
+
+def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
+    """Check the types and axes of a file's arrays.
+
+    Raises:
+        GraphError: One differs.
+    """
+    expected = {
+        "arcs": ARC,
+        "state_arc_splits": np.dtype(np.uint32),
+        "final_cost": np.dtype(np.float32),
+        "pronunciation_word": np.dtype(np.int32),
+        "pronunciation_splits": np.dtype(np.int32),
+        "pronunciation_tokens": np.dtype(np.int32),
+    }
+    for name, dtype in expected.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.ndim != 1:
+            raise GraphError(
+                f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
+                f"{dtype} with one"
+            )
+
+
+_PROBLEMS = (
+    "",
+    "nextstate {} is out of range",
+    "label {} is beyond the token table",
+    "olabel {} is beyond the word table",
+    "its cost is NaN or -inf",
+    "its flags do not say what is there",
+    "it is out of order: rows are sorted by label, epsilons first",
+)
+
+
+def check_rows(
+    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: GraphTables
+) -> np.ndarray:
+    """Check rows, labels, flags and costs; return the epsilon arcs of each state.
+
+    Returns:
+        uint32 [S], the number of epsilon arcs at the head of each row.
+
+    Raises:
+        GraphError: An invariant does not hold; names the arc.
+    """
+    num_states = len(final_cost)
+    if len(splits) != num_states + 1 or num_states == 0:
+        raise GraphError(
+            f"{len(splits)} row splits for {num_states} states, expected one more"
+        )
+    if splits[0] != 0 or splits[-1] != len(arcs) or (splits[1:] < splits[:-1]).any():
+        raise GraphError(f"row splits do not cover the {len(arcs)} arcs in order")
+    if np.isnan(final_cost).any() or (final_cost == -np.inf).any():
+        raise GraphError("a final cost is NaN or -inf, expected a number or +inf")
+    counts, arc, problem = _scan_rows(
+        arcs, splits, np.uint64(len(tables.tokens)), np.uint64(len(tables.words))
+    )
+    if problem:
+        value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")
+        found = arcs[value][arc] & LABEL_MASK if problem == 2 else arcs[value][arc]
+        raise GraphError(f"arc {arc}: {_PROBLEMS[problem].format(found)}")
+    return counts
+
+
+@numba.njit(cache=True, nogil=True)
+def _scan_rows(arcs, splits, num_tokens, num_words):
+    """Returns (epsilon counts, arc, problem); problem 0 means none."""
+    num_states = len(splits) - 1
+    counts = np.zeros(num_states, np.uint32)
+    mask = np.uint32(LABEL_MASK)
+    for s in range(num_states):
+        before = np.int64(-1)
+        for a in range(splits[s], splits[s + 1]):
+            label = arcs[a].ilabel & mask
+            if arcs[a].nextstate >= num_states:
+                return counts, a, 1
+            if label > num_tokens:
+                return counts, a, 2
+            if arcs[a].olabel >= num_words:
+                return counts, a, 3
+            cost = arcs[a].cost
+            if np.isnan(cost) or cost == -np.inf:
+                return counts, a, 4
+            key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
+            if key < before:
+                return counts, a, 6
+            before = key
+            if label == 0:
+                counts[s] += np.uint32(1)
+    for a in range(len(arcs)):
+        flags = arcs[a].ilabel
+        word = flags & np.uint32(CARRIES_WORD) != 0
+        epsilon = flags & np.uint32(LEADS_TO_EPSILON) != 0
+        if word != (arcs[a].olabel != 0) or epsilon != (counts[arcs[a].nextstate] > 0):
+            return counts, a, 5
+    return counts, -1, 0
+
+
+def epsilon_ranks(
+    arcs: np.ndarray, splits: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Rank states by the longest epsilon chain that leads into them, int32 [S].
+
+    Raises:
+        GraphError: The epsilon arcs form a cycle; names a state.
+    """
+    rank, stuck = _rank(arcs, splits, counts)
+    if stuck >= 0:
+        raise GraphError(
+            f"the epsilon arcs form a cycle (state {stuck} lies on it or behind it), "
+            "expected none: a search would not end; remove it, for a grammar of your "
+            "own with OpenFst's rmepsilon"
+        )
+    return rank
+
+
+@numba.njit(cache=True, nogil=True)
+def _rank(arcs, splits, counts):
+    """Kahn's topological sort over epsilon arcs; (ranks, a state left over or -1)."""
+    num_states = len(counts)
+    rank = np.zeros(num_states, np.int32)
+    waiting = np.zeros(num_states, np.int32)
+    members = 0
+    for s in range(num_states):
+        for a in range(splits[s], splits[s] + counts[s]):
+            waiting[arcs[a].nextstate] += 1
+    queue = np.empty(num_states, np.int64)
+    for s in range(num_states):
+        if waiting[s] == 0:
+            queue[members] = s
+            members += 1
+    done = 0
+    while done < members:
+        s = queue[done]
+        done += 1
+        for a in range(splits[s], splits[s] + counts[s]):
+            d = arcs[a].nextstate
+            rank[d] = max(rank[d], rank[s] + 1)
+            waiting[d] -= 1
+            if waiting[d] == 0:
+                queue[members] = d
+                members += 1
+    if members == num_states:
+        return rank, -1
+    for s in range(num_states):
+        if waiting[s] > 0:
+            return rank, s
+    return rank, -1
+
+
+def check_reachable(
+    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray
+) -> None:
+    """Check that some final state can be reached from the start.
+
+    Raises:
+        GraphError: None can.
+    """
+    if not _reaches_final(arcs, splits, final_cost):
+        finals = int(np.isfinite(final_cost).sum())
+        raise GraphError(
+            f"none of the {finals} final states can be reached from the start, "
+            "expected at least one"
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _reaches_final(arcs, splits, final_cost):
+    """Depth-first search from state 0; stops at the first final state."""
+    seen = np.zeros(len(final_cost), np.bool_)
+    stack = np.empty(len(final_cost), np.int64)
+    stack[0], top = 0, 1
+    seen[0] = True
+    while top > 0:
+        top -= 1
+        s = stack[top]
+        if final_cost[s] < np.inf:
+            return True
+        for a in range(splits[s], splits[s + 1]):
+            d = arcs[a].nextstate
+            if not seen[d] and arcs[a].cost < np.inf:
+                seen[d] = True
+                stack[top] = d
+                top += 1
+    return False
