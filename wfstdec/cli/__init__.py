@@ -1,0 +1,1 @@
+"""The command `wfstdec`: thin over the library."""

@@ -1,0 +1,1 @@
+"""Files in and out: log-probs, transcripts, boost lists, results."""

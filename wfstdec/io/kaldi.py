@@ -1,0 +1,126 @@
+"""Read matrices from Kaldi's ark and scp files, and nothing else from them.
+
+kaldiio would also run the commands of an scp (`copy-feats ... |`) and unpickle what an
+ark holds: a data file must not be able to do either, so both are refused here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from kaldiio.matio import read_kaldi, read_token
+
+from wfstdec.errors import FormatError
+from wfstdec.textfile import read_lines
+
+BINARY_MARK = b"\0B"
+_DAMAGE = (
+    ValueError,
+    AssertionError,
+    IndexError,
+    MemoryError,
+    OverflowError,
+    struct.error,
+)
+_OFFSET = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
+
+
+def read_ark(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield `(utterance, matrix [T, V])` of a binary ark, in file order.
+
+    Raises:
+        FormatError: The file cannot be read, is truncated, or holds no matrices.
+    """
+    with _open(path) as file:
+        while True:
+            offset = file.tell()
+            try:
+                utterance = read_token(file)
+            except UnicodeDecodeError:
+                raise FormatError(
+                    f"{path}: found no utterance id at byte {offset}, "
+                    "expected a Kaldi ark"
+                ) from None
+            if utterance is None or not utterance.strip():
+                return
+            utterance = utterance.lstrip()
+            yield utterance, _read_matrix(file, f"{path}: {utterance}")
+
+
+def read_scp(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield `(utterance, matrix [T, V])` for the lines of an scp, in file order.
+
+    Raises:
+        FormatError: A malformed line, or what it points to cannot be read.
+    """
+    opened: Path | None = None
+    with ExitStack() as stack:
+        for utterance, ark, offset in scp_entries(path):
+            if ark != opened:  # most often many lines point into one ark
+                stack.close()
+                file, opened = stack.enter_context(_open(ark)), ark
+            file.seek(offset)
+            yield utterance, _read_matrix(file, f"{ark}:{offset}: {utterance}")
+
+
+def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
+    """The utterance, file and offset of each line `utterance file[:offset]`.
+
+    As in Kaldi, a relative file is relative to the current folder.
+
+    Raises:
+        FormatError: A line is malformed, a command, or a range of rows.
+    """
+    entries = []
+    for number, line in enumerate(read_lines(path), 1):
+        fields = line.split(maxsplit=1)
+        if not fields:
+            continue
+        if len(fields) != 2:
+            raise FormatError(
+                f"{path}:{number}: found {line!r}, expected 'utterance file[:offset]'"
+            )
+        utterance, target = fields[0], fields[1].strip()
+        if "|" in (target[0], target[-1]) or target[-1] == "]":
+            raise FormatError(
+                f"{path}:{number}: found the command or range {target!r}, expected "
+                "'file[:offset]'; write what it gives to an ark first"
+            )
+        match = _OFFSET.fullmatch(target)
+        if match:
+            entries.append((utterance, Path(match["file"]), int(match["offset"])))
+        else:
+            entries.append((utterance, Path(target), 0))
+    return entries
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+
+
+def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
+    """The matrix that stands at the file's position."""
+    head = file.read(len(BINARY_MARK))
+    if head != BINARY_MARK:
+        raise FormatError(
+            f"{place}: found {head!r} where a matrix begins, expected a binary Kaldi "
+            f"matrix ({BINARY_MARK!r}); copy-matrix makes one of a text ark"
+        )
+    file.seek(-len(head), os.SEEK_CUR)
+    try:
+        matrix = read_kaldi(file)
+    except _DAMAGE as error:
+        raise FormatError(
+            f"{place}: damaged or truncated, expected a whole Kaldi matrix ({error})"
+        ) from error
+    return np.array(matrix)  # kaldiio's are read-only

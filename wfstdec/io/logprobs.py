@@ -1,0 +1,130 @@
+"""Read log-probs of any size, one utterance at a time, in the order of the file.
+
+    reader = open_logprobs("dev.npz")         # or .ark, .scp, a folder of .npy
+    for utterance, logprobs in reader: ...    # str, float [T, V]
+
+Nothing is read ahead, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wfstdec.errors import FormatError, ShapeError
+from wfstdec.io import kaldi
+
+Utterances = Iterator[tuple[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class LogprobReader:
+    """The utterances of a file or folder; iterating opens it anew each time.
+
+    Attributes:
+        path: What is read.
+        num_utterances: How many there are; None where only reading it all would tell.
+    """
+
+    path: Path
+    num_utterances: int | None
+    _read: Callable[[Path], Utterances]
+
+    def __iter__(self) -> Utterances:
+        """Yield `(utterance, logprobs [T, V])`, lazily, each checked.
+
+        Raises:
+            FormatError: Damaged, a repeated or unwritable utterance id, no floats.
+            ShapeError: An array has not two axes.
+        """
+        seen: set[str] = set()
+        for utterance, logprobs in self._read(self.path):
+            _check_id(utterance, seen, self.path)
+            _check_array(logprobs, f"{self.path}: {utterance}")
+            yield utterance, logprobs
+
+
+def open_logprobs(path: str | os.PathLike[str]) -> LogprobReader:
+    """Open log-probs; the form follows from the name.
+
+    Args:
+        path: An `.npz` with one [T, V] array per utterance, a Kaldi `.ark` or `.scp`,
+            or a folder of `.npy` files (the utterance is the name without `.npy`).
+
+    Raises:
+        FormatError: No such file, not one of these, or damaged.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return LogprobReader(path, len(_npy_files(path)), _read_folder)
+    if not path.exists():
+        raise FormatError(f"{path}: no such file or folder")
+    if path.suffix == ".npz":
+        return LogprobReader(path, len(_open_npz(path).files), _read_npz)
+    if path.suffix == ".ark":
+        return LogprobReader(path, None, kaldi.read_ark)
+    if path.suffix == ".scp":
+        return LogprobReader(path, len(kaldi.scp_entries(path)), kaldi.read_scp)
+    raise FormatError(
+        f"{path}: found {path.suffix!r}, expected .npz, .ark, .scp or a folder of .npy"
+    )
+
+
+def _check_id(utterance: str, seen: set[str], path: Path) -> None:
+    """An id must be one word, or the result files could not be read back."""
+    if utterance in seen:
+        raise FormatError(f"{path}: utterance {utterance!r} twice, expected once")
+    if utterance.split() != [utterance]:
+        raise FormatError(
+            f"{path}: utterance id {utterance!r}, expected one without white space"
+        )
+    seen.add(utterance)
+
+
+def _check_array(logprobs: np.ndarray, place: str) -> None:
+    if not np.issubdtype(logprobs.dtype, np.floating):
+        raise FormatError(f"{place}: dtype {str(logprobs.dtype)!r}, expected floats")
+    if logprobs.ndim != 2:
+        raise ShapeError(f"{place}: shape {logprobs.shape}, expected [T, V]")
+
+
+def _open_npz(path: Path) -> np.lib.npyio.NpzFile:
+    try:
+        file = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise FormatError(f"{path}: not a readable .npz ({error})") from error
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise FormatError(f"{path}: found a single array, expected an .npz of arrays")
+    return file
+
+
+def _read_npz(path: Path) -> Utterances:
+    with _open_npz(path) as file:
+        for utterance in file.files:
+            try:
+                logprobs = file[utterance]
+            except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+                raise FormatError(f"{path}: {utterance}: damaged: {error}") from error
+            yield utterance, logprobs
+
+
+def _npy_files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.npy"))
+    if not files:
+        raise FormatError(f"{path}: no .npy file in this folder, expected at least one")
+    return files
+
+
+def _read_folder(path: Path) -> Utterances:
+    for file in _npy_files(path):
+        try:
+            logprobs = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise FormatError(f"{file}: not a readable .npy ({error})") from error
+        yield file.stem, logprobs

@@ -1,0 +1,91 @@
+r"""Write hypotheses: as text, JSON lines, or CTM.
+
+    with open_output(path) as file:                 # None or "-": standard output
+        file.write(FORMATS["ctm"](utterance, hypothesis))
+
+`FORMATS` is the one list of formats: the command line offers what it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from wfstdec.atomic import atomic_write
+from wfstdec.hypothesis import Hypothesis
+
+STDOUT = "-"
+
+
+def text_line(utterance: str, hypothesis: Hypothesis) -> str:
+    """`utterance words...`."""
+    return " ".join((utterance, *hypothesis.text.split())) + "\n"
+
+
+def json_line(utterance: str, hypothesis: Hypothesis) -> str:
+    """One JSON object: id, text, words with times, costs, how the search ended."""
+    words = [
+        {"word": word.text, "start_s": _time(word.start_s), "end_s": _time(word.end_s)}
+        for word in hypothesis.words
+    ]
+    fields = {
+        "id": utterance,
+        "text": hypothesis.text,
+        "words": words,
+        "total_cost": _number(hypothesis.total_cost),
+        "graph_cost": _number(hypothesis.graph_cost),
+        "acoustic_cost": _number(hypothesis.acoustic_cost),
+        "insertion_cost": _number(hypothesis.insertion_cost),
+        "boost_cost": _number(hypothesis.boost_cost),
+        "reached_final": bool(hypothesis.reached_final),
+        "num_frames": int(hypothesis.num_frames),
+        "died_at_frame": hypothesis.died_at_frame,
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def ctm_lines(utterance: str, hypothesis: Hypothesis) -> str:
+    """`utterance 1 start_s duration_s word` for each word; the channel is always 1."""
+    return "".join(
+        f"{utterance} 1 {word.start_s:.3f} {word.end_s - word.start_s:.3f} "
+        f"{word.text}\n"
+        for word in hypothesis.words
+    )
+
+
+FORMATS: dict[str, Callable[[str, Hypothesis], str]] = {
+    "text": text_line,
+    "jsonl": json_line,
+    "ctm": ctm_lines,
+}
+"""What an utterance adds to a result file, newline included, by format name."""
+
+
+@contextlib.contextmanager
+def open_output(path: str | os.PathLike[str] | None) -> Iterator[IO[str]]:
+    """Open a text file that appears whole or not at all, or standard output.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    if path is None or os.fspath(path) == STDOUT:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with atomic_write(path, "w") as file:
+        yield file
+
+
+def _time(seconds: float) -> float:
+    """To the microsecond: frame * shift leaves digits like 0.6000000000000001."""
+    return round(float(seconds), 6)
+
+
+def _number(cost: float) -> float | None:
+    """JSON knows no infinity: null."""
+    return float(cost) if math.isfinite(cost) else None
