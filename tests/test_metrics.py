@@ -1,0 +1,107 @@
+import random
+
+import pytest
+
+from wfstdec.errors import FormatError
+from wfstdec.metrics import (
+    GAP,
+    Score,
+    UtteranceScore,
+    WordErrors,
+    count_errors,
+    score_texts,
+)
+
+
+def words(text):
+    return tuple(text.split())
+
+
+def test_an_example_by_hand():
+    references = {"u1": words("the cat sat on the mat"), "u2": words("hello world")}
+    hypotheses = {"u1": words("the cat sit on mat"), "u2": words("oh hello world")}
+    score = score_texts(references, hypotheses)
+    assert score.wer_line == "%WER 37.50 [ 3 / 8, 1 ins, 1 del, 1 sub ]"
+    assert score.ser_line == "%SER 100.00 [ 2 / 2 ]"
+    assert score.wer == 37.5
+
+
+def test_the_line_looks_as_kaldi_writes_it():
+    errors = WordErrors(201, 310, 1921, 16533)
+    score = Score((UtteranceScore("u", errors, (), ()),), missing=(), extra=())
+    expected = "%WER 14.71 [ 2432 / 16533, 201 ins, 310 del, 1921 sub ]"
+    assert score.wer_line == expected
+
+
+@pytest.mark.parametrize(
+    "reference, hypothesis, ins, dels, subs",
+    [
+        ("", "", 0, 0, 0),
+        ("", "a b", 2, 0, 0),
+        ("a b", "", 0, 2, 0),
+        ("a b c", "a x c", 0, 0, 1),
+        ("a b c", "b c d", 1, 1, 0),
+    ],
+)
+def test_kinds_of_errors(reference, hypothesis, ins, dels, subs):
+    errors = count_errors(words(reference), words(hypothesis))
+    expected = (ins, dels, subs, len(words(reference)))
+    found = (errors.insertions, errors.deletions, errors.substitutions)
+    assert (*found, errors.reference_words) == expected
+
+
+def kaldi_edit_distance(reference, hypothesis):
+    """The recursion of Kaldi's edit-distance-inl.h, ties included."""
+    row = [(j, j, 0, 0) for j in range(len(hypothesis) + 1)]
+    for i, ref in enumerate(reference, 1):
+        new = [(i, 0, i, 0)]
+        for j, hyp in enumerate(hypothesis, 1):
+            differs = int(ref != hyp)
+            ins, dele, sub = new[j - 1], row[j], row[j - 1]
+            if sub[0] + differs < min(ins[0], dele[0]) + 1:
+                new.append((sub[0] + differs, sub[1], sub[2], sub[3] + differs))
+            elif dele[0] < ins[0]:
+                new.append((dele[0] + 1, dele[1], dele[2] + 1, dele[3]))
+            else:
+                new.append((ins[0] + 1, ins[1] + 1, ins[2], ins[3]))
+        row = new
+    return row[-1]
+
+
+def test_random_texts_have_the_kinds_of_errors_that_kaldi_counts():
+    rng = random.Random(1)
+    for _ in range(500):
+        reference = rng.choices("abcdefgh", k=rng.randint(0, 12))
+        kept = [word for word in reference if rng.random() > 0.1]
+        hypothesis = [rng.choice("abcdefgh") if rng.random() < 0.3 else w for w in kept]
+        e = count_errors(reference, hypothesis)
+        found = (e.total, e.insertions, e.deletions, e.substitutions)
+        assert found == kaldi_edit_distance(reference, hypothesis)
+
+
+def test_missing_utterances_are_deletions_and_named_and_extra_ones_reported():
+    references = {"u1": words("a b"), "u2": words("c d e")}
+    score = score_texts(references, {"u1": words("a b"), "u9": words("z")})
+    assert score.missing == ("u2",)
+    assert score.extra == ("u9",)
+    assert score.wer_line == "%WER 60.00 [ 3 / 5, 0 ins, 3 del, 0 sub ]"
+
+
+def test_worst_utterances_come_first_and_correct_ones_not_at_all():
+    references = {"good": ("a",), "one": ("a", "b"), "two": ("a", "b")}
+    hypotheses = {"good": ("a",), "one": ("a", "x"), "two": ("x", "y")}
+    score = score_texts(references, hypotheses)
+    assert [s.utterance for s in score.worst(5)] == ["two", "one"]
+    assert [s.utterance for s in score.worst(1)] == ["two"]
+
+
+def test_alignment_has_both_sides():
+    score = score_texts({"u": words("a b c")}, {"u": words("a c d")})
+    pairs = score.utterances[0].alignment()
+    assert pairs == [("a", "a"), ("b", GAP), ("c", "c"), (GAP, "d")]
+
+
+@pytest.mark.parametrize("references", [{}, {"u": ()}])
+def test_references_without_words_are_an_error(references):
+    with pytest.raises(FormatError, match="references have no words"):
+        score_texts(references, {"u": ("a",)})
