@@ -231,9 +231,9 @@ class _Reader:
         while self.pos < len(self.data) and not self.text():
             self.next_line()
         if self.pos >= len(self.data):
-            raise self.error(f"the file ends, expected {heading}")
+            raise self.error(f"the file ends, expected {heading!r}")
         if self.text() != heading:
-            raise self.error(f"found {self.text()!r}, expected {heading}")
+            raise self.error(f"found {self.text()!r}, expected {heading!r}")
         self.next_line()
 
     def text(self) -> str:
