@@ -1,0 +1,186 @@
+"""What a program can check of the rules of the house."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LIBRARY = sorted(ROOT.glob("wfstdec/**/*.py"))
+SOURCES = LIBRARY + sorted(ROOT.glob("tools/**/*.py"))
+
+MODULE_LINES = 400
+FUNCTION_LINES = 40
+KERNEL_LINES = 120
+POSITIONAL = 5
+KERNEL = re.compile(r"\b(n?jit|inlined|intrinsic)\b")
+"""Decorators that make a numba kernel of a function."""
+
+ROOMS = (
+    {"errors"},
+    {"atomic", "textfile"},
+    {"symbols"},
+    {"lexicon", "spelling", "arpa", "arpa_scan"},
+    {"arcs", "tables", "graph", "graph_checks"},
+    {"hypothesis", "boost"},
+    {"wfst"},
+    {"fst"},
+    {"io", "metrics"},
+    {"cli"},
+)
+"""The import order: a room imports from its own row and from rows above."""
+
+STRANGERS = {"fst": {"wfst", "boost", "hypothesis"}}
+"""Rows above that a room has nothing to do with all the same."""
+
+THIRD_PARTY = {
+    "numpy": "",
+    "numba": "",
+    "llvmlite": "wfst/",  # comes with numba
+    "tqdm": "",
+    "kaldiio": "io/",
+    "kaldialign": "metrics.py",
+    "kaldifst": "fst/",
+    "pynini": "fst/",
+    "pywrapfst": "fst/",
+    "sentencepiece": "",
+}
+"""What the library may import, and under which part of it."""
+
+
+def parse(path):
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def imports(tree):
+    """The modules that a file imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            if node.module == "wfstdec":  # from wfstdec import graph
+                yield from (f"wfstdec.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def functions(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def is_kernel(function):
+    return any(KERNEL.search(ast.unparse(d)) for d in function.decorator_list)
+
+
+def body_lines(function):
+    """Lines of a function without its signature and docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def public_definitions(tree, prefix=""):
+    """Public classes, functions and methods, with their dotted names."""
+    for node in tree.body:
+        is_definition = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        if is_definition and not node.name.startswith("_"):
+            yield prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from public_definitions(node, f"{prefix}{node.name}.")
+
+
+def room_of(path):
+    return path.relative_to(ROOT / "wfstdec").parts[0].removesuffix(".py")
+
+
+def row_of(room):
+    rows = [i for i, row in enumerate(ROOMS) if room in row]
+    assert rows, f"{room!r} has no row in ROOMS: say where it stands"
+    return rows[0]
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_nothing_imports_against_the_import_order(path):
+    room = room_of(path)
+    if room == "__init__":
+        return  # the front door: lazy
+    for module in imports(parse(path)):
+        if module.startswith("wfstdec."):
+            other = module.split(".")[1]
+            assert row_of(other) <= row_of(room), f"{room} imports {module}"
+            assert other not in STRANGERS.get(room, ()), f"{room} imports {module}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_third_party_modules_stay_where_they_belong(path):
+    part = str(path.relative_to(ROOT / "wfstdec"))
+    for module in imports(parse(path)):
+        top = module.split(".")[0]
+        if top == "wfstdec" or top in sys.stdlib_module_names:
+            continue
+        assert top in THIRD_PARTY, f"imports {module}"
+        assert part.startswith(THIRD_PARTY[top]), f"imports {module}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_sizes(path):
+    tree = parse(path)
+    assert len(path.read_text("utf-8").splitlines()) <= MODULE_LINES
+    for function in functions(tree):
+        limit = KERNEL_LINES if is_kernel(function) else FUNCTION_LINES
+        lines = body_lines(function)
+        assert lines <= limit, f"{function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_few_positional_parameters(path):
+    for function in functions(parse(path)):
+        names = [a.arg for a in function.args.posonlyargs + function.args.args]
+        count = len([name for name in names if name not in ("self", "cls")])
+        assert is_kernel(function) or count <= POSITIONAL, function.name
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_public_things_have_docstrings(path):
+    tree = parse(path)
+    assert ast.get_docstring(tree)
+    for name, node in public_definitions(tree):
+        assert ast.get_docstring(node), name
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_only_the_command_line_prints(path):
+    calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
+    prints = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
+    assert not prints or room_of(path) == "cli"
+
+
+def tracked_files():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+def test_no_paths_of_any_machine():
+    absolute = re.compile(rb"(?<![\w.])/(?:work|root|home|farm|Users)/\w")
+    for path in tracked_files():
+        found = absolute.search(path.read_bytes())
+        if path.suffix not in (".gz", ".npz") and found:
+            pytest.fail(f"{name_of(path)}: {found.group()!r}")
+
+
+def test_the_repository_stays_small_enough_to_travel():
+    assert sum(path.stat().st_size for path in tracked_files()) < 15_000_000

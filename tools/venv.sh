@@ -1,0 +1,34 @@
+# Sourced by demo.sh and test.sh, in the repository's root.
+#   install_extras a,b    makes .venv if it is not there and installs wfstdec[a,b] in it
+# PYTHON chooses the interpreter: PYTHON=python3.12 bash tools/demo.sh
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+            2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "found no Python 3.11 to 3.13 (tried ${PYTHON:-python3 and python3.11 to 3.13});" \
+        "set PYTHON to one" >&2
+    return 1
+}
+
+install_extras() {
+    local extras=$1 stamp
+    if [ ! -x .venv/bin/python ]; then
+        local python
+        python=$(find_python) || return
+        echo "making .venv with $("$python" --version)" >&2
+        "$python" -m venv .venv || return
+    fi
+    stamp=.venv/installed-$(cat setup.cfg pyproject.toml constraints.txt <(echo "$extras") |
+        cksum | tr ' ' '-')
+    [ -e "$stamp" ] && return
+    echo "installing wfstdec${extras:+[$extras]} into .venv" >&2
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+        --constraint constraints.txt --editable ".${extras:+[$extras]}" || return
+    touch "$stamp"
+}
