@@ -115,7 +115,8 @@ def read_lexicon(
             f"{path}: no entries, expected 'word tokens...' in each line"
         )
     if repeated:
-        _log.info("%s: %d repeated: %s first", path, len(repeated), repeated[0])
+        text = "%s: %d entries come twice and are read once, first %s"
+        _log.info(text, path, len(repeated), repeated[0])
     words, pronunciations = zip(*entries, strict=True)
     return Lexicon(words, pronunciations, np.array(list(entries.values()), np.float32))
 
@@ -131,8 +132,8 @@ def spelling_lexicon(
 
     With a SentencePiece model the word is cut as the model does. Without one it is
     cut into the fewest tokens, of several ways the one whose first tokens are longer;
-    for a table of characters these are the characters. Where tokens begin with U+2581
-    (and it is not the separator) each word does too. Tokens like `<s>` or `[UNK]`, the
+    for a table of characters these are the characters. Where tokens (other than the
+    separator) begin with U+2581 each word does too. Tokens like `<s>` or `[UNK]`, the
     blank and the separator spell nothing.
 
     Args:
