@@ -25,7 +25,8 @@ from wfstdec.errors import ArpaError
 from wfstdec.textfile import read_bytes, unpack
 
 MAX_ORDER = 6
-_DATA = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\\data\\[ \t\r]*$", re.MULTILINE)
+DATA, END = "\\data\\", "\\end\\"
+_DATA_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\\data\\[ \t\r]*$", re.MULTILINE)
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 
 
@@ -133,7 +134,7 @@ class _Reader:
         for order, count in enumerate(counts, start=1):
             self.expect(f"\\{order}-grams:")
             tables.append(self.read_section(order, count, vocabulary))
-        self.expect("\\end\\")
+        self.expect(END)
         tables[-1].backoff[:] = 0
         return ArpaModel(self.decode_words(vocabulary), tuple(tables))
 
@@ -141,9 +142,9 @@ class _Reader:
         r"""The counts of all orders; stops at the first line `\...` behind them."""
         if self.data.startswith(b"mmap lm"):
             raise ArpaError(f"{self.place}: a KenLM binary, expected the ARPA text")
-        start = _DATA.search(self.data)
+        start = _DATA_LINE.search(self.data)
         if not start:
-            raise ArpaError(f"{self.place}: no line \\data\\, expected an ARPA file")
+            raise ArpaError(f"{self.place}: no line {DATA!r}, expected an ARPA file")
         self.line += self.data.count(b"\n", 0, start.end())
         self.pos = start.end()
         self.next_line()
@@ -208,7 +209,7 @@ class _Reader:
         faults = {
             arpa_scan.NUMBER: "found {0!r}, expected a log10 {what}",
             arpa_scan.POSITIVE: "log10 probability {0}, expected 0 or less",
-            arpa_scan.FIELDS: "{n} fields in {text!r}, expected {least} or {most}: a "
+            arpa_scan.FIELDS: "{fields} in {text!r}, expected {least} or {most}: a "
             "log10 probability, {words} and perhaps a back-off weight",
             arpa_scan.UNKNOWN: "word {0!r} is not a unigram, expected all words there",
             arpa_scan.TWICE: "{order}-gram {ngram!r} is listed twice, expected once",
@@ -217,11 +218,11 @@ class _Reader:
         return faults[status].format(
             fields[min(field, len(fields) - 1)],
             what=what,
-            n=len(fields),
+            fields=_plural(len(fields), "field"),
             text=self.text(),
             least=order + 1,
             most=order + 2,
-            words="1 word" if order == 1 else f"{order} words",
+            words=_plural(order, "word"),
             order=order,
             ngram=" ".join(fields[1 : order + 1]),
             count=count,
@@ -249,3 +250,7 @@ class _Reader:
 
     def error(self, message: str) -> ArpaError:
         return ArpaError(f"{self.place}:{self.line}: {message}")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
