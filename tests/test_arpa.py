@@ -106,11 +106,13 @@ def test_sources(tmp_path):
     halves = packed + gzip.compress(b"\n")  # two members, as `cat` makes them
     for source in (
         str(tmp_path / "lm.arpa.gz"),
-        open(tmp_path / "lm.arpa.gz", "rb"),
+        io.BytesIO(packed),
         io.BytesIO(halves),
         io.StringIO(SMALL),
     ):
         assert_equal(read_arpa(source), read(SMALL))
+    with open(tmp_path / "lm.arpa.gz", "rb") as file:
+        assert_equal(read_arpa(file), read(SMALL))
 
 
 @pytest.mark.parametrize("order", range(1, 7))
