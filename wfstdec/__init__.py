@@ -1,0 +1,40 @@
+"""wfstdec: WFST-centric decoding of CTC speech models."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wfstdec.errors import WfstdecError as WfstdecError
+    from wfstdec.fst.tlg import build_graph as build_graph
+    from wfstdec.graph import PackedGraph as PackedGraph
+    from wfstdec.graph import load_graph as load_graph
+    from wfstdec.hypothesis import Hypothesis as Hypothesis
+    from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
+    from wfstdec.wfst.options import DecodeOptions as DecodeOptions
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DecodeOptions": "wfstdec.wfst.options",
+    "Hypothesis": "wfstdec.hypothesis",
+    "PackedGraph": "wfstdec.graph",
+    "WfstDecoder": "wfstdec.wfst.decoder",
+    "WfstdecError": "wfstdec.errors",
+    "build_graph": "wfstdec.fst.tlg",
+    "load_graph": "wfstdec.graph",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: a quick `import wfstdec`."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wfstdec' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

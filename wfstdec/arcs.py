@@ -1,7 +1,7 @@
 """Arcs as records, and an FST as plain arrays: the words that graphs are written in.
 
-    FstArrays   what goes in and out of the FST engines: no invariants, no flags
-    ARC         one arc of a packed graph: 16 bytes, flags in the upper label bits
+FstArrays   what goes in and out of the FST engines: no invariants, no flags
+ARC         one arc of a packed graph: 16 bytes, flags in the upper label bits
 """
 
 from __future__ import annotations

@@ -49,14 +49,15 @@ __all__ = [
 
 FORMAT_VERSION = 1
 
+
 @dataclass(frozen=True, eq=False)
 class PackedGraph:
     """A decoding graph as arrays; made by `pack` or `load_graph`, never by hand.
 
     Invariants, checked by both: the start state is 0; rows are sorted by (label,
     repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
-    labels are at most V; word labels are in the table; arc and final costs are not
-    NaN nor -inf; nextstates exist; the flags of an arc say what is there; a final
+    labels are at most V; word labels are in the table; arc costs are finite, final
+    costs not NaN nor -inf; nextstates exist; the flags of an arc say what is there; a final
     state can be reached; no cycle of epsilon arcs.
 
     Attributes:
@@ -121,6 +122,8 @@ class PackedGraph:
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
 
+        Arcs of infinite cost are left out.
+
         Args:
             fst: The graph; states are renumbered so that its start becomes 0.
             repeat: bool [A], which arcs repeat a token; `None` for none.
@@ -131,12 +134,15 @@ class PackedGraph:
         """
         graph_checks.check_fst(fst, len(tables.tokens), len(tables.words))
         state, arcs = _arcs_of(fst, repeat)
+        usable = arcs["cost"] < np.inf
+        if not usable.all():
+            state, arcs = state[usable], arcs[usable]
         order = graph_checks.row_order(state, arcs)
         state, arcs = state[order], arcs[order]
         num_states = fst.num_states
         epsilon = arcs["ilabel"] & LABEL_MASK == EPSILON
         counts = np.bincount(state[epsilon], minlength=num_states).astype(np.uint32)
-        arcs["ilabel"] |= np.where(counts[arcs["nextstate"]] > 0, LEADS_TO_EPSILON, 0)
+        arcs["ilabel"] |= _flag(counts[arcs["nextstate"]] > 0, LEADS_TO_EPSILON)
         final_cost = _start_first(np.asarray(fst.final_cost, np.float32), fst.start)
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
@@ -196,12 +202,16 @@ def _arcs_of(
     arcs = np.zeros(fst.num_arcs, ARC)
     arcs["ilabel"] = fst.ilabel
     if repeat is not None:
-        arcs["ilabel"] |= np.where(repeat, REPEAT, 0).astype(np.uint32)
+        arcs["ilabel"] |= _flag(repeat, REPEAT)
     arcs["olabel"] = fst.olabel
-    arcs["ilabel"] |= np.where(arcs["olabel"] != EPSILON, CARRIES_WORD, 0)
+    arcs["ilabel"] |= _flag(arcs["olabel"] != EPSILON, CARRIES_WORD)
     arcs["nextstate"] = rename[fst.nextstate]
     arcs["cost"] = np.asarray(fst.cost, np.float32) + np.float32(0.0)  # no -0.0
     return rename[fst.arc_state()], arcs
+
+
+def _flag(where: np.ndarray, flag: int) -> np.ndarray:
+    return np.where(where, np.uint32(flag), np.uint32(0))
 
 
 def _start_first(per_state: np.ndarray, start: int) -> np.ndarray:

@@ -6,11 +6,11 @@ a second. Errors name the state or arc and what was expected there.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from wfstdec.arcs import ARC, CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, FstArrays
 from wfstdec.errors import GraphError
+from wfstdec.jit import jit
 from wfstdec.tables import GraphTables
 
 
@@ -100,7 +100,7 @@ _PROBLEMS = (
     "nextstate {} is out of range",
     "label {} is beyond the token table",
     "olabel {} is beyond the word table",
-    "its cost is NaN or -inf",
+    "its cost {} is not finite",
     "its flags do not say what is there",
     "it is out of order: rows are sorted by label, epsilons first",
 )
@@ -136,7 +136,7 @@ def check_rows(
     return counts
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _scan_rows(arcs, splits, num_tokens, num_words):
     """Returns (epsilon counts, arc, problem); problem 0 means none."""
     num_states = len(splits) - 1
@@ -153,7 +153,7 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
             if arcs[a].olabel >= num_words:
                 return counts, a, 3
             cost = arcs[a].cost
-            if np.isnan(cost) or cost == -np.inf:
+            if not np.isfinite(cost):
                 return counts, a, 4
             key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
             if key < before:
@@ -188,7 +188,7 @@ def epsilon_ranks(
     return rank
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _rank(arcs, splits, counts):
     """Kahn's topological sort over epsilon arcs; (ranks, a state left over or -1)."""
     num_states = len(counts)
@@ -238,7 +238,7 @@ def check_reachable(
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@jit
 def _reaches_final(arcs, splits, final_cost):
     """Depth-first search from state 0; stops at the first final state."""
     seen = np.zeros(len(final_cost), np.bool_)
@@ -252,7 +252,7 @@ def _reaches_final(arcs, splits, final_cost):
             return True
         for a in range(splits[s], splits[s + 1]):
             d = arcs[a].nextstate
-            if not seen[d] and arcs[a].cost < np.inf:
+            if not seen[d]:
                 seen[d] = True
                 stack[top] = d
                 top += 1

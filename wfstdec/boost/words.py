@@ -1,0 +1,114 @@
+"""Word boosting: a hash map from word ids to bonuses, as arrays.
+
+This is the one-state acceptor B of "GPU-Accelerated WFST Beam Search Decoder for
+CTC-based Speech Recognition" (arXiv 2311.04996): a bonus is credited on whichever arc
+carries the word's label. Open addressing with linear probing, so that CPU and GPU
+read the same arrays:
+
+    slot = mix(word) & (len(keys) - 1)
+    while keys[slot] not in (word, 0): slot = (slot + 1) & (len(keys) - 1)
+    bonus = bonuses[slot]                       # 0.0 where keys[slot] == 0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.errors import BoostError
+from wfstdec.jit import jit
+from wfstdec.symbols import EPSILON
+
+
+class WordBoosts(NamedTuple):
+    """The compiled list of one utterance.
+
+    Attributes:
+        keys: uint32 [H], word ids; 0 is an empty slot. H is a power of two, at
+            least twice the number of words.
+        bonuses: float32 [H], nats; above 0 favours the word.
+        top_bonus: The largest bonus, at least 0: bounds what any arc can be credited.
+    """
+
+    keys: np.ndarray
+    bonuses: np.ndarray
+    top_bonus: np.float32
+
+    def bonus(self, word: int) -> float:
+        """The bonus of a word id, 0 where it has none."""
+        return float(find_bonus(self.keys, self.bonuses, np.uint32(word)))
+
+    def __bool__(self) -> bool:
+        return bool(self.keys.any())
+
+
+def compile_word_boosts(
+    boosts: Mapping[str, float] | None, word_ids: Mapping[str, int]
+) -> tuple[WordBoosts, list[str]]:
+    """Compile a list of boosted words.
+
+    Args:
+        boosts: Word to bonus, nats; above 0 favours. `None` boosts nothing.
+        word_ids: The words of the graph.
+
+    Returns:
+        The arrays, and the words that the graph does not have, sorted.
+
+    Raises:
+        BoostError: A word is no string, or a bonus no finite number.
+    """
+    known: dict[int, float] = {}
+    unknown = []
+    for word, bonus in (boosts or {}).items():
+        _check_entry(word, bonus)
+        if word in word_ids:
+            known[word_ids[word]] = float(bonus)
+        else:
+            unknown.append(word)
+    return _fill(known), sorted(unknown)
+
+
+def _check_entry(word: object, bonus: object) -> None:
+    if not isinstance(word, str):
+        raise BoostError(f"boosted word {word!r}, expected a string")
+    try:
+        finite = math.isfinite(bonus)  # type: ignore[arg-type]
+    except TypeError:
+        finite = False
+    if not finite:
+        raise BoostError(f"bonus {bonus!r} of {word!r}, expected a finite number")
+
+
+def _fill(known: dict[int, float]) -> WordBoosts:
+    size = 1 << max(1, (2 * len(known)).bit_length())
+    keys, bonuses = np.zeros(size, np.uint32), np.zeros(size, np.float32)
+    for word, bonus in sorted(known.items()):
+        slot = int(mix(np.uint32(word))) & (size - 1)
+        while keys[slot] != 0:
+            slot = (slot + 1) & (size - 1)
+        keys[slot], bonuses[slot] = word, bonus
+    return WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
+
+
+@jit
+def mix(key):
+    """A 32-bit integer hash (Wellons, hash-prospector "lowbias32"), uint32."""
+    key = np.uint32(key)
+    key ^= key >> np.uint32(16)
+    key = np.uint32(key * np.uint32(0x7FEB352D))
+    key ^= key >> np.uint32(15)
+    key = np.uint32(key * np.uint32(0x846CA68B))
+    return np.uint32(key ^ (key >> np.uint32(16)))
+
+
+@jit
+def find_bonus(keys, bonuses, word):
+    """The bonus of `word`, float32; 0 where the map does not have it."""
+    mask = np.uint32(len(keys) - 1)
+    slot = mix(word) & mask
+    while keys[slot] != word and keys[slot] != np.uint32(EPSILON):
+        slot = (slot + np.uint32(1)) & mask
+    return bonuses[slot]

@@ -1,0 +1,86 @@
+"""What the user gets: words with times, and where the cost comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Word(NamedTuple):
+    """A word of a hypothesis.
+
+    Attributes:
+        text: The word as the graph's table has it.
+        start_s: Seconds to where its first token starts.
+        end_s: Seconds to where its last token ends.
+        start_frame: The first frame of its first token.
+        end_frame: One behind the last frame of its last token.
+    """
+
+    text: str
+    start_s: float
+    end_s: float
+    start_frame: int
+    end_frame: int
+
+
+class Token(NamedTuple):
+    """A token of a hypothesis, blanks left out; fields as in `Word`."""
+
+    text: str
+    start_s: float
+    end_s: float
+    start_frame: int
+    end_frame: int
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The best path of one utterance.
+
+        total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost
+                     + insertion_cost + boost_cost
+
+    Costs are in nats, lower is better, added in float64 along the path.
+
+    Attributes:
+        words: In order.
+        token_spans: (token name, first frame, one behind the last frame), in order.
+        frame_shift_s: Seconds per frame.
+        total_cost: The cost that the search made least.
+        graph_cost: Arcs and final cost, before `lm_scale`.
+        acoustic_cost: Negated log-probs, before `acoustic_scale`.
+        insertion_cost: `word_insertion` times the number of words.
+        boost_cost: Minus the boosts that were credited.
+        reached_final: Whether the path ends in a final state of the graph; if not,
+            it is the best of the unfinished ones.
+        num_frames: Frames decoded.
+        died_at_frame: The frame at which no path survived, or None.
+    """
+
+    words: tuple[Word, ...]
+    token_spans: tuple[tuple[str, int, int], ...] = field(repr=False)
+    frame_shift_s: float
+    total_cost: float
+    graph_cost: float
+    acoustic_cost: float
+    insertion_cost: float
+    boost_cost: float
+    reached_final: bool
+    num_frames: int
+    died_at_frame: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The words, joined by spaces."""
+        return " ".join(word.text for word in self.words)
+
+    @cached_property
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens with their times, in order."""
+        shift = self.frame_shift_s
+        return tuple(
+            Token(text, start * shift, end * shift, start, end)
+            for text, start, end in self.token_spans
+        )

@@ -1,0 +1,106 @@
+"""Log-probs in whatever array a user has, to what a search takes; checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import LogprobError, ShapeError
+
+
+def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
+    """Split a batch into one checked array per utterance.
+
+    Args:
+        logprobs: [B, T, V] array or a sequence of [T, V] arrays, natural log;
+            NumPy, torch, or anything with DLPack; float16, bfloat16, float32, float64.
+            `-inf` is an impossible token.
+        lengths: [B] frames to use of each; `None` uses all.
+        num_tokens: V, blank included.
+
+    Returns:
+        float32 [T, V] in C order, one per utterance.
+
+    Raises:
+        ShapeError: Axes, V or lengths are wrong; says both sizes.
+        LogprobError: NaN or +inf, in the frames that are used.
+    """
+    arrays = _split(logprobs)
+    counts = _check_lengths(lengths, arrays)
+    return [
+        _check(array, i, count, num_tokens)
+        for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
+    ]
+
+
+def _split(logprobs: Any) -> list[np.ndarray]:
+    if isinstance(logprobs, Sequence):
+        return [_as_numpy(array) for array in logprobs]
+    batch = _as_numpy(logprobs)
+    if batch.ndim != 3:
+        hint = "; put one utterance into a list" if batch.ndim == 2 else ""
+        raise ShapeError(
+            f"logprobs has {batch.ndim} axes {batch.shape}, expected [B, T, V] or a "
+            f"list of [T, V]{hint}"
+        )
+    return list(batch)
+
+
+def _as_numpy(array: Any) -> np.ndarray:
+    """To NumPy without a copy where the type allows."""
+    if isinstance(array, np.ndarray):
+        return array
+    if hasattr(array, "detach"):  # torch: no DLPack while gradients are needed
+        array = array.detach()
+        if "bfloat16" in str(array.dtype):
+            array = array.float()
+        if array.device.type != "cpu":
+            array = array.cpu()
+    if hasattr(array, "__dlpack__"):
+        return np.from_dlpack(array)
+    return np.asarray(array)
+
+
+def _check_lengths(lengths: Any, arrays: list[np.ndarray]) -> list[int | None]:
+    if lengths is None:
+        return [None] * len(arrays)
+    counts = _as_numpy(lengths)
+    if counts.shape != (len(arrays),) or not np.issubdtype(counts.dtype, np.integer):
+        raise ShapeError(
+            f"lengths is {counts.dtype} {counts.shape}, expected integers "
+            f"({len(arrays)},), one per utterance"
+        )
+    return [int(count) for count in counts]
+
+
+def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
+    if array.ndim != 2:
+        raise ShapeError(
+            f"utterance {i}: logprobs has {array.ndim} axes {array.shape}, "
+            "expected [T, V]"
+        )
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ShapeError(
+            f"utterance {i}: logprobs is {array.dtype}, expected a floating-point type"
+        )
+    frames, found = array.shape
+    if found != num_tokens:
+        raise ShapeError(
+            f"utterance {i}: logprobs has V={found} tokens, the graph was packed for "
+            f"V={num_tokens} (blank included)"
+        )
+    if count is not None and not 0 <= count <= frames:
+        raise ShapeError(
+            f"utterance {i}: length {count}, expected 0 to {frames} (T of logprobs)"
+        )
+    used = np.ascontiguousarray(array[:count], np.float32)
+    top = used.max(initial=-np.inf)
+    if np.isnan(top) or top == np.inf:
+        frame = int(np.flatnonzero(~(used < np.inf).all(axis=1))[0])
+        raise LogprobError(
+            f"utterance {i}, frame {frame}: logprobs has NaN or +inf, expected natural "
+            "logs of probabilities (-inf for an impossible token)"
+        )
+    return used

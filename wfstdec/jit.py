@@ -1,0 +1,44 @@
+"""Compiling kernels with numba, and caching them safely.
+
+Numba's disk cache looks at the file of the function it compiles, and not at the files
+of the functions that this one calls: a change to one of them would leave old machine
+code in use. Here the cache is keyed by the content of the whole package instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a kernel: no GIL, no bounds checks, no fast maths, cached on disk."""
+    return _keyed_by_package(numba.njit(**_OPTIONS)(function))
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a part of a kernel: it is inlined into whatever calls it."""
+    return _keyed_by_package(numba.njit(**_OPTIONS, forceinline=True)(function))
+
+
+@functools.cache
+def _package_stamp() -> str:
+    """A digest of all sources of the package."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _keyed_by_package(dispatcher: Any) -> Any:
+    """Replace numba's stamp of one file (there is no public way to say more)."""
+    if hasattr(dispatcher, "_cache"):  # it is a plain function where the JIT is off
+        dispatcher._cache._cache_file._source_stamp = _package_stamp()
+    return dispatcher

@@ -1,0 +1,303 @@
+"""The token-passing search in numba: one utterance, one frame after the other.
+
+The specification is `reference.py`; this computes the same bits faster:
+
+    for each frame:   keep       prune the frontier by beam and max_active
+                      price      the acoustic cost of each label
+                      emit       candidates: arcs that may survive
+                      recombine  one entry per state, within the cutoff
+                      close      epsilon arcs, in rank order
+                      settle     trace nodes, re-base
+
+What made it fast, on real graphs: two passes (candidates, then recombination, so that
+cache misses overlap), one 16-byte row per state, prefetching, and a map from states
+to entries that needs no clearing. `emission.py` says how candidates are found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.arcs import LABEL_MASK, LEADS_TO_EPSILON
+from wfstdec.jit import inlined, jit
+from wfstdec.wfst import kernel_types as k
+from wfstdec.wfst.emission import emit, extras, price
+from wfstdec.wfst.kernel_types import LARGEST, prefetch
+from wfstdec.wfst.selection import cost_of, key_of, nth_least
+
+_LABEL = uint32(LABEL_MASK)
+_NONE = uint32(k.NONE)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_ONE = uint64(1)
+_ZERO = uint64(0)
+
+
+@jit
+def begin(graph, scales, boosts, work, channel):
+    """Make the frontier before the first frame; returns OK or what must grow."""
+    entry = work.next[0]
+    entry.state, entry.cost = uint32(0), float32(0)
+    entry.node, entry.arc = _NONE, _NONE
+    work.slots[0] = uint32(0)
+    _empty_ranks(graph, work)
+    if graph.rows[0].begin < graph.rows[0].emit:
+        _queue(graph, work, uint64(0), uint64(0))
+    cutoff = min(scales.beam, LARGEST)
+    count, fits = _close(graph, scales, boosts, work, _ONE, cutoff)
+    if not fits:
+        return k.GROW_WORK
+    return _settle(graph, scales, work, channel, count)
+
+
+@jit
+def advance(graph, scales, boosts, work, channel, logprobs, first):
+    """Pass the frontier through the frames `first` and on of a chunk.
+
+    Returns:
+        (status, frame): OK and T, or what must grow and the frame to go on from.
+    """
+    num_frames = logprobs.shape[0]
+    counts = channel.counts
+    for frame in range(first, num_frames):
+        if counts[k.DIED] >= 0:
+            break
+        beam = _keep(scales, work, channel)
+        price(graph, scales, logprobs[frame], work)
+        status, count, made = _next_frontier(graph, scales, boosts, work, channel, beam)
+        kept = counts[k.FRONTIER]
+        if status == k.OK and count > _ZERO:
+            status = _settle(graph, scales, work, channel, count)
+        if status != k.OK:
+            return status, frame
+        if count == _ZERO:
+            counts[k.DIED] = counts[k.FRAMES]
+            break
+        counts[k.FRAMES] += 1
+        counts[k.ACTIVE] += kept
+        counts[k.ARCS] += np.int64(made)
+    return k.OK, num_frames
+
+
+@inlined
+def _next_frontier(graph, scales, boosts, work, channel, beam):
+    """Emit, recombine, close.
+
+    Returns:
+        (status, entries in `work.next`: 0 if none survives, candidates made).
+    """
+    made, least = emit(graph, scales, boosts, work, channel, beam, False)
+    if made == _NONE:
+        return k.GROW_WORK, _ZERO, _ZERO
+    cutoff = min(float32(least + beam), LARGEST)
+    count, fits = _recombine(graph, work, channel, made, cutoff)
+    if fits and count < scales.min_active and count > _ZERO and cutoff < LARGEST:
+        made, least = emit(graph, scales, boosts, work, channel, beam, True)
+        if made == _NONE:
+            return k.GROW_WORK, _ZERO, _ZERO
+        count, fits = _recombine(graph, work, channel, made, LARGEST)
+        if fits:
+            worst = nth_least(work.next, count, scales.min_active, LARGEST, work)
+            cutoff = max(cutoff, cost_of(worst))
+            count, fits = _recombine(graph, work, channel, made, cutoff)
+    if fits and count > _ZERO:
+        count, fits = _close(graph, scales, boosts, work, count, cutoff)
+    if not fits:
+        return k.GROW_WORK, _ZERO, _ZERO
+    return k.OK, count, made
+
+
+@inlined
+def _keep(scales, work, channel):
+    """Prune the frontier in place by beam, max_active, min_active; this frame's beam.
+
+    Most frames have nothing to prune: what is over the beam was cut before re-basing.
+    Done again after arrays grew, it changes nothing.
+    """
+    counts = channel.counts
+    count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
+    if within > scales.max_active:
+        worst = _keep_least(work, channel, scales.max_active, scales.beam)
+        if scales.beam_delta >= float32(0):
+            channel.beam[0] = min(scales.beam, float32(worst + scales.beam_delta))
+    elif within < scales.min_active and within < count:
+        _keep_least(work, channel, min(scales.min_active, count), LARGEST)
+    elif within < count:
+        _keep_least(work, channel, within, scales.beam)
+    return channel.beam[0]
+
+
+@jit
+def _keep_least(work, channel, keep, limit):
+    """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
+    frontier, counts = channel.frontier, channel.counts
+    count = uint64(counts[k.FRONTIER])
+    last = nth_least(frontier, count, keep, limit, work)
+    kept = _ZERO
+    for i in range(count):
+        cost = frontier[i].cost
+        if key_of(cost, frontier[i].state) <= last:
+            if cost == float32(0):
+                counts[k.BEST] = np.int64(kept)
+            frontier[kept] = frontier[i]
+            kept += _ONE
+    counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
+    return cost_of(last)
+
+
+@inlined
+def _recombine(graph, work, channel, made, cutoff):
+    """Candidates to entries, one per state: the least (cost, arc).
+
+    Returns:
+        (entries, whether they fit into `work.next`).
+    """
+    entries, candidates, slots = work.next, work.candidates, work.slots
+    _empty_ranks(graph, work)
+    count = _ZERO
+    room = uint64(len(entries))
+    for q in range(made):
+        cost = candidates[q].cost
+        if cost > cutoff:
+            continue
+        state, arc = candidates[q].state, candidates[q].arc
+        i = uint64(slots[state])
+        if i < count and entries[i].state == state:
+            old = entries[i].cost
+            if cost < old or (cost == old and arc < entries[i].arc):
+                entries[i].cost = cost
+                entries[i].node = candidates[q].node
+                entries[i].arc = arc
+            continue
+        if count == room:
+            return count, False
+        slots[state] = uint32(count)
+        entries[count] = candidates[q]
+        count += _ONE
+    for i in range(count):
+        # Here `arc` gives up its low bit, which says that epsilon arcs follow.
+        arc = entries[i].arc
+        entries[i].arc = arc >> uint32(1)
+        if arc & uint32(1):
+            _queue(graph, work, uint64(i), uint64(entries[i].state))
+    return count, True
+
+
+@inlined
+def _empty_ranks(graph, work):
+    for rank in range(graph.num_ranks):
+        work.rank_heads[rank] = _NONE
+
+
+@inlined
+def _queue(graph, work, i, state):
+    """Put entry `i`, whose state has epsilon arcs, into the list of its rank."""
+    rank = uint64(graph.epsilons[state].rank)
+    work.links[i] = work.rank_heads[rank]
+    work.rank_heads[rank] = uint32(i)
+    prefetch(graph.arcs, uint64(graph.rows[state].begin))
+
+
+@inlined
+def _close(graph, scales, boosts, work, count, cutoff):
+    """Relax epsilon arcs in rank order; (entries, whether they fit).
+
+    Sources are final when their rank comes, since every epsilon arc leads to a higher
+    rank. Entries keep the position of their source, so that a source that improved
+    meanwhile needs no correction: trace nodes are made later. An entry whose cheapest
+    arc ends over the cutoff is passed by (exact: float addition is monotone).
+    """
+    entries = work.next
+    credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
+    for rank in range(graph.num_ranks):
+        i = uint64(work.rank_heads[rank])
+        while i != uint64(_NONE):
+            cost, state = entries[i].cost, uint64(entries[i].state)
+            least = float32(scales.lm_scale * graph.epsilons[state].least_cost)
+            if float32(float32(cost + least) - credit) <= cutoff:
+                count, fits = _relax(
+                    graph, scales, boosts, work, count, cutoff, i, cost, state
+                )
+                if not fits:
+                    return count, False
+            i = uint64(work.links[i])
+    return count, True
+
+
+@inlined
+def _relax(graph, scales, boosts, work, count, cutoff, i, cost, state):
+    """Follow the epsilon arcs of entry `i`; (entries, whether they fit)."""
+    entries, slots = work.next, work.slots
+    room = uint64(len(entries))
+    row = graph.rows[state]
+    for a in range(uint64(row.begin), uint64(row.emit)):
+        arc = graph.arcs[a]
+        reached = float32(cost + float32(scales.lm_scale * arc.cost))
+        if scales.has_extras:
+            reached = float32(reached + extras(scales, boosts, arc))
+        if not reached <= cutoff:
+            continue
+        to, by = arc.nextstate, uint32(a) | _EPSILON_ARC
+        j = uint64(slots[to])
+        if j < count and entries[j].state == to:
+            old = entries[j].cost
+            if reached < old or (reached == old and by < entries[j].arc):
+                entries[j].cost = reached
+                entries[j].node = uint32(i)
+                entries[j].arc = by
+            continue
+        if count == room:
+            return count, False
+        slots[to] = uint32(count)
+        entries[count].cost = reached
+        entries[count].state = to
+        entries[count].node = uint32(i)
+        entries[count].arc = by
+        if arc.ilabel & uint32(LEADS_TO_EPSILON):
+            _queue(graph, work, count, uint64(to))
+        count += _ONE
+    return count, True
+
+
+@inlined
+def _settle(graph, scales, work, channel, count):
+    """Make trace nodes, re-base, and hand the entries to the channel."""
+    entries, frontier, trace = work.next, channel.frontier, channel.trace
+    counts = channel.counts
+    first = uint64(counts[k.TRACE])
+    if count > uint64(len(frontier)):
+        return k.GROW_FRONTIER
+    if first + count > uint64(len(trace)):
+        return k.GROW_TRACE
+    best = entries[0].cost
+    for i in range(count):
+        best = min(best, entries[i].cost)
+    within = _ZERO
+    for i in range(count):
+        arc, node = entries[i].arc, entries[i].node
+        made = first + uint64(i)
+        cost = float32(entries[i].cost - best)
+        acoustic = float32(0)
+        if arc == _NONE:
+            trace[made].previous = _NONE
+        elif arc & _EPSILON_ARC:
+            arc ^= _EPSILON_ARC
+            trace[made].previous = uint32(first) + node
+        else:
+            acoustic = work.unscaled[graph.arcs[arc].ilabel & _LABEL]
+            trace[made].previous = node
+        trace[made].arc = arc
+        trace[made].acoustic = acoustic
+        frontier[i].cost = cost
+        frontier[i].state = entries[i].state
+        frontier[i].node = uint32(made)
+        if cost <= scales.beam:
+            within += _ONE
+        if cost == float32(0):
+            counts[k.BEST] = np.int64(i)
+    counts[k.FRONTIER] = np.int64(count)
+    counts[k.WITHIN] = np.int64(within)
+    counts[k.TRACE] += np.int64(count)
+    channel.base[0] += np.float64(best)
+    channel.beam[0] = scales.beam
+    return k.OK

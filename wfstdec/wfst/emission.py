@@ -1,0 +1,203 @@
+"""Which emitting arcs may survive a frame: the inner loop of the search.
+
+Two ways to find them, with the same result after recombination:
+
+    by label   V <= 63 and no label twice in a row of the graph: a row's labels are
+               the bits of one word, and so are the labels that can survive from each
+               of 16 cost levels; their intersection names the arcs to look at
+    by row     all arcs of a row, or a search for the frame's live labels in a row
+               that is long
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
+from wfstdec.boost.words import find_bonus
+from wfstdec.jit import inlined, jit
+from wfstdec.wfst import kernel_types as k
+from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
+
+LEVELS = 16
+"""Cost levels between 0 and the beam, each with its own set of live labels."""
+MOST_LABELS = 63
+"""Labels that fit a row's label set; bit 0 is epsilon's."""
+_LABEL = uint32(LABEL_MASK)
+_NONE = uint64(k.NONE)
+_ONE = uint64(1)
+_ZERO = uint64(0)
+
+
+@inlined
+def extras(scales, boosts, arc):
+    """What an arc costs besides graph and acoustics: insertion less boost."""
+    if arc.ilabel & uint32(CARRIES_WORD):
+        bonus = find_bonus(boosts.keys, boosts.bonuses, arc.olabel)
+        return float32(scales.word_insertion - bonus)
+    return float32(0)
+
+
+@inlined
+def price(graph, scales, logprobs, work):
+    """Fill `work.unscaled` and `work.token_costs` (by ilabel) for one frame."""
+    blank = graph.blank
+    skip = logprobs[blank] >= scales.blank_skip_logprob
+    for v in range(uint64(len(logprobs))):
+        cost = float32(-logprobs[v])
+        if v == blank:
+            cost = float32(-float32(logprobs[v] - scales.blank_penalty))
+        elif skip:
+            cost = float32(np.inf)
+        work.unscaled[v + _ONE] = cost
+        if cost < np.inf:
+            cost = float32(scales.acoustic_scale * cost)
+        work.token_costs[v + _ONE] = cost
+
+
+@inlined
+def emit(graph, scales, boosts, work, channel, beam, unbounded):
+    """Write the arcs that may survive to `work.candidates`.
+
+    The cutoff starts from the best entry's arcs; with `unbounded` there is none.
+
+    Returns:
+        (candidates, least cost), or (NONE, ...) where they do not fit.
+    """
+    count = uint64(channel.counts[k.FRONTIER])
+    cutoff = LARGEST
+    if not unbounded:
+        best = channel.frontier[channel.counts[k.BEST]]
+        least = _least_from(graph, scales, boosts, work, best)
+        cutoff = min(float32(least + beam), LARGEST)
+    if graph.by_label and not unbounded:
+        _find_live_labels(graph, scales, boosts, work, cutoff, beam)
+        return _emit_by_label(
+            graph, scales, boosts, work, channel.frontier, count, cutoff, beam
+        )
+    return _emit_by_row(graph, scales, boosts, work, channel.frontier, count, cutoff)
+
+
+@inlined
+def _least_from(graph, scales, boosts, work, entry):
+    """The least cost that the emitting arcs of one entry reach."""
+    least = float32(np.inf)
+    state = uint64(entry.state)
+    row_end = uint64(graph.rows[state + _ONE].begin)
+    for a in range(uint64(graph.rows[state].emit), row_end):
+        cost = _follow(graph, scales, boosts, work, entry.cost, a)
+        least = min(least, cost)
+    return least
+
+
+@inlined
+def _follow(graph, scales, boosts, work, cost, a):
+    """What emitting arc `a` reaches: ((cost + graph) + extras) + acoustic."""
+    arc = graph.arcs[a]
+    reached = float32(cost + float32(scales.lm_scale * arc.cost))
+    if scales.has_extras:
+        reached = float32(reached + extras(scales, boosts, arc))
+    return float32(reached + work.token_costs[arc.ilabel & _LABEL])
+
+
+@inlined
+def _note(graph, work, made, node, a, cost):
+    """Write candidate number `made`: arc `a` from the entry of trace node `node`."""
+    arc = graph.arcs[a]
+    candidate = work.candidates[made]
+    candidate.cost = cost
+    candidate.state = arc.nextstate
+    candidate.node = node
+    leads = uint32((arc.ilabel & uint32(LEADS_TO_EPSILON)) != uint32(0))
+    candidate.arc = (uint32(a) << uint32(1)) | leads
+    prefetch(work.slots, uint64(arc.nextstate))
+
+
+@inlined
+def _prefetch_rows(graph, frontier, i, count):
+    """Ask for the rows and arcs that will be needed some entries later."""
+    if i + uint64(16) < count:
+        prefetch(graph.rows, uint64(frontier[i + uint64(16)].state))
+    if i + uint64(8) < count:
+        state = uint64(frontier[i + uint64(8)].state)
+        prefetch(graph.arcs, uint64(graph.rows[state].emit))
+
+
+@inlined
+def _find_live_labels(graph, scales, boosts, work, cutoff, beam):
+    """Fill `work.live`: the labels that can survive from each level of cost.
+
+    Conservative: a level stands for its lowest cost, an arc for the least cost of the
+    graph less the largest credit, and the slack covers rounding.
+    """
+    live = work.live
+    per_nat = _levels_per_nat(beam)
+    credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
+    least_arc = float32(scales.lm_scale * graph.least_cost) - credit
+    for level in range(uint64(LEVELS)):
+        live[level] = _ZERO
+    for label in range(_ONE, uint64(len(work.token_costs))):
+        cost = work.token_costs[label]
+        if cost == np.inf:
+            continue
+        slack = float32(1e-6) * (abs(cutoff) + abs(cost)) + float32(1e-3)
+        level = float32((cutoff - cost - least_arc + slack) * per_nat)
+        if level >= float32(0):
+            top = uint64(min(level, float32(LEVELS - 1)))
+            live[top] |= _ONE << label
+    for level in range(uint64(LEVELS - 1)):
+        live[uint64(LEVELS - 2) - level] |= live[uint64(LEVELS - 1) - level]
+
+
+@inlined
+def _levels_per_nat(beam):
+    return float32(LEVELS) / min(max(beam, float32(1e-3)), LARGEST)
+
+
+@inlined
+def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
+    """Candidates by intersecting label sets; see `emit`."""
+    per_nat = _levels_per_nat(beam)
+    room = uint64(len(work.candidates))
+    made, least = _ZERO, float32(np.inf)
+    for i in range(count):
+        _prefetch_rows(graph, frontier, i, count)
+        cost, node = frontier[i].cost, frontier[i].node
+        row = graph.rows[uint64(frontier[i].state)]
+        labels, first = row.labels, uint64(row.emit)
+        level = uint64(min(float32(cost * per_nat), float32(LEVELS - 1)))
+        bits = labels & work.live[level]
+        if made + uint64(64) > room:
+            return _NONE, least
+        while bits != _ZERO:
+            lowest = bits & (~bits + _ONE)
+            a = first + count_bits(labels & (lowest - _ONE))
+            bits ^= lowest
+            reached = _follow(graph, scales, boosts, work, cost, a)
+            _note(graph, work, made, node, a, reached)
+            least = min(least, reached)
+            made += uint64(reached <= cutoff)
+    return made, least
+
+
+@jit
+def _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff):
+    """Candidates by looking at every arc; see `emit`."""
+    room = uint64(len(work.candidates))
+    made, least = _ZERO, float32(np.inf)
+    for i in range(count):
+        _prefetch_rows(graph, frontier, i, count)
+        cost, node = frontier[i].cost, frontier[i].node
+        state = uint64(frontier[i].state)
+        first = uint64(graph.rows[state].emit)
+        last = uint64(graph.rows[state + _ONE].begin)
+        if made + (last - first) > room:
+            return _NONE, least
+        for a in range(first, last):
+            reached = _follow(graph, scales, boosts, work, cost, a)
+            if reached <= cutoff:
+                _note(graph, work, made, node, a, reached)
+                least = min(least, reached)
+                made += _ONE
+    return made, least

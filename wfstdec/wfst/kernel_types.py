@@ -1,0 +1,121 @@
+"""The arrays that the CPU kernels work on, and two machine instructions.
+
+Records of 16 bytes and unsigned indices everywhere: this is what brings numba to the
+speed of tuned C++ (signed indices and separate arrays are 2.6 times slower).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+LARGEST = np.float32(np.finfo(np.float32).max)
+"""The cutoff where there is none: infinite costs stay over it."""
+
+ROW = np.dtype([("begin", "<u4"), ("emit", "<u4"), ("labels", "<u8")])
+"""A state's row: its first arc, its first emitting arc, the set of its labels."""
+EPSILONS = np.dtype([("rank", "<u4"), ("least_cost", "<f4")])
+"""A state's epsilon arcs: the rank of the state, the least cost of those arcs."""
+ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
+"""A frontier entry; `node` is its own trace node, or its source's while it is made."""
+NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
+"""A trace node: the node before, the arc taken, the unscaled acoustic cost."""
+
+NONE = 0xFFFFFFFF
+"""No node, no arc."""
+EPSILON_ARC = 1 << 31
+"""Set in the arc of an entry that an epsilon arc made: it loses ties."""
+
+OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
+"""What a kernel returns: done, or which arrays are too small for the next frame."""
+
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST = range(8)
+"""Positions in `Channel.counts`: entries, nodes, frames done, the frame that nothing
+survived or -1, sums of active states and of arcs, entries within the beam, and the
+position of the best entry."""
+
+
+class GraphArrays(NamedTuple):
+    """The graph, read only: shared by all threads."""
+
+    arcs: np.ndarray  # ARC [A]
+    rows: np.ndarray  # ROW [S + 1]
+    epsilons: np.ndarray  # EPSILONS [S]
+    final_cost: np.ndarray  # float32 [S]
+    by_label: bool  # whether `ROW.labels` is filled
+    num_ranks: np.uint64
+    blank: np.uint64
+    least_cost: np.float32  # the least arc cost, at most 0
+
+
+class Scales(NamedTuple):
+    """`DecodeOptions` as the kernels take them."""
+
+    beam: np.float32
+    beam_delta: np.float32  # below 0: none
+    max_active: np.uint64
+    min_active: np.uint64
+    acoustic_scale: np.float32
+    lm_scale: np.float32
+    word_insertion: np.float32
+    has_extras: bool  # whether insertion or boosts are in force
+    blank_penalty: np.float32
+    blank_skip_logprob: np.float32  # above 0: never
+
+
+class Channel(NamedTuple):
+    """What one utterance keeps between frames."""
+
+    frontier: np.ndarray  # ENTRY [F]
+    trace: np.ndarray  # NODE [N]
+    counts: np.ndarray  # int64 [8]
+    base: np.ndarray  # float64 [1]: what re-basing took off
+    beam: np.ndarray  # float32 [1]: of the next frame
+
+
+class Work(NamedTuple):
+    """Scratch of one thread; its content between frames means nothing."""
+
+    next: np.ndarray  # ENTRY [F]: the frontier being made
+    candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
+    slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
+    rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
+    links: np.ndarray  # uint32 [F]
+    bins: np.ndarray  # uint32 [1024]
+    keys: np.ndarray  # uint64 [F]
+    unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
+    token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
+    live: np.ndarray  # uint64 [LEVELS]: labels that can survive from a cost level
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of `array[index]`, to be read soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.make_array(signature.args[0])
+        data = kind(context, builder, args[0]).data
+        byte_pointer, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [args[1]]), byte_pointer)
+        signature_of = ir.FunctionType(ir.VoidType(), [byte_pointer, i32, i32, i32])
+        function = cgutils.get_or_insert_function(
+            builder.module, signature_of, "llvm.prefetch.p0"
+        )
+        builder.call(function, [address, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+@intrinsic
+def count_bits(typing_context: Any, value: Any) -> Any:
+    """The number of bits set in a uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), generate

@@ -1,0 +1,74 @@
+"""Exact selection of the n least entries of a frontier."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.jit import inlined, jit
+
+_ONE = uint64(1)
+_SIGN = uint32(1 << 31)
+
+
+@jit
+def nth_least(entries, count, n, limit, work):
+    """The key of the n-th least entry among those that cost at most `limit`.
+
+    A histogram over the costs finds the bin of the n-th; only that bin is sorted.
+
+    Args:
+        entries: ENTRY [>= count].
+        count: How many entries there are.
+        n: 1 or more; more than there are gives the key of the last.
+        limit: float32, entries over it do not count.
+        work: `Work`, for `bins` and `keys`.
+    """
+    bins, keys = work.bins, work.keys
+    top = float32(len(bins) - 1)
+    least, worst = float32(np.inf), float32(-np.inf)
+    for i in range(count):
+        cost = entries[i].cost
+        if cost <= limit:
+            least, worst = min(least, cost), max(worst, cost)
+    scale = top / max(float32(worst - least), float32(1e-30))
+    for b in range(uint64(len(bins))):
+        bins[b] = uint32(0)
+    for i in range(count):
+        cost = entries[i].cost
+        if cost <= limit:
+            bins[_bin(cost, least, scale, top)] += uint32(1)
+    before, last = uint64(0), uint64(0)
+    while last + _ONE < uint64(len(bins)) and before + uint64(bins[last]) < n:
+        before += uint64(bins[last])
+        last += _ONE
+    found = uint64(0)
+    for i in range(count):
+        cost = entries[i].cost
+        if cost <= limit and _bin(cost, least, scale, top) == last:
+            keys[found] = key_of(cost, entries[i].state)
+            found += _ONE
+    keys[:found].sort()
+    return keys[min(n - before, found) - _ONE]
+
+
+@inlined
+def _bin(cost, least, scale, top):
+    """Monotone in `cost`."""
+    return uint64(min(float32(float32(cost - least) * scale), top))
+
+
+@inlined
+def key_of(cost, state):
+    """A uint64 that sorts as (cost, state)."""
+    bits = float32(cost).view(np.uint32)
+    ordered = ~bits if bits & _SIGN else bits | _SIGN
+    return (uint64(ordered) << uint64(32)) | uint64(state)
+
+
+@inlined
+def cost_of(key):
+    """The cost in a key."""
+    ordered = uint32(key >> uint64(32))
+    bits = ordered ^ _SIGN if ordered & _SIGN else ~ordered
+    return uint32(bits).view(np.float32)
