@@ -57,8 +57,8 @@ class PackedGraph:
     Invariants, checked by both: the start state is 0; rows are sorted by (label,
     repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
     labels are at most V; word labels are in the table; arc costs are finite, final
-    costs not NaN nor -inf; nextstates exist; the flags of an arc say what is there; a final
-    state can be reached; no cycle of epsilon arcs.
+    costs not NaN nor -inf; nextstates exist; the flags of an arc say what is there;
+    a final state can be reached; no cycle of epsilon arcs.
 
     Attributes:
         arcs: `ARC` [A].

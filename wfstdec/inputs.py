@@ -1,4 +1,4 @@
-"""Log-probs in whatever array a user has, to what a search takes; checked on the way."""
+"""Log-probs in whatever array a user has, to what a search takes; checked."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Aligner:
 
 @jit
 def _read_tokens(graph_arcs, arcs, acoustic, blank, marks_repeats):
-    """`PathTokens` with ilabels; a graph that marks no repeats is collapsed as in CTC."""
+    """`PathTokens`, but ilabels; without repeat marks it collapses as CTC does."""
     top = len(arcs)
     ilabel, start = np.empty(top, np.int32), np.empty(top, np.int32)
     end, word = np.empty(top, np.int32), np.empty(top, np.int32)

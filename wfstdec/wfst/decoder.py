@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import numpy as np
-
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
 from wfstdec.errors import BoostError, ShapeError
 from wfstdec.graph import PackedGraph

@@ -5,8 +5,8 @@ added in the order written here. An arc's id names its source, so (cost, arc id)
 unique: no order of visits decides anything.
 
     start:  frontier = {0: +0.0}; close(frontier, cutoff = beam); re-base
-    frame:  kept    = entries with cost <= beam; the max_active least (ties: lower state)
-                      if there are more; the min_active least if there are fewer
+    frame:  kept    = entries with cost <= beam; if there are more, the max_active
+                      least (ties: lower state); if fewer, the min_active least
             next    = per emitting arc of kept: ((cost + lm_scale * arc.cost) + extras)
                       + acoustic_scale * -logprob; per state keep the least (cost, arc)
             cutoff  = least of next + beam; raised to the min_active-th least of next
@@ -29,7 +29,7 @@ import numpy as np
 from wfstdec.arcs import LABEL_MASK
 from wfstdec.boost.words import WordBoosts
 from wfstdec.graph import PackedGraph
-from wfstdec.symbols import EPSILON, ilabel_of, token_of
+from wfstdec.symbols import EPSILON, token_of
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 
