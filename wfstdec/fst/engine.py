@@ -1,0 +1,79 @@
+"""FST engines: the few operations on FSTs that graph building takes from a library.
+
+    engine = get_engine("kaldifst")
+    lg = engine.compose(engine.load(l), engine.load(g))
+    arrays = engine.unload(lg)
+
+Handles belong to the engine that made them. Operations may change their arguments: use
+each handle once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol
+
+from wfstdec.arcs import FstArrays
+from wfstdec.errors import BackendError, GraphError
+
+ENGINES = {
+    "kaldifst": "wfstdec.fst.kaldifst_engine",
+    "pynini": "wfstdec.fst.pynini_engine",
+}
+"""The engines by name, and the module of each; its `ENGINE` is the engine."""
+
+
+class Engine(Protocol):
+    """What an engine can do; see the module for the rules."""
+
+    def load(self, fst: FstArrays) -> Any:
+        """Make the engine's FST from arrays."""
+
+    def unload(self, fst: Any) -> FstArrays:
+        """Make arrays from the engine's FST."""
+
+    def size(self, fst: Any) -> tuple[int, int]:
+        """The numbers of states and arcs."""
+
+    def compose(self, left: Any, right: Any) -> Any:
+        """The composition, trimmed; sorts the arcs that it matches."""
+
+    def determinize(self, fst: Any, max_states: int) -> Any:
+        """Remove epsilons and determinize on the input side, in the log semiring.
+
+        Raises:
+            GraphError: There would be more than `max_states` states.
+        """
+
+    def minimize(self, fst: Any) -> Any:
+        """Merge states that equal continuations follow; costs move by < 1/1024."""
+
+
+def get_engine(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        BackendError: There is none, or its library is not installed.
+    """
+    if name not in ENGINES:
+        expected = " or ".join(map(repr, ENGINES))
+        raise BackendError(f"engine {name!r}, expected {expected}")
+    try:
+        return importlib.import_module(ENGINES[name]).ENGINE
+    except ImportError as error:
+        if error.name != name:
+            raise
+        extra = "" if name == "kaldifst" else f"[{name}]"
+        raise BackendError(
+            f"engine {name!r} needs {name}, which is not installed: "
+            f"pip install wfstdec{extra}"
+        ) from error
+
+
+def too_many_states(max_states: int) -> GraphError:
+    """The error of a determinization that would go on for ever, or nearly."""
+    return GraphError(
+        f"determinizing the lexicon with the grammar needs more than {max_states} "
+        "states, expected fewer: the grammar accepts a sentence in several ways whose "
+        "costs differ without end; determinize it, or remove the loops that differ"
+    )

@@ -1,0 +1,63 @@
+"""The labels inside graph building: tokens, words, and what stands beside them.
+
+    input side of L, LG    epsilon | tokens | #0 #1 ... #(D-1)
+    input side of T, TLG   epsilon | tokens | repeats of tokens
+    output side            epsilon | words  | #0, the back-off of the grammar
+
+Repeats are the labels of T's self-loops: the engine keeps them apart from tokens, so
+that a packed arc knows whether it starts its token. Files for others have tokens there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from wfstdec.symbols import TokenTable, ilabel_of
+
+_Number = TypeVar("_Number", int, np.ndarray)
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """The labels that one build uses.
+
+    Attributes:
+        tokens: The token table of the acoustic model.
+        words: The words by id, `words[0]` is `<eps>`.
+        num_disambig: D, the disambiguation symbols, `#0` included.
+    """
+
+    tokens: TokenTable
+    words: tuple[str, ...]
+    num_disambig: int = 1
+
+    @property
+    def blank(self) -> int:
+        """The input label of the blank."""
+        return ilabel_of(self.tokens.blank)
+
+    @property
+    def backoff_word(self) -> int:
+        """`#0` on the side of words: one beyond the last word."""
+        return len(self.words)
+
+    def disambig(self, k: _Number) -> _Number:
+        """`#k` on the side of tokens."""
+        return ilabel_of(k + len(self.tokens))
+
+    def units(self) -> np.ndarray:
+        """The input labels of the U tokens that are not blank."""
+        labels = ilabel_of(np.arange(len(self.tokens), dtype=np.int32))
+        return np.delete(labels, self.tokens.blank)
+
+    def repeat(self, ilabel: np.ndarray) -> np.ndarray:
+        """The labels that repeat the tokens of these input labels."""
+        return ilabel + len(self.tokens)
+
+    def split_repeats(self, ilabel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The token labels of T's or TLG's input side, and which are repeats."""
+        repeats = ilabel > len(self.tokens)
+        return np.where(repeats, ilabel - len(self.tokens), ilabel), repeats

@@ -1,0 +1,210 @@
+"""L, the lexicon as an FST: from tokens to words.
+
+A pronunciation is a chain of arcs; its first arc carries the word and the cost, and
+behind the last token a symbol `#k` tells words apart that sound alike. The language:
+
+    no fillers           (w)*
+    separator s          s* (w s+)* [w]      or, if it is optional, s* (w s*)*
+    silence              [sil] (w [sil])*    a silence costs -ln p, none -ln(1-p)
+
+`#0`, the back-off of the grammar, is taken where a word may begin. It is not needed
+behind the last word, because the grammar has final costs that include it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.arcs import FstArrays
+from wfstdec.errors import LexiconError, OptionError
+from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
+from wfstdec.fst.labels import LabelSpace
+from wfstdec.lexicon import Lexicon
+from wfstdec.symbols import EPSILON, TokenTable, ilabel_of
+
+
+@dataclass(frozen=True)
+class Fillers:
+    """The tokens that may stand between words.
+
+    Attributes:
+        separator: A token that ends every word but the last, if any.
+        separator_optional: Whether it may be missing between words too.
+        silence: A token that may stand around words, if any; not with a separator.
+        silence_prob: How probable it is in each place.
+    """
+
+    separator: int | None = None
+    separator_optional: bool = False
+    silence: int | None = None
+    silence_prob: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: Both a separator and a silence, or a probability of 0 or 1.
+        """
+        if self.separator is not None and self.silence is not None:
+            raise OptionError(
+                "both a separator and a silence, expected one of them: a separator "
+                "may already be repeated"
+            )
+        if not 0.0 < self.silence_prob < 1.0:
+            raise OptionError(
+                f"silence probability {self.silence_prob!r}, expected one above 0 and "
+                "below 1"
+            )
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The separator or the silence, if there is one."""
+        return tuple(t for t in (self.separator, self.silence) if t is not None)
+
+    @property
+    def ends_words(self) -> bool:
+        """Whether a filler must stand between two words."""
+        return self.separator is not None and not self.separator_optional
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedLexicon:
+    """A lexicon whose token strings can be read in one way only.
+
+    Attributes:
+        lexicon: The entries.
+        fillers: What stands between them.
+        symbol: int32 [N], the k of the `#k` behind each entry, 0 for none.
+        silence_symbol: The k of the `#k` behind a silence, 0 for none.
+    """
+
+    lexicon: Lexicon
+    fillers: Fillers
+    symbol: np.ndarray
+    silence_symbol: int
+
+    @property
+    def num_disambig(self) -> int:
+        """The number of symbols, `#0` included."""
+        highest = int(self.symbol.max(initial=0))
+        return 1 + max(highest, self.silence_symbol)
+
+
+def mark_lexicon(
+    lexicon: Lexicon, fillers: Fillers, tokens: TokenTable
+) -> MarkedLexicon:
+    """Add disambiguation symbols, so that L can be determinized.
+
+    Entries with equal tokens get `#1`, `#2`, ...; one that is a prefix of another gets
+    `#1`, except where a separator ends every word and does the same. If a
+    pronunciation begins with the silence, silences get a symbol of their own.
+
+    Raises:
+        LexiconError: No entries, an empty pronunciation, or one that has the blank or
+            the separator in it.
+    """
+    _check(lexicon, fillers, tokens)
+    counts = Counter(lexicon.pronunciations)
+    prefixes = set() if fillers.ends_words else _proper_prefixes(lexicon)
+    seen: Counter[tuple[int, ...]] = Counter()
+    symbol = np.zeros(len(lexicon), np.int32)
+    for entry, tokens_ in enumerate(lexicon.pronunciations):
+        if counts[tokens_] > 1 or tokens_ in prefixes:
+            seen[tokens_] += 1
+            symbol[entry] = seen[tokens_]
+    begins = {pronunciation[0] for pronunciation in counts}
+    silence_symbol = 0
+    if fillers.silence in begins:
+        silence_symbol = 1 + int(symbol.max())
+    return MarkedLexicon(lexicon, fillers, symbol, silence_symbol)
+
+
+def _proper_prefixes(lexicon: Lexicon) -> set[tuple[int, ...]]:
+    return {p[:n] for p in lexicon.pronunciations for n in range(1, len(p))}
+
+
+def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
+    if not len(lexicon):
+        raise LexiconError("the lexicon has no words left, expected at least one")
+    unfit = {tokens.blank: "blank"}
+    if fillers.separator is not None:
+        unfit[fillers.separator] = "separator"
+    for word, pronunciation in zip(lexicon.words, lexicon.pronunciations, strict=True):
+        if not pronunciation:
+            raise LexiconError(f"{word!r} has no tokens, expected at least one")
+        for token in unfit.keys() & set(pronunciation):
+            raise LexiconError(
+                f"{word!r} uses the {unfit[token]} {tokens.names[token]!r}, expected "
+                "other tokens"
+            )
+
+
+def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
+    """Make L, whose input side has tokens and `#k`, whose output side words and `#0`.
+
+    States are 0, where words begin, 1, where they end if something stands between
+    them, 2 inside a marked silence, and those of the chains.
+    """
+    fillers = marked.fillers
+    begin, end = 0, int(fillers.ends_words or fillers.silence is not None)
+    final = np.full(3, np.inf)
+    final[begin] = 0.0
+    backoff = arcs_of(begin, labels.disambig(0), labels.backoff_word, begin)
+    parts, start = [backoff], begin
+    if fillers.separator is not None:
+        separator = ilabel_of(fillers.separator)
+        final[end] = 0.0
+        parts.append(arcs_of(np.unique([begin, end]), separator, EPSILON, begin))
+    if fillers.silence is not None:
+        start = end
+        parts += _silence_arcs(marked, labels)
+    chains, num_states = _chains(marked, labels, (begin, end), first_free=3)
+    final = np.concatenate([final, np.full(num_states - len(final), np.inf)])
+    return fst_of([*parts, *chains], start, final)
+
+
+def _silence_arcs(marked: MarkedLexicon, labels: LabelSpace) -> list[Arcs]:
+    fillers, silence = marked.fillers, marked.fillers.silence
+    assert silence is not None
+    with_silence = -math.log(fillers.silence_prob)
+    parts = [arcs_of(1, EPSILON, EPSILON, 0, -math.log1p(-fillers.silence_prob))]
+    if not marked.silence_symbol:
+        return [*parts, arcs_of(1, ilabel_of(silence), EPSILON, 0, with_silence)]
+    symbol = labels.disambig(marked.silence_symbol)
+    parts.append(arcs_of(1, ilabel_of(silence), EPSILON, 2, with_silence))
+    return [*parts, arcs_of(2, symbol, EPSILON, 0)]
+
+
+def _chains(
+    marked: MarkedLexicon, labels: LabelSpace, ends: tuple[int, int], first_free: int
+) -> tuple[list[Arcs], int]:
+    """The arcs of all pronunciations, from `ends[0]` to `ends[1]`; number of states."""
+    lexicon = marked.lexicon
+    word_id = {word: i for i, word in enumerate(labels.words)}
+    lengths = np.array([len(p) for p in lexicon.pronunciations])
+    lengths += marked.symbol > 0
+    last = np.cumsum(lengths) - 1
+    first = last - lengths + 1
+    token = np.fromiter((t for p in lexicon.pronunciations for t in p), np.int32)
+    ilabel = np.zeros(int(lengths.sum()), np.int32)
+    has_symbol = np.flatnonzero(marked.symbol)
+    is_token = np.ones(len(ilabel), bool)
+    is_token[last[has_symbol]] = False
+    ilabel[is_token] = ilabel_of(token)
+    ilabel[~is_token] = labels.disambig(marked.symbol[has_symbol])
+    olabel = np.zeros(len(ilabel), np.int32)
+    olabel[first] = [word_id[word] for word in lexicon.words]
+    cost = np.zeros(len(ilabel), np.float32)
+    cost[first] = lexicon.costs
+    # The state behind arc n is first_free + n, less the chains that ended before.
+    inner = np.ones(len(ilabel), bool)
+    inner[last] = False
+    nextstate = np.where(inner, first_free + np.cumsum(inner) - 1, ends[1])
+    state = np.concatenate([[ends[0]], nextstate[:-1]])
+    state[first] = ends[0]
+    num_states = first_free + int(inner.sum())
+    return [arcs_of(state, ilabel, olabel, nextstate, cost)], num_states

@@ -1,0 +1,76 @@
+"""Reports on the stages of a build: states, arcs, seconds, memory."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import time
+from types import TracebackType
+
+from tqdm import tqdm
+
+_log = logging.getLogger("wfstdec.build")
+
+
+class Stages:
+    """Logs each stage as it ends; shows a bar on a terminal if asked.
+
+        with Stages(total=8, progress=True) as stages:
+            lg = engine.compose(l, g)
+            stages.done("L o G", *engine.size(lg))
+
+    Attributes:
+        records: What was logged, one dict a stage: stage, states, arcs, seconds,
+            peak_memory_gb (of the process so far).
+    """
+
+    def __init__(self, total: int, progress: bool = False) -> None:
+        """Start the clock of the first stage."""
+        self.records: list[dict[str, str | int | float | None]] = []
+        self._bar = tqdm(
+            total=total,
+            desc="build",
+            unit="stage",
+            disable=None if progress else True,
+        )
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> Stages:
+        """Nothing; for `with`."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the bar."""
+        self._bar.close()
+
+    def done(
+        self, stage: str, states: int | None = None, arcs: int | None = None
+    ) -> None:
+        """Log a stage and start the clock of the next."""
+        seconds = time.perf_counter() - self._began
+        memory = _peak_memory_gb()
+        self.records.append(
+            {
+                "stage": stage,
+                "states": states,
+                "arcs": arcs,
+                "seconds": round(seconds, 3),
+                "peak_memory_gb": round(memory, 3),
+            }
+        )
+        size = "" if states is None else f"{states} states, {arcs} arcs, "
+        _log.info("%s: %s%.2f s, peak memory %.2f GB", stage, size, seconds, memory)
+        self._bar.set_postfix_str(stage)
+        self._bar.update()
+        self._began = time.perf_counter()
+
+
+def _peak_memory_gb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)

@@ -1,0 +1,222 @@
+"""From text files to a search graph: T o min(det(L o G)).
+
+    graph = build_graph(tokens="tokens.txt", lexicon="lexicon.txt", arpa="lm.arpa.gz",
+                        topology="compact", separator="<wb>")
+    graph.save("graph.npz")
+
+LG is determinized in the log semiring, which moves LM costs towards the beginning of
+words. TLG is not: with `compact` that would never end, with `normal` it would grow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wfstdec.arcs import FstArrays
+from wfstdec.arpa import ArpaModel, read_arpa
+from wfstdec.errors import GraphError, LexiconError, OptionError
+from wfstdec.fst.engine import Engine, get_engine
+from wfstdec.fst.grammar_fst import build_grammar
+from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.lexicon_fst import (
+    Fillers,
+    MarkedLexicon,
+    build_lexicon_fst,
+    mark_lexicon,
+)
+from wfstdec.fst.stages import Stages
+from wfstdec.fst.topology import build_topology
+from wfstdec.graph import PackedGraph
+from wfstdec.lexicon import Lexicon, read_lexicon
+from wfstdec.symbols import EPSILON_WORD, TokenTable, read_tokens, token_table
+from wfstdec.tables import GraphTables, Pronunciations
+
+_log = logging.getLogger("wfstdec.build")
+_NUM_STAGES = 8
+_LEAST_STATE_LIMIT = 1_000_000
+
+Path = str | os.PathLike[str]
+
+
+def build_graph(
+    *,
+    tokens: Path | TokenTable,
+    lexicon: Path | Lexicon,
+    arpa: Path | ArpaModel | None = None,
+    grammar: Any = None,
+    topology: str = "normal",
+    separator: str | None = None,
+    separator_optional: bool = False,
+    silence: str | None = None,
+    silence_prob: float = 0.5,
+    blank: int | str | None = None,
+    unk_cost: float | None = None,
+    engine: str = "kaldifst",
+    minimize: bool = True,
+    progress: bool = False,
+) -> PackedGraph:
+    """Build a graph from tokens, a lexicon, and an ARPA model or a grammar.
+
+    Args:
+        tokens: A file or table of the V output units of the acoustic model.
+        lexicon: A file or object; how words are said or spelt.
+        arpa: A file or object; the language model.
+        grammar: Instead of `arpa`: an OpenFst or AT&T file of an acceptor over words,
+            or a pynini `Fst` with a symbol table of words.
+        topology: One of `topology.TOPOLOGIES`.
+        separator: The token between words: `s* (w s+)* [w]`.
+        separator_optional: The separator may be missing: `s* (w s*)*`.
+        silence: A token that may stand between words, not with a separator.
+        silence_prob: How probable it is in each place.
+        blank: The blank by name or index; None to recognise it.
+        unk_cost: Nats for each lexicon word that the model lacks; None drops them.
+        engine: `"kaldifst"` or `"pynini"`.
+        minimize: Merge equal states of LG; rounds its costs to 1/1024.
+        progress: Show a bar on the terminal.
+
+    Returns:
+        The graph; word ids follow the order of the lexicon.
+
+    Raises:
+        InputError: One of its subclasses, for what is wrong with a file or option.
+        BackendError: The engine is not installed.
+    """
+    fst_engine = get_engine(engine)
+    with Stages(_NUM_STAGES, progress) as stages:
+        table = _token_table(tokens, blank)
+        fillers = Fillers(
+            separator=_token(separator, table, "separator"),
+            separator_optional=separator_optional,
+            silence=_token(silence, table, "silence"),
+            silence_prob=silence_prob,
+        )
+        entries = _lexicon(lexicon, table, separator)
+        model = _language_model(arpa, grammar)
+        stages.done("read")
+        marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
+        words = (EPSILON_WORD, *dict.fromkeys(marked.lexicon.words))
+        labels = LabelSpace(table, words, marked.num_disambig)
+        g = build_grammar(model, labels, unk_cost)
+        stages.done("G", *_size(g))
+        lg = _build_lg(fst_engine, marked, g, labels, stages, minimize)
+        tlg = _build_tlg(fst_engine, build_topology(topology, labels), lg, stages)
+        graph = _pack(tlg, marked, labels, topology)
+        stages.done("pack", graph.num_states, graph.num_arcs)
+    return graph
+
+
+def _token_table(tokens: Path | TokenTable, blank: int | str | None) -> TokenTable:
+    if not isinstance(tokens, TokenTable):
+        return read_tokens(tokens, blank)
+    if blank is not None and token_table(tokens.names, blank) != tokens:
+        raise OptionError(
+            f"blank={blank!r} with a token table whose blank is "
+            f"{tokens.names[tokens.blank]!r}, expected the same or None"
+        )
+    return tokens
+
+
+def _token(name: str | None, table: TokenTable, option: str) -> int | None:
+    return None if name is None else table.index(name, option)
+
+
+def _lexicon(
+    lexicon: Path | Lexicon, table: TokenTable, separator: str | None
+) -> Lexicon:
+    if isinstance(lexicon, Lexicon):
+        return lexicon
+    return read_lexicon(lexicon, table, separator=separator)
+
+
+def _language_model(arpa: Path | ArpaModel | None, grammar: Any) -> ArpaModel:
+    if arpa is None or grammar is not None:
+        given = "neither" if arpa is None else "both"
+        raise OptionError(f"{given} of arpa and grammar given, expected one of them")
+    return arpa if isinstance(arpa, ArpaModel) else read_arpa(arpa)
+
+
+def _usable(lexicon: Lexicon, model: ArpaModel, unk_cost: float | None) -> Lexicon:
+    """The entries whose words the grammar can have."""
+    marks = {"<s>", "</s>"} & set(lexicon.words)
+    if marks:
+        raise LexiconError(
+            f"{min(marks)!r} is a word of the lexicon, expected words that are said: "
+            "a sentence has <s> and </s> by itself"
+        )
+    if unk_cost is not None:
+        return lexicon
+    kept, dropped = lexicon.restrict(model.index)
+    if dropped:
+        _log.warning(
+            "%d of %d lexicon words are not in the language model and are dropped, "
+            "such as %s; unk_cost would keep them",
+            len(dropped),
+            len(set(lexicon.words)),
+            ", ".join(map(repr, dropped[:3])),
+        )
+    if not len(kept):
+        raise LexiconError(
+            f"none of the {len(dropped)} lexicon words is in the language model, "
+            "expected some: do they differ in case?"
+        )
+    return kept
+
+
+def _build_lg(
+    engine: Engine,
+    marked: MarkedLexicon,
+    g: FstArrays,
+    labels: LabelSpace,
+    stages: Stages,
+    minimize: bool,
+) -> Any:
+    l_fst = build_lexicon_fst(marked, labels)
+    stages.done("L", *_size(l_fst))
+    lg = engine.compose(engine.load(l_fst), engine.load(g))
+    composed_states, _ = engine.size(lg)
+    stages.done("L o G", *engine.size(lg))
+    lg = engine.determinize(lg, max(_LEAST_STATE_LIMIT, 4 * composed_states))
+    stages.done("det(L o G)", *engine.size(lg))
+    if minimize:
+        lg = engine.minimize(lg)
+        stages.done("min(det(L o G))", *engine.size(lg))
+    return lg
+
+
+def _build_tlg(engine: Engine, t: FstArrays, lg: Any, stages: Stages) -> FstArrays:
+    tlg = engine.unload(engine.compose(engine.load(t), lg))
+    stages.done("T o LG", *_size(tlg))
+    if not np.isfinite(tlg.final_cost).any():
+        raise GraphError(
+            "no token sequence is accepted, expected some: does the grammar accept a "
+            "sentence, and the topology repeated tokens?"
+        )
+    return tlg
+
+
+def _pack(
+    tlg: FstArrays, marked: MarkedLexicon, labels: LabelSpace, topology: str
+) -> PackedGraph:
+    lexicon = marked.lexicon
+    ids = {word: i for i, word in enumerate(labels.words)}
+    word_ids = (ids[word] for word in lexicon.words)
+    entries = zip(word_ids, lexicon.pronunciations, strict=True)
+    tables = GraphTables(
+        tokens=labels.tokens,
+        words=labels.words,
+        pronunciations=Pronunciations.from_lists(list(entries)),
+        fillers=marked.fillers.tokens,
+        topology=topology,
+        marks_repeats=True,
+    )
+    ilabel, repeat = labels.split_repeats(tlg.ilabel)
+    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables)
+
+
+def _size(fst: FstArrays) -> tuple[int, int]:
+    return fst.num_states, fst.num_arcs

@@ -1,0 +1,126 @@
+"""T, the CTC topology: from one token a frame to the tokens of the words.
+
+With U tokens besides the blank; `b` is the blank, `i` any other token, `i'` a frame
+that repeats `i`. States are 0 and one per token; `in:out` on the arcs.
+
+    normal    0 -b:-> 0   0 -i:i-> i   i -i':-> i   i -j:j-> j   i -b:-> 0
+              the rules of CTC: equal frames in a row are one token, and between two
+              equal tokens stands a blank
+    compact   0 -b:-> 0   0 -i:i-> i   i -i':-> i   i -:-> 0
+              3U + 1 arcs for (U + 1)**2; also takes equal tokens without a blank
+              between them (arXiv 2110.03098)
+    eesen     the same language as compact, with blanks before and behind a hub:
+              0 -:-> 1   1 -b:-> 1   1 -i:i-> i   i -i':-> i   i -:-> 2   2 -b:-> 2
+              2 -:-> 0
+    minimal   0 -b:-> 0   0 -i:i-> 0
+              every frame that is not blank is a token of its own
+    *-selfless   without i -i':-> i, for models that do not repeat tokens
+
+Disambiguation symbols are passed by loops `-:#k->`, which take no frame. They stand
+wherever a token may have just ended: on every state of `normal` (also on 0, or no
+sentence could begin with a word that has no n-gram after `<s>`). In the others every
+token is followed by state 0 before the next one begins, so that loops there give the
+same sentences at the same costs, and each back-off is offered once instead of twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.arcs import FstArrays
+from wfstdec.errors import OptionError
+from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
+from wfstdec.fst.labels import LabelSpace
+from wfstdec.symbols import EPSILON
+
+TOPOLOGIES = (
+    "normal",
+    "normal-selfless",
+    "compact",
+    "compact-selfless",
+    "minimal",
+    "eesen",
+)
+
+
+def build_topology(name: str, labels: LabelSpace) -> FstArrays:
+    """Make T; its input side tells repeats from tokens, as `labels` says.
+
+    Raises:
+        OptionError: There is no such topology.
+    """
+    if name not in TOPOLOGIES:
+        expected = ", ".join(map(repr, TOPOLOGIES))
+        raise OptionError(f"topology {name!r}, expected one of {expected}")
+    base, _, selfless = name.partition("-")
+    builders = {
+        "normal": _normal,
+        "compact": _compact,
+        "eesen": _eesen,
+        "minimal": _minimal,
+    }
+    return builders[base](labels, bool(selfless))
+
+
+def _normal(labels: LabelSpace, selfless: bool) -> FstArrays:
+    units, states = labels.units(), 1 + np.arange(len(labels.units()))
+    i, j = np.divmod(np.arange(len(units) ** 2), max(len(units), 1))
+    i, j = i[i != j], j[i != j]
+    parts = [
+        arcs_of(0, labels.blank, EPSILON, 0),
+        arcs_of(0, units, units, states),
+        arcs_of(states[i], units[j], units[j], states[j]),
+        arcs_of(states, labels.blank, EPSILON, 0),
+        *_repeats(labels, states, selfless),
+    ]
+    loops = _disambig_loops(labels, np.arange(1 + len(units)))
+    return fst_of([*parts, loops], 0, np.zeros(1 + len(units)))
+
+
+def _compact(labels: LabelSpace, selfless: bool) -> FstArrays:
+    units, states = labels.units(), 1 + np.arange(len(labels.units()))
+    parts = [
+        arcs_of(0, labels.blank, EPSILON, 0),
+        arcs_of(0, units, units, states),
+        arcs_of(states, EPSILON, EPSILON, 0),
+        *_repeats(labels, states, selfless),
+        _disambig_loops(labels, np.array([0])),
+    ]
+    return fst_of(parts, 0, np.where(np.arange(1 + len(units)) == 0, 0.0, np.inf))
+
+
+def _eesen(labels: LabelSpace, selfless: bool) -> FstArrays:
+    hub, before, behind = 0, 1, 2
+    units, states = labels.units(), 3 + np.arange(len(labels.units()))
+    parts = [
+        arcs_of(hub, EPSILON, EPSILON, before),
+        arcs_of([before, behind], labels.blank, EPSILON, [before, behind]),
+        arcs_of(before, units, units, states),
+        arcs_of(states, EPSILON, EPSILON, behind),
+        arcs_of(behind, EPSILON, EPSILON, hub),
+        *_repeats(labels, states, selfless),
+        _disambig_loops(labels, np.array([hub])),
+    ]
+    # `before` is final too: else nothing but blanks would be no sentence at all.
+    return fst_of(parts, hub, np.where(np.arange(3 + len(units)) <= 1, 0.0, np.inf))
+
+
+def _minimal(labels: LabelSpace, selfless: bool) -> FstArrays:
+    parts = [
+        arcs_of(0, labels.blank, EPSILON, 0),
+        arcs_of(0, labels.units(), labels.units(), 0),
+        _disambig_loops(labels, np.array([0])),
+    ]
+    return fst_of(parts, 0, [0.0])
+
+
+def _repeats(labels: LabelSpace, states: np.ndarray, selfless: bool) -> list[Arcs]:
+    if selfless:
+        return []
+    return [arcs_of(states, labels.repeat(labels.units()), EPSILON, states)]
+
+
+def _disambig_loops(labels: LabelSpace, states: np.ndarray) -> Arcs:
+    symbols = labels.disambig(np.arange(labels.num_disambig))
+    state = np.repeat(states, len(symbols))
+    return arcs_of(state, EPSILON, np.tile(symbols, len(states)), state)
