@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.errors import BoostError
-from wfstdec.jit import jit
+from wfstdec.jit import kernel
 from wfstdec.symbols import EPSILON
 
 
@@ -93,7 +93,7 @@ def _fill(known: dict[int, float]) -> WordBoosts:
     return WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
 
 
-@jit
+@kernel
 def mix(key):
     """A 32-bit integer hash (Wellons, hash-prospector "lowbias32"), uint32."""
     key = np.uint32(key)
@@ -104,7 +104,7 @@ def mix(key):
     return np.uint32(key ^ (key >> np.uint32(16)))
 
 
-@jit
+@kernel
 def find_bonus(keys, bonuses, word):
     """The bonus of `word`, float32; 0 where the map does not have it."""
     mask = np.uint32(len(keys) - 1)

@@ -47,12 +47,15 @@ class CpuBackend:
         """Begin an utterance."""
         return CpuSearch(self, scales_of(options, boosts), boosts)
 
-    def take_work(self) -> k.Work:
-        """Scratch for one thread, from the pool or new."""
+    def take_work(self, entries: int) -> k.Work:
+        """Scratch for one thread and that many entries, from the pool or new."""
         with self._lock:
-            if self._works:
-                return self._works.pop()
-        return _new_work(self.graph, self._capacity, 4 * self._capacity)
+            while self._works:
+                work = self._works.pop()
+                if len(work.next) >= entries:
+                    return work
+        entries = max(entries, self._capacity)
+        return _new_work(self.graph, entries, 4 * entries)
 
     def give_work(self, work: k.Work) -> None:
         """Put scratch back."""
@@ -99,7 +102,7 @@ class CpuSearch:
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
-        work = self._backend.take_work()
+        work = self._backend.take_work(int(self._channel.counts[k.FRONTIER]))
         graph, scales, boosts = self._backend.arrays, self._scales, self._boosts
         try:
             while not self._begun:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.arcs import LABEL_MASK, LEADS_TO_EPSILON
-from wfstdec.jit import inlined, jit
+from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.emission import emit, extras, price
 from wfstdec.wfst.kernel_types import LARGEST, prefetch
@@ -33,7 +33,7 @@ _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
-@jit
+@kernel
 def begin(graph, scales, boosts, work, channel):
     """Make the frontier before the first frame; returns OK or what must grow."""
     entry = work.next[0]
@@ -50,7 +50,7 @@ def begin(graph, scales, boosts, work, channel):
     return _settle(graph, scales, work, channel, count)
 
 
-@jit
+@kernel
 def advance(graph, scales, boosts, work, channel, logprobs, first):
     """Pass the frontier through the frames `first` and on of a chunk.
 
@@ -127,7 +127,7 @@ def _keep(scales, work, channel):
     return channel.beam[0]
 
 
-@jit
+@kernel
 def _keep_least(work, channel, keep, limit):
     """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
     frontier, counts = channel.frontier, channel.counts

@@ -16,7 +16,7 @@ from numpy import float32, uint32, uint64
 
 from wfstdec.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
 from wfstdec.boost.words import find_bonus
-from wfstdec.jit import inlined, jit
+from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
 
@@ -181,7 +181,7 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
     return made, least
 
 
-@jit
+@kernel
 def _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff):
     """Candidates by looking at every arc; see `emit`."""
     room = uint64(len(work.candidates))

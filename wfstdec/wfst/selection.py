@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.jit import inlined, jit
+from wfstdec.jit import inlined, kernel
 
 _ONE = uint64(1)
 _SIGN = uint32(1 << 31)
 
 
-@jit
+@kernel
 def nth_least(entries, count, n, limit, work):
     """The key of the n-th least entry among those that cost at most `limit`.
 
@@ -26,11 +26,13 @@ def nth_least(entries, count, n, limit, work):
     """
     bins, keys = work.bins, work.keys
     top = float32(len(bins) - 1)
-    least, worst = float32(np.inf), float32(-np.inf)
+    least, worst, within = float32(np.inf), float32(-np.inf), uint64(0)
     for i in range(count):
         cost = entries[i].cost
         if cost <= limit:
             least, worst = min(least, cost), max(worst, cost)
+            within += _ONE
+    n = min(n, within)
     scale = top / max(float32(worst - least), float32(1e-30))
     for b in range(uint64(len(bins))):
         bins[b] = uint32(0)
@@ -39,7 +41,7 @@ def nth_least(entries, count, n, limit, work):
         if cost <= limit:
             bins[_bin(cost, least, scale, top)] += uint32(1)
     before, last = uint64(0), uint64(0)
-    while last + _ONE < uint64(len(bins)) and before + uint64(bins[last]) < n:
+    while before + uint64(bins[last]) < n:
         before += uint64(bins[last])
         last += _ONE
     found = uint64(0)
@@ -48,8 +50,31 @@ def nth_least(entries, count, n, limit, work):
         if cost <= limit and _bin(cost, least, scale, top) == last:
             keys[found] = key_of(cost, entries[i].state)
             found += _ONE
-    keys[:found].sort()
-    return keys[min(n - before, found) - _ONE]
+    return _nth_of(keys, found, n - before - _ONE)
+
+
+@kernel
+def _nth_of(keys, count, n):
+    """The key that stands at `n` once `keys[:count]` is sorted; Hoare's quickselect."""
+    low, high = uint64(0), count - _ONE
+    while low < high:
+        pivot = keys[(low + high) >> _ONE]
+        i, j = low, high
+        while True:
+            while keys[i] < pivot:
+                i += _ONE
+            while keys[j] > pivot:
+                j -= _ONE
+            if i >= j:
+                break
+            keys[i], keys[j] = keys[j], keys[i]
+            i += _ONE
+            j -= _ONE
+        if n <= j:
+            high = j
+        else:
+            low = j + _ONE
+    return keys[n]
 
 
 @inlined
