@@ -150,6 +150,14 @@ def test_few_positional_parameters(path):
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_all_but_kernels_have_type_hints(path):
+    for function in functions(parse(path)):
+        arguments = function.args.posonlyargs + function.args.args
+        hinted = all(a.annotation or a.arg in ("self", "cls") for a in arguments)
+        assert is_kernel(function) or (hinted and function.returns), function.name
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
 def test_public_things_have_docstrings(path):
     tree = parse(path)
     assert ast.get_docstring(tree)

@@ -61,7 +61,7 @@ class UtteranceScore:
 
     def alignment(self) -> list[tuple[str, str]]:
         """Pairs of reference and hypothesis words; `GAP` where one side has none."""
-        return kaldialign.align(self.reference, self.hypothesis, GAP)
+        return align(self.reference, self.hypothesis)
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,13 @@ def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> WordErr
     """Count the word errors of one utterance."""
     found = kaldialign.edit_distance(reference, hypothesis)
     return WordErrors(found["ins"], found["del"], found["sub"], len(reference))
+
+
+def align(
+    reference: Sequence[str], hypothesis: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Pairs of words with the fewest that differ; `GAP` where one side has none."""
+    return kaldialign.align(reference, hypothesis, GAP)
 
 
 def score_texts(

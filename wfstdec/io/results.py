@@ -24,7 +24,7 @@ STDOUT = "-"
 
 def text_line(utterance: str, hypothesis: Hypothesis) -> str:
     """`utterance words...`."""
-    return " ".join((utterance, *hypothesis.text.split())) + "\n"
+    return f"{utterance} {hypothesis.text}".rstrip(" ") + "\n"
 
 
 def json_line(utterance: str, hypothesis: Hypothesis) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 
 from wfstdec.atomic import atomic_write
 from wfstdec.errors import FormatError
 from wfstdec.textfile import read_lines
+
+_SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in words
 
 
 def read_text(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
@@ -18,7 +21,7 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     """
     transcripts: dict[str, tuple[str, ...]] = {}
     for number, line in enumerate(read_lines(path), 1):
-        utterance, *words = line.split() or [""]
+        utterance, *words = _SPACES.split(line.strip(" \t"))
         if not utterance:
             continue
         if utterance in transcripts:

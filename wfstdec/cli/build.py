@@ -1,0 +1,62 @@
+"""Build a search graph of tokens, a lexicon and a language model.
+
+Each stage says its states, arcs, seconds and memory on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import wfstdec
+from wfstdec.cli.flags import add_flags
+from wfstdec.lexicon import Lexicon, spelling_lexicon
+from wfstdec.symbols import TokenTable, read_tokens
+from wfstdec.textfile import read_lines
+
+HELP = "tokens, a lexicon and a language model to a search graph"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    add_flags(parser, "--tokens", "--output", required=True)
+    words = parser.add_mutually_exclusive_group(required=True)
+    for name in ("--lexicon", "--spell"):
+        add_flags(words, name)
+    language = parser.add_mutually_exclusive_group(required=True)
+    for name in ("--arpa", "--grammar"):
+        add_flags(language, name)
+    add_flags(parser, "--topology", "--blank", "--separator", "--separator-optional")
+    add_flags(parser, "--silence", "--silence-prob", "--unk-cost")
+    add_flags(parser, "--sentencepiece", "--engine", "--no-minimize")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Build the graph and save it."""
+    tokens = read_tokens(args.tokens, args.blank)
+    graph = wfstdec.build_graph(
+        tokens=tokens,
+        lexicon=args.lexicon or _spelt(args, tokens),
+        arpa=args.arpa,
+        grammar=args.grammar,
+        topology=args.topology,
+        separator=args.separator,
+        separator_optional=args.separator_optional,
+        silence=args.silence,
+        silence_prob=args.silence_prob,
+        unk_cost=args.unk_cost,
+        engine=args.engine,
+        minimize=not args.no_minimize,
+        progress=not args.quiet,
+    )
+    graph.save(args.output)
+
+
+def _spelt(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
+    """The words of the list, in its first column, spelt with the tokens."""
+    words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
+    return spelling_lexicon(
+        words,
+        tokens,
+        separator=args.separator,
+        sentencepiece_model=args.sentencepiece,
+    )

@@ -1,0 +1,178 @@
+"""Build a graph from the shipped recipe and decode real speech with it.
+
+Log-probs of LibriSpeech utterances, a lexicon and a language model come along; nothing
+is fetched. The graph is kept in the recipe's folder and built again when what it is
+made of changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import logging
+import sysconfig
+from pathlib import Path
+
+import wfstdec
+from wfstdec.cli.decode import Tally, decode_all
+from wfstdec.cli.flags import add_flags
+from wfstdec.cli.score import report
+from wfstdec.errors import FormatError
+from wfstdec.hypothesis import Hypothesis
+from wfstdec.io.boosts import BoostLists, read_boosts
+from wfstdec.io.logprobs import open_logprobs
+from wfstdec.io.text import read_text
+from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
+
+HELP = "all of it on the shipped recipe: real speech to words"
+RECIPE = Path("graphs") / "librispeech_demo"
+SEPARATOR = "<wb>"
+OPTIONS = wfstdec.DecodeOptions(beam=13.0, max_active=7000, lm_scale=0.8)
+SHOWN_UTTERANCES = 4
+SHOWN_WORDS = range(6, 11)
+
+_log = logging.getLogger("wfstdec.demo")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    add_flags(parser, "--recipe", "--topology", "--backend", "--threads")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Build, decode, show, score, boost."""
+    recipe = find_recipe(args.recipe)
+    _say(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
+    graph = build_or_load(recipe, args.topology)
+    _say(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
+    decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=args.threads)
+    references = read_text(recipe / "refs.txt")
+
+    _say(f"\nDecoding {len(references)} utterances of LibriSpeech, some of them:")
+    tally = Tally(decoder.frame_shift_s)
+    hypotheses = _decode(decoder, recipe, BoostLists(), tally)
+    plain = _score(references, hypotheses)
+    for shown in pick(plain):
+        _say(with_times(shown, hypotheses[shown.utterance]))
+    _say(f"\n{report(plain)}\n{tally.summary()}")
+
+    boosts = read_boosts(recipe / "boosts.txt")
+    _say(f"\nThe same with boosts in nats: {_listed(boosts)}")
+    tally = Tally(decoder.frame_shift_s)
+    boosted = _score(references, _decode(decoder, recipe, boosts, tally))
+    _say(f"{what_changed(plain, boosted)}\n{boosted.wer_line}")
+
+
+def find_recipe(folder: str | None) -> Path:
+    """The recipe's folder: as said, of the checkout, or of the installation.
+
+    Raises:
+        FormatError: It is in none of these places.
+    """
+    checkout = Path(wfstdec.__file__).parent.parent / RECIPE
+    installed = Path(sysconfig.get_path("data")) / "share" / "wfstdec" / RECIPE
+    places = [Path(folder)] if folder else [checkout, installed]
+    for place in places:
+        if (place / "tokens.txt").is_file():
+            return place
+    listed = " or ".join(repr(str(place)) for place in places)
+    raise FormatError(
+        f"no tokens.txt in {listed}, expected a recipe; say where it is by --recipe"
+    )
+
+
+def build_or_load(recipe: Path, topology: str) -> wfstdec.PackedGraph:
+    """The recipe's graph: as kept from last time, if that is of the same making."""
+    inputs = [recipe / name for name in ("tokens.txt", "lexicon.txt.gz", "lm.arpa.gz")]
+    path = recipe / f"graph-{topology}-{_digest(inputs)}.npz"
+    if path.exists():
+        _say(f"  built before: {path.name}")
+        return wfstdec.load_graph(path)
+    tokens, lexicon, arpa = inputs
+    graph = wfstdec.build_graph(
+        tokens=tokens,
+        lexicon=lexicon,
+        arpa=arpa,
+        topology=topology,
+        separator=SEPARATOR,
+        progress=True,
+    )
+    for old in recipe.glob(f"graph-{topology}-*.npz"):
+        old.unlink()
+    try:
+        graph.save(path)
+    except FormatError as error:  # an installation that only root may change
+        _log.warning("the graph is not kept: %s", error)
+    return graph
+
+
+def _digest(inputs: list[Path]) -> str:
+    """Of the inputs and of our own sources: a changed builder builds again."""
+    digest = hashlib.blake2b(digest_size=6)
+    for path in [*inputs, *sorted(Path(wfstdec.__file__).parent.rglob("*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def pick(score: Score) -> list[UtteranceScore]:
+    """A few utterances that are short enough for a line, each of another speaker."""
+    by_speaker: dict[str, UtteranceScore] = {}
+    for utterance in score.utterances:
+        if len(utterance.reference) in SHOWN_WORDS:
+            by_speaker.setdefault(utterance.utterance.split("-")[0], utterance)
+    return list(by_speaker.values())[:SHOWN_UTTERANCES]
+
+
+def with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
+    """Reference, hypothesis, and the seconds at which its words begin, in columns."""
+    starts = iter([f"{word.start_s:.2f}" for word in hypothesis.words])
+    columns = [
+        (ref, hyp, GAP if hyp == GAP else next(starts))
+        for ref, hyp in score.alignment()
+    ]
+    lines = [f"  {score.utterance}"]
+    for name, row in zip(("ref", "hyp", "s"), zip(*columns, strict=True), strict=True):
+        cells = [
+            cell.ljust(max(map(len, column)))
+            for cell, column in zip(row, columns, strict=True)
+        ]
+        lines.append(f"    {name:3}  {' '.join(cells).rstrip()}")
+    return "\n".join(lines)
+
+
+def what_changed(before: Score, after: Score) -> str:
+    """A line for each utterance whose words differ: which ones, and the errors."""
+    lines = []
+    for old, new in zip(before.utterances, after.utterances, strict=True):
+        differ = [
+            f"{was} -> {now}"
+            for was, now in align(old.hypothesis, new.hypothesis)
+            if was != now
+        ]
+        if differ:
+            errors = f"({old.errors.total} -> {new.errors.total} errors)"
+            lines.append(f"  {old.utterance:18} {', '.join(differ)}  {errors}")
+    return "\n".join(lines)
+
+
+def _decode(
+    decoder: wfstdec.WfstDecoder, recipe: Path, boosts: BoostLists, tally: Tally
+) -> dict[str, Hypothesis]:
+    return dict(
+        decode_all(decoder, open_logprobs(recipe / "logprobs.npz"), boosts, tally)
+    )
+
+
+def _score(
+    references: dict[str, tuple[str, ...]], hypotheses: dict[str, Hypothesis]
+) -> Score:
+    return score_texts(references, {u: h.text.split() for u, h in hypotheses.items()})
+
+
+def _listed(boosts: BoostLists) -> str:
+    return ", ".join(f"{word} {bonus:g}" for word, bonus in boosts.common.items())
+
+
+def _say(text: str) -> None:
+    """To standard output at once: the log goes to standard error meanwhile."""
+    print(text, flush=True)

@@ -1,0 +1,60 @@
+"""Say what a graph file holds: sizes, degrees, epsilons, tokens, fingerprint."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+import wfstdec
+from wfstdec.cli.flags import add_flags
+from wfstdec.io.dot import graph_dot
+from wfstdec.io.results import open_output
+
+HELP = "what a graph file holds"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    parser.add_argument("graph", help="what `wfstdec build` wrote")
+    add_flags(parser, "--draw")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print a table, or write a drawing."""
+    graph = wfstdec.load_graph(args.graph)
+    if args.draw is not None:
+        drawing = graph_dot(graph)
+        with open_output(args.draw) as file:
+            file.write(drawing)
+        return
+    facts = describe(graph)
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name:{width}}  {value}")
+
+
+def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
+    """Names and values of what there is to know, in order."""
+    tables, tokens = graph.tables, graph.tokens
+    degrees = np.diff(graph.state_arc_splits)
+    epsilons = int(graph.state_num_epsilons.sum())
+    finals = int(np.isfinite(graph.final_cost).sum())
+    fillers = [repr(tokens.names[token]) for token in tables.fillers]
+    share = epsilons / max(graph.num_arcs, 1)
+    return {
+        "states": f"{graph.num_states:,}, {finals:,} of them final",
+        "arcs": f"{graph.num_arcs:,} ({graph.arcs.nbytes / 2**20:.1f} MiB)",
+        "arcs of a state": f"{degrees.mean():.2f} on average, {degrees.max()} at most",
+        "epsilon arcs": f"{epsilons:,} ({share:.1%}), chains of up to "
+        f"{graph.epsilon_rank.max()}",
+        "arcs with a word": f"{np.count_nonzero(graph.arcs['olabel']):,}",
+        "topology": graph.topology or "unknown",
+        "repeats marked": "yes" if tables.marks_repeats else "no",
+        "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
+        "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
+        "between words": " ".join(fillers) or "nothing",
+        "words": f"{len(graph.word_ids):,}, {len(tables.pronunciations):,} "
+        "pronunciations",
+        "fingerprint": graph.fingerprint,
+    }

@@ -1,0 +1,104 @@
+"""`wfstdec COMMAND`: finds the command, runs it, turns errors into one line.
+
+Exit codes: 0 it did what was asked; 1 it could not, standard error says why; 2 the
+command line itself is wrong (as argparse has it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TextIO
+
+from tqdm import tqdm
+
+import wfstdec
+from wfstdec.cli import build, decode, demo, info, score
+from wfstdec.cli.flags import add_flags
+from wfstdec.errors import WfstdecError
+
+COMMANDS = {
+    "build": build,
+    "info": info,
+    "decode": decode,
+    "score": score,
+    "demo": demo,
+}
+OK, FAILED, INTERRUPTED = 0, 1, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: The command line without the program's name; default: `sys.argv`.
+
+    Returns:
+        The exit code. `SystemExit(2)` is raised where argparse finds a fault.
+    """
+    args = make_parser().parse_args(argv)
+    _log_to_stderr(quiet=args.quiet)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
+        try:
+            COMMANDS[args.command].run(args)
+        except BrokenPipeError:  # the reader of our output went away: `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        except (WfstdecError, OSError) as error:
+            sys.stderr.write(f"wfstdec {args.command}: {error}\n")
+            return FAILED
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return OK
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="wfstdec", description="Decode CTC speech models with search graphs."
+    )
+    version = f"wfstdec {wfstdec.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        own = commands.add_parser(
+            name, help=command.HELP, description=command.__doc__, allow_abbrev=False
+        )
+        own.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.add_arguments(own)
+        add_flags(own, "--quiet")
+    return parser
+
+
+class _StderrHandler(logging.Handler):
+    """Lines on standard error, above a progress bar where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        prefix = "warning: " if record.levelno >= logging.WARNING else ""
+        tqdm.write(prefix + text, file=sys.stderr)
+
+
+def _log_to_stderr(*, quiet: bool) -> None:
+    logger = logging.getLogger("wfstdec")
+    logger.setLevel(logging.ERROR if quiet else logging.INFO)
+    logger.handlers = [_StderrHandler()]
+    logger.propagate = False
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One line, without the place in our sources."""
+    tqdm.write(f"warning: {message}", file=sys.stderr)
