@@ -1,0 +1,314 @@
+"""The commands, in this process, on small real files."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wfstdec.cli import demo, flags
+from wfstdec.cli.main import COMMANDS, main, make_parser
+
+TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
+LEXICON = "ab\ta b\ncab\tc a b\nc\tc\nrare\tb b\n"
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=2
+
+\\1-grams:
+-0.7\tab\t-0.3
+-0.7\tc\t-0.3
+-0.7\tcab
+-99\t<s>\t-0.3
+-0.7\t</s>
+
+\\2-grams:
+-0.2\t<s> ab
+-0.3\tab c
+
+\\end\\
+"""
+SENTENCES = {"utt2": "a b | c", "utt1": "c a b", "utt3": "c"}
+
+
+def logprobs_of(text):
+    """Two frames a token, a blank after each; nearly all on one token."""
+    rows = []
+    for token in text.replace("|", "<wb>").split():
+        rows += [TOKENS.index(token)] * 2 + [0]
+    array = np.full((len(rows), len(TOKENS)), np.log(0.01), np.float32)
+    array[np.arange(len(rows)), rows] = np.log(0.96)
+    return array
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder with all that the commands read."""
+    (tmp_path / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
+    (tmp_path / "lexicon.txt").write_text(LEXICON)
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    arrays = {utt: logprobs_of(text) for utt, text in SENTENCES.items()}
+    np.savez(tmp_path / "x.npz", **arrays)
+    (tmp_path / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 c\n")
+    return tmp_path
+
+
+def wfstdec(folder, command, *arguments):
+    """Run a command with file names relative to a folder."""
+    made = [str(folder / a) if "." in a and a[0].isalpha() else a for a in arguments]
+    return main([command, *made])
+
+
+def build(folder, *more):
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    given += ["--separator", "<wb>", "--output", "graph.npz", *more]
+    return wfstdec(folder, "build", *given)
+
+
+def decode(folder, *more):
+    given = ["--graph", "graph.npz", "--logprobs", "x.npz", "--threads", "1"]
+    return wfstdec(folder, "decode", *given, *more)
+
+
+def test_from_text_files_to_a_word_error_rate(files, capsys):
+    assert build(files) == 0
+    err = capsys.readouterr().err
+    assert "G: " in err and "T o LG: " in err
+    assert "warning: 1 of 4 lexicon words are not in the language model" in err
+    assert decode(files, "--output", "hyp.txt") == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "decoded 3 utterances, 0.4 s of audio in " in err
+    assert "all reached a final state" in err
+    assert (files / "hyp.txt").read_text() == "utt2 ab c\nutt1 cab\nutt3 c\n"
+    assert wfstdec(files, "score", "--ref", "ref.txt", "--hyp", "hyp.txt") == 0
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "%WER 0.00 [ 0 / 4, 0 ins, 0 del, 0 sub ]\n%SER 0.00 [ 0 / 3 ]"
+    )
+
+
+def test_results_go_to_standard_output_in_every_format(files, capsys):
+    build(files, "--quiet")
+    assert capsys.readouterr().err == ""
+    assert decode(files, "--quiet") == 0
+    assert capsys.readouterr() == ("utt2 ab c\nutt1 cab\nutt3 c\n", "")
+    assert decode(files, "--quiet", "--output", "-", "--format", "ctm") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "utt2 1 0.000 0.100 ab"
+    assert len(lines) == 4
+    assert decode(files, "--quiet", "--format", "jsonl", "--frame-shift", "0.04") == 0
+    read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["id"] for one in read] == list(SENTENCES)
+    assert read[0]["words"][0] == {"word": "ab", "start_s": 0.0, "end_s": 0.2}
+    assert read[0]["reached_final"] is True
+    total = read[0]["acoustic_cost"] + read[0]["graph_cost"]
+    assert read[0]["total_cost"] == pytest.approx(total)
+
+
+def test_boosts_change_words_and_unknown_ones_are_named(files, capsys):
+    np.savez(files / "x.npz", utt=logprobs_of("a b"))
+    (files / "boosts.jsonl").write_text(
+        '{"id": "utt", "boosts": {"c": 100.0, "zebra": 1.0}}\n'
+    )
+    build(files)
+    assert decode(files, "--quiet", "--beam", "inf") == 0
+    assert capsys.readouterr().out == "utt ab\n"
+    assert decode(files, "--boost", "boosts.jsonl", "--beam", "inf") == 0
+    out, err = capsys.readouterr()
+    assert "c" in out.split()[1:]
+    assert "warning: 1 boosted words are not in the graph" in err and "'zebra'" in err
+
+
+def test_utterances_that_do_not_end_in_a_final_state_are_counted(files, capsys):
+    np.savez(files / "x.npz", whole=logprobs_of("a b"), half=logprobs_of("a"))
+    build(files)
+    assert decode(files, "--beam", "1") == 0
+    assert "1 did not reach a final state: half" in capsys.readouterr().err
+
+
+def test_info_says_what_a_graph_holds(files, capsys):
+    build(files, "--topology", "compact")
+    capsys.readouterr()
+    assert wfstdec(files, "info", "graph.npz") == 0
+    out = capsys.readouterr().out
+    facts = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert facts["topology"] == "compact"
+    assert facts["blank"] == "'<blank>', token 0"
+    assert facts["words"] == "3, 3 pronunciations"
+    assert "'<wb>'" in out
+
+
+def test_small_graphs_are_drawn_and_large_ones_are_not(files, capsys, monkeypatch):
+    build(files)
+    capsys.readouterr()
+    assert wfstdec(files, "info", "graph.npz", "--draw", "-") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("digraph wfstdec {") and out.endswith("}\n")
+    assert "a:ab" in out or "b:ab" in out
+    assert wfstdec(files, "info", "graph.npz", "--draw", "graph.dot") == 0
+    assert (files / "graph.dot").read_text() == out
+    monkeypatch.setattr("wfstdec.io.dot.MOST_ARCS", 3)
+    assert wfstdec(files, "info", "graph.npz", "--draw", "-") == 1
+    assert "arcs, expected at most 3 to draw" in capsys.readouterr().err
+
+
+def test_score_names_missing_and_worst_utterances(files, capsys):
+    (files / "hyp.txt").write_text("utt1 ab\nutt2 ab c\nutt9 c\n")
+    assert (
+        wfstdec(files, "score", "--ref", "ref.txt", "--hyp", "hyp.txt", "--worst", "1")
+        == 0
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]",
+        "%SER 66.67 [ 2 / 3 ]",
+        "Scored 3 utterances, 1 without a hypothesis",
+        "counted as deletions: utt3",
+        "without a reference, left out: utt9",
+        "utt1: 1 errors / 1 words",
+        "  ref cab",
+        "  hyp ab",
+    ]
+
+
+def test_a_lexicon_of_spellings(files, capsys):
+    (files / "words.txt").write_text("ab\ncab\nc\n")
+    given = ["--tokens", "tokens.txt", "--spell", "words.txt", "--arpa", "lm.arpa"]
+    given += ["--separator", "<wb>", "--output", "graph.npz"]
+    assert wfstdec(files, "build", *given) == 0
+    assert decode(files, "--quiet") == 0
+    assert capsys.readouterr().out == "utt2 ab c\nutt1 cab\nutt3 c\n"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--beam", "-1"], "beam=-1.0, expected"),
+        (["--backend", "gpu"], "backend 'gpu', expected one of"),
+        (["--boost", "none.txt"], "none.txt: cannot read"),
+        (["--graph", "lm.arpa"], "lm.arpa: not a readable graph file"),
+        (["--logprobs", "none.npz"], "none.npz: no such file"),
+        (["--output", "nowhere/hyp.txt"], "hyp.txt: cannot write"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(arguments, message, files, capsys):
+    build(files, "--quiet")
+    assert decode(files, *arguments) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    [line] = err.splitlines()
+    assert line.startswith("wfstdec decode: ") and message in line
+
+
+def test_bad_logprobs_name_the_utterance_and_leave_no_file(files, capsys):
+    build(files, "--quiet")
+    bad = logprobs_of("c")
+    bad[1, 2] = np.nan
+    np.savez(files / "x.npz", good=logprobs_of("c"), bad=bad)
+    assert decode(files, "--output", "hyp.txt") == 1
+    err = capsys.readouterr().err
+    assert "x.npz: utterance 'bad', frame 1: logprobs has NaN or +inf" in err
+    assert not (files / "hyp.txt").exists()
+    np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
+    assert decode(files, "--output", "hyp.txt") == 1
+    assert "utterance 'narrow': logprobs has V=4 tokens" in capsys.readouterr().err
+
+
+def test_a_faulty_lexicon_leaves_no_graph(files, capsys):
+    (files / "lexicon.txt").write_text("ab\ta x\n")
+    assert build(files) == 1
+    assert "lexicon.txt:1: 'ab' uses token 'x', which" in capsys.readouterr().err
+    assert not (files / "graph.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["fly"],
+        ["decode", "--graph", "g.npz"],
+        ["build", "--topology", "round"],
+        ["decode", "--graph", "g", "--logprobs", "x", "--beam", "wide"],
+        ["decode", "--graph", "g", "--logprobs", "x", "--max-act", "5"],
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(argv, capsys):
+    with pytest.raises(SystemExit) as error:
+        main(argv)
+    assert error.value.code == 2
+    assert "usage: wfstdec" in capsys.readouterr().err
+
+
+def test_every_flag_is_defined_once_and_used():
+    used = set()
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        COMMANDS[name].add_arguments(parser)
+        used |= {s for action in parser._actions for s in action.option_strings}
+    assert flags.FLAGS.keys() - used == {"--quiet"}
+    assert used - flags.FLAGS.keys() == {"-h", "--help"}
+
+
+def test_search_flags_have_the_defaults_of_the_library():
+    from wfstdec.wfst.options import DecodeOptions
+
+    argv = ["decode", "--graph", "g", "--logprobs", "x"]
+    args = make_parser().parse_args(argv)
+    assert flags.search_options(args) == DecodeOptions()
+    argv += ["--max-active", "none", "--beam-delta", "2", "--lm-scale", "0.8"]
+    args = make_parser().parse_args(argv)
+    expected = DecodeOptions(max_active=None, beam_delta=2.0, lm_scale=0.8)
+    assert flags.search_options(args) == expected
+
+
+def test_the_output_may_be_cut_off_by_its_reader(files):
+    build(files, "--quiet")
+    code = "import sys; from wfstdec.cli.main import main; sys.exit(main())"
+    argv = [sys.executable, "-c", code, "decode", "--quiet"]
+    argv += ["--graph", str(files / "graph.npz"), "--logprobs", str(files / "x.npz")]
+    run = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run.stdout.close()
+    assert run.stderr.read() == b""
+    assert run.wait() == 1
+
+
+def recipe_of(files):
+    """The small files under the names of a recipe."""
+    import gzip
+
+    (files / "lexicon.txt.gz").write_bytes(gzip.compress(LEXICON.encode()))
+    (files / "lm.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
+    (files / "x.npz").rename(files / "logprobs.npz")
+    (files / "ref.txt").rename(files / "refs.txt")
+    (files / "boosts.txt").write_text("c\t2\n")
+    return files
+
+
+def test_the_demo_builds_once_decodes_scores_and_boosts(files, capsys):
+    recipe = str(recipe_of(files))
+    assert main(["demo", "--recipe", recipe, "--threads", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "T o LG: " in err
+    assert "%WER 0.00 [ 0 / 4, 0 ins, 0 del, 0 sub ]" in out
+    assert "with boosts in nats: c 2" in out
+    [kept] = files.glob("graph-normal-*.npz")
+    assert main(["demo", "--recipe", recipe, "--threads", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert f"built before: {kept.name}" in out and "T o LG" not in err
+    (files / "tokens.txt").write_text("".join(f"{t}\n" for t in [*TOKENS, "d"]))
+    assert main(["demo", "--recipe", recipe]) == 1  # the log-probs have one token less
+    assert not kept.exists()
+
+
+def test_a_recipe_that_is_nowhere_is_one_line(tmp_path, capsys):
+    assert main(["demo", "--recipe", str(tmp_path)]) == 1
+    assert "expected a recipe; say where it is by --recipe" in capsys.readouterr().err
+
+
+def test_the_shipped_recipe_is_found():
+    recipe = demo.find_recipe(None)
+    names = {path.name for path in Path(recipe).iterdir()}
+    assert {"logprobs.npz", "refs.txt", "boosts.txt", "README.md"} <= names
