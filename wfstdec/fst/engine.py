@@ -22,6 +22,10 @@ ENGINES = {
 }
 """The engines by name, and the module of each; its `ENGINE` is the engine."""
 
+ROUNDING = 1e-6
+"""Nats to which minimizing rounds costs. Kaldi's 1/1024 saves 0.3 % more states of a
+real LG, and moves the cost of a sentence by as much as that for each of its arcs."""
+
 
 class Engine(Protocol):
     """What an engine can do; see the module for the rules."""
@@ -46,7 +50,7 @@ class Engine(Protocol):
         """
 
     def minimize(self, fst: Any) -> Any:
-        """Merge states that equal continuations follow; costs move by < 1/1024."""
+        """Merge states with equal continuations; rounds costs to `ROUNDING`."""
 
 
 def get_engine(name: str) -> Engine:

@@ -100,7 +100,8 @@ def mark_lexicon(
     """Add disambiguation symbols, so that L can be determinized.
 
     Entries with equal tokens get `#1`, `#2`, ...; one that is a prefix of another gets
-    `#1`, except where a separator ends every word and does the same. If a
+    `#1`. Where a separator ends every word, it does the same: prefixes need no symbol,
+    nor does the first of equal entries. (Fewer symbols make fewer epsilon arcs.) If a
     pronunciation begins with the silence, silences get a symbol of their own.
 
     Raises:
@@ -109,13 +110,15 @@ def mark_lexicon(
     """
     _check(lexicon, fillers, tokens)
     counts = Counter(lexicon.pronunciations)
-    prefixes = set() if fillers.ends_words else _proper_prefixes(lexicon)
-    seen: Counter[tuple[int, ...]] = Counter()
+    if fillers.ends_words:
+        marked = set()
+    else:
+        marked = _proper_prefixes(lexicon) | {p for p, n in counts.items() if n > 1}
+    used = {pronunciation: int(pronunciation in marked) for pronunciation in counts}
     symbol = np.zeros(len(lexicon), np.int32)
-    for entry, tokens_ in enumerate(lexicon.pronunciations):
-        if counts[tokens_] > 1 or tokens_ in prefixes:
-            seen[tokens_] += 1
-            symbol[entry] = seen[tokens_]
+    for entry, pronunciation in enumerate(lexicon.pronunciations):
+        symbol[entry] = used[pronunciation]
+        used[pronunciation] += 1
     begins = {pronunciation[0] for pronunciation in counts}
     silence_symbol = 0
     if fillers.silence in begins:

@@ -76,7 +76,7 @@ def build_graph(
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for each lexicon word that the model lacks; None drops them.
         engine: `"kaldifst"` or `"pynini"`.
-        minimize: Merge equal states of LG; rounds its costs to 1/1024.
+        minimize: Merge equal states of LG; rounds its costs to 1e-6.
         progress: Show a bar on the terminal.
 
     Returns:

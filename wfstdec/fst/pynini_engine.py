@@ -1,0 +1,49 @@
+"""The engine on pynini (OpenFst's Python bindings), an extra: an independent check."""
+
+from __future__ import annotations
+
+import pynini
+
+from wfstdec.arcs import FstArrays
+from wfstdec.fst.engine import ROUNDING
+from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
+
+
+class PyniniEngine:
+    """See `engine.Engine`."""
+
+    def load(self, fst: FstArrays) -> pynini.Fst:
+        """Make an `Fst`."""
+        return pynini.Fst.read_from_string(format_fst(FstContent(fst), "vector"))
+
+    def unload(self, fst: pynini.Fst) -> FstArrays:
+        """Make arrays."""
+        return parse_fst(fst.write_to_string(), "pynini's FST").fst
+
+    def size(self, fst: pynini.Fst) -> tuple[int, int]:
+        """States and arcs."""
+        return fst.num_states(), sum(fst.num_arcs(s) for s in range(fst.num_states()))
+
+    def compose(self, left: pynini.Fst, right: pynini.Fst) -> pynini.Fst:
+        """Compose with both sides sorted."""
+        return pynini.compose(left.arcsort("olabel"), right.arcsort("ilabel"))
+
+    def determinize(self, fst: pynini.Fst, max_states: int) -> pynini.Fst:
+        """Remove epsilons and determinize; it cannot stop at a number of states.
+
+        It ends all the same: the lexicon's token strings can be read in one way, and
+        grammars are deterministic.
+        """
+        fst = pynini.arcmap(fst, map_type="to_log").rmepsilon()
+        return pynini.arcmap(pynini.determinize(fst), map_type="to_std")
+
+    def minimize(self, fst: pynini.Fst) -> pynini.Fst:
+        """Minimize as an acceptor of (labels, rounded cost)."""
+        fst = pynini.arcmap(fst, map_type="quantize", delta=ROUNDING)
+        mapper = pynini.EncodeMapper(
+            fst.arc_type(), encode_labels=True, encode_weights=True
+        )
+        return fst.encode(mapper).minimize(allow_nondet=True).decode(mapper)
+
+
+ENGINE = PyniniEngine()
