@@ -116,9 +116,7 @@ def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> WordErr
     return WordErrors(found["ins"], found["del"], found["sub"], len(reference))
 
 
-def align(
-    reference: Sequence[str], hypothesis: Sequence[str]
-) -> list[tuple[str, str]]:
+def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of words with the fewest that differ; `GAP` where one side has none."""
     return kaldialign.align(reference, hypothesis, GAP)
 
