@@ -203,14 +203,11 @@ def _lay_out(graph: PackedGraph) -> k.GraphArrays:
     rows["emit"][:num_states] += graph.state_num_epsilons
     labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
     by_label = len(graph.tokens) <= MOST_LABELS and _fill_label_sets(rows, labels)
-    least = np.zeros(num_states, np.float32)
-    _least_epsilon_costs(graph.arcs["cost"], rows["begin"], rows["emit"], least)
-    epsilons = np.zeros(num_states, k.EPSILONS)
-    epsilons["rank"], epsilons["least_cost"] = graph.epsilon_rank, least
+    rows["rank"][:num_states] = graph.epsilon_rank
+    _fill_least_epsilons(rows, graph.arcs["cost"])
     return k.GraphArrays(
         arcs=graph.arcs,
         rows=rows,
-        epsilons=epsilons,
         final_cost=graph.final_cost,
         by_label=by_label,
         num_ranks=np.uint64(graph.epsilon_rank.max() + 1),
@@ -232,9 +229,9 @@ def _fill_label_sets(rows, labels):
 
 
 @jit
-def _least_epsilon_costs(cost, begin, emit, least):
-    """Fill `least`: the least cost of each state's epsilon arcs, `inf` for none."""
-    for s in range(len(least)):
-        least[s] = np.inf
-        for a in range(begin[s], emit[s]):
-            least[s] = min(least[s], cost[a])
+def _fill_least_epsilons(rows, cost):
+    """Fill `rows["least_epsilon"]`, `inf` where there are no epsilon arcs."""
+    for s in range(len(rows) - 1):
+        rows[s].least_epsilon = np.inf
+        for a in range(rows[s].begin, rows[s].emit):
+            rows[s].least_epsilon = min(rows[s].least_epsilon, cost[a])

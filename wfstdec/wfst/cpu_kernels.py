@@ -172,6 +172,7 @@ def _recombine(graph, work, channel, made, cutoff):
         if count == room:
             return count, False
         slots[state] = uint32(count)
+        prefetch(graph.rows, uint64(state))
         entries[count] = candidates[q]
         count += _ONE
     for i in range(count):
@@ -192,7 +193,7 @@ def _empty_ranks(graph, work):
 @inlined
 def _queue(graph, work, i, state):
     """Put entry `i`, whose state has epsilon arcs, into the list of its rank."""
-    rank = uint64(graph.epsilons[state].rank)
+    rank = uint64(graph.rows[state].rank)
     work.links[i] = work.rank_heads[rank]
     work.rank_heads[rank] = uint32(i)
     prefetch(graph.arcs, uint64(graph.rows[state].begin))
@@ -213,7 +214,7 @@ def _close(graph, scales, boosts, work, count, cutoff):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
             cost, state = entries[i].cost, uint64(entries[i].state)
-            least = float32(scales.lm_scale * graph.epsilons[state].least_cost)
+            least = float32(scales.lm_scale * graph.rows[state].least_epsilon)
             if float32(float32(cost + least) - credit) <= cutoff:
                 count, fits = _relax(
                     graph, scales, boosts, work, count, cutoff, i, cost, state

@@ -10,6 +10,7 @@ hyps = search.finish()
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
-from wfstdec.errors import BoostError, ShapeError
+from wfstdec.errors import BoostError, InputError, OptionError, ShapeError
 from wfstdec.graph import PackedGraph
 from wfstdec.hypothesis import Hypothesis, Word
 from wfstdec.inputs import as_utterances
@@ -49,6 +50,7 @@ class WfstDecoder:
 
     Raises:
         BackendError: The backend is unknown or not installed.
+        OptionError: `frame_shift_s` or `threads` is out of range.
     """
 
     def __init__(
@@ -60,6 +62,12 @@ class WfstDecoder:
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
+        if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
+            raise OptionError(
+                f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0"
+            )
+        if threads is not None and threads < 1:
+            raise OptionError(f"threads={threads!r}, expected 1 or more, or None")
         self.graph = graph
         self.options = options or DecodeOptions()
         self.frame_shift_s = frame_shift_s
@@ -131,7 +139,12 @@ class WfstDecoder:
                 f"{len(lists)} boost lists, expected {n}, one per utterance"
             )
         done: dict[int, tuple[WordBoosts, list[str]]] = {}
-        for one in lists:
+        for i, one in enumerate(lists):
+            if one is not None and not isinstance(one, Mapping):
+                raise BoostError(
+                    f"boosts of utterance {i} is a {type(one).__name__}, expected a "
+                    "mapping from word to bonus, or None"
+                )
             if id(one) not in done:
                 done[id(one)] = compile_word_boosts(one, self.graph.word_ids)
         unknown = sorted({word for _, words in done.values() for word in words})
@@ -153,9 +166,9 @@ class WfstDecoder:
         shift = self.frame_shift_s
         ids = read.word.tolist()
         names = self.graph.tokens.names
-        boost_cost = -sum(boosts.bonus(word) for word in ids) if boosts else 0.0
+        boost_cost = 0.0 - sum(boosts.bonus(word) for word in ids) if boosts else 0.0
         graph_cost = read.graph_cost + path.final_cost
-        insertion_cost = options.word_insertion * len(ids)
+        insertion_cost = float(options.word_insertion * len(ids)) + 0.0  # no -0.0
         total = options.acoustic_scale * read.acoustic_cost
         total += options.lm_scale * graph_cost + insertion_cost + boost_cost
         return Hypothesis(
@@ -193,6 +206,7 @@ class Decoding:
         self._decoder = decoder
         self._searches = searches
         self._boosts = boosts
+        self._finished = False
 
     def advance(self, logprobs: Any, lengths: Any = None) -> None:
         """Pass every utterance through its next chunk.
@@ -203,8 +217,10 @@ class Decoding:
             lengths: [B] frames of each chunk; `None` for all.
 
         Raises:
-            ShapeError, LogprobError: As in `WfstDecoder.decode`.
+            ShapeError, LogprobError: As in `WfstDecoder.decode`; no utterance moved.
+            InputError: The utterances were finished.
         """
+        self._check_under_way()
         chunks = as_utterances(logprobs, lengths, len(self._decoder.graph.tokens))
         if len(chunks) != len(self._searches):
             raise ShapeError(
@@ -215,9 +231,22 @@ class Decoding:
         )
 
     def finish(self) -> list[Hypothesis]:
-        """End all utterances; the object cannot be used afterwards."""
+        """End all utterances; the object cannot be used afterwards.
+
+        Raises:
+            InputError: The utterances were finished before.
+        """
+        self._check_under_way()
+        self._finished = True
         paths = [search.finish() for search in self._searches]
         return [
             self._decoder._hypothesis(path, boosts)
             for path, boosts in zip(paths, self._boosts, strict=True)
         ]
+
+    def _check_under_way(self) -> None:
+        if self._finished:
+            raise InputError(
+                "this search was finished, expected one that is under way; start "
+                "another"
+            )

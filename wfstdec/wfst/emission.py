@@ -12,7 +12,7 @@ Two ways to find them, with the same result after recombination:
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, uint32, uint64
+from numpy import float32, int32, uint32, uint64
 
 from wfstdec.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
 from wfstdec.boost.words import find_bonus
@@ -20,7 +20,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
 
-LEVELS = 16
+LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
 MOST_LABELS = 63
 """Labels that fit a row's label set; bit 0 is epsilon's."""
@@ -135,19 +135,23 @@ def _find_live_labels(graph, scales, boosts, work, cutoff, beam):
     per_nat = _levels_per_nat(beam)
     credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
     least_arc = float32(scales.lm_scale * graph.least_cost) - credit
+    slack = float32(1e-3) + float32(4e-6) * abs(cutoff)
+    dearest = min(float32(cutoff - least_arc) + slack, LARGEST)
     for level in range(uint64(LEVELS)):
         live[level] = _ZERO
     for label in range(_ONE, uint64(len(work.token_costs))):
         cost = work.token_costs[label]
-        if cost == np.inf:
-            continue
-        slack = float32(1e-6) * (abs(cutoff) + abs(cost)) + float32(1e-3)
-        level = float32((cutoff - cost - least_arc + slack) * per_nat)
-        if level >= float32(0):
-            top = uint64(min(level, float32(LEVELS - 1)))
-            live[top] |= _ONE << label
+        if cost <= dearest:
+            level = float32(float32(dearest - cost) * per_nat)
+            live[_whole(min(level, float32(LEVELS - 1)))] |= _ONE << label
     for level in range(uint64(LEVELS - 1)):
         live[uint64(LEVELS - 2) - level] |= live[uint64(LEVELS - 1) - level]
+
+
+@inlined
+def _whole(level):
+    """The integer below a small float32 (a signed conversion is one instruction)."""
+    return uint64(int32(level))
 
 
 @inlined
@@ -166,7 +170,7 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
         cost, node = frontier[i].cost, frontier[i].node
         row = graph.rows[uint64(frontier[i].state)]
         labels, first = row.labels, uint64(row.emit)
-        level = uint64(min(float32(cost * per_nat), float32(LEVELS - 1)))
+        level = _whole(min(float32(cost * per_nat), float32(LEVELS - 1)))
         bits = labels & work.live[level]
         if made + uint64(64) > room:
             return _NONE, least

@@ -16,10 +16,18 @@ from numba.extending import intrinsic
 LARGEST = np.float32(np.finfo(np.float32).max)
 """The cutoff where there is none: infinite costs stay over it."""
 
-ROW = np.dtype([("begin", "<u4"), ("emit", "<u4"), ("labels", "<u8")])
-"""A state's row: its first arc, its first emitting arc, the set of its labels."""
-EPSILONS = np.dtype([("rank", "<u4"), ("least_cost", "<f4")])
-"""A state's epsilon arcs: the rank of the state, the least cost of those arcs."""
+ROW = np.dtype(
+    [
+        ("labels", "<u8"),
+        ("begin", "<u4"),
+        ("emit", "<u4"),
+        ("rank", "<u4"),
+        ("least_epsilon", "<f4"),
+        ("unused", "<u8"),
+    ]
+)
+"""A state's row: the set of its labels, its first arc, its first emitting arc, its
+epsilon rank, and the least cost of its epsilon arcs."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry; `node` is its own trace node, or its source's while it is made."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
@@ -44,7 +52,6 @@ class GraphArrays(NamedTuple):
 
     arcs: np.ndarray  # ARC [A]
     rows: np.ndarray  # ROW [S + 1]
-    epsilons: np.ndarray  # EPSILONS [S]
     final_cost: np.ndarray  # float32 [S]
     by_label: bool  # whether `ROW.labels` is filled
     num_ranks: np.uint64

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from wfstdec.errors import OptionError
+
+LARGEST = 1e6
+"""Scales and nats may not be larger: so that no sum of costs reaches infinity."""
+MOST = (1 << 31) - 1
+"""Counts may not be larger: there are no more states."""
 
 
 @dataclass(frozen=True)
@@ -48,25 +55,35 @@ class DecodeOptions:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        self._check("beam", self.beam >= 0, "a number of nats, 0 or more, or inf")
-        limit = self.max_active
-        self._check("max_active", limit is None or limit >= 1, "1 or more, or None")
-        low = 0 <= self.min_active <= (limit or self.min_active)
-        self._check("min_active", low, f"0 to max_active ({limit!r})")
+        self._check("beam", lambda x: x >= 0, "a number of nats, 0 or more, or inf")
+        self._check("max_active", _is_count(1), f"1 to {MOST}, or None", optional=True)
+        limit = MOST if self.max_active is None else self.max_active
+        expected = f"0 to max_active ({self.max_active!r})"
+        self._check("min_active", _is_count(0, limit), expected)
         for name in ("acoustic_scale", "lm_scale"):
-            value = getattr(self, name)
-            self._check(name, math.isfinite(value) and value >= 0, "0 or more, finite")
+            self._check(name, lambda x: 0 <= x <= LARGEST, f"0 to {LARGEST:g}")
         for name in ("word_insertion", "blank_penalty"):
-            self._check(name, math.isfinite(getattr(self, name)), "a finite number")
-        skip = self.blank_skip_threshold
-        self._check(
-            "blank_skip_threshold",
-            skip is None or 0 < skip <= 1,
-            "a probability above 0, at most 1, or None",
-        )
-        delta = self.beam_delta
-        self._check("beam_delta", delta is None or delta >= 0, "0 or more, or None")
+            expected = f"a number of nats, -{LARGEST:g} to {LARGEST:g}"
+            self._check(name, lambda x: abs(x) <= LARGEST, expected)
+        expected = "a probability above 0, at most 1, or None"
+        skip = "blank_skip_threshold"
+        self._check(skip, lambda x: 0 < x <= 1, expected, optional=True)
+        self._check("beam_delta", lambda x: x >= 0, "0 or more, or None", optional=True)
 
-    def _check(self, name: str, good: bool, expected: str) -> None:
-        if not good:
-            raise OptionError(f"{name}={getattr(self, name)!r}, expected {expected}")
+    def _check(
+        self,
+        name: str,
+        good: Callable[[Any], bool],
+        expected: str,
+        *,
+        optional: bool = False,
+    ) -> None:
+        value = getattr(self, name)
+        if value is None and optional:
+            return
+        if not (isinstance(value, numbers.Real) and good(value)):
+            raise OptionError(f"{name}={value!r}, expected {expected}")
+
+
+def _is_count(low: int, high: int = MOST) -> Callable[[Any], bool]:
+    return lambda x: isinstance(x, numbers.Integral) and low <= int(x) <= high
