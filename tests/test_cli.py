@@ -158,6 +158,33 @@ def test_small_graphs_are_drawn_and_large_ones_are_not(files, capsys, monkeypatc
     assert "arcs, expected at most 3 to draw" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["const", "vector", "text"])
+def test_a_graph_goes_to_openfst_and_back(form, files, capsys):
+    build(files)
+    names = "".join(f"{t} {i}\n" for i, t in enumerate(["<eps>", "ab", "cab", "c"]))
+    (files / "words.txt").write_text(names)
+    assert wfstdec(files, "convert", "graph.npz", "x.fst", "--to", form) == 0
+    assert (
+        wfstdec(
+            files,
+            *["convert", "x.fst", "back.npz"],
+            *["--tokens", "tokens.txt", "--words", "words.txt"],
+        )
+        == 0
+    )
+    capsys.readouterr()
+    assert decode(files, "--graph", "back.npz", "--quiet") == 0
+    assert capsys.readouterr().out == "utt2 ab c\nutt1 cab\nutt3 c\n"
+    assert wfstdec(files, "info", "back.npz") == 0
+    assert "topology          unknown" in capsys.readouterr().out
+
+
+def test_a_foreign_file_that_is_no_graph(files, capsys):
+    assert wfstdec(files, "convert", "x.npz", "x.fst") == 1
+    assert "wfstdec convert: " in capsys.readouterr().err
+    assert not (files / "x.fst").exists()
+
+
 def test_score_names_missing_and_worst_utterances(files, capsys):
     (files / "hyp.txt").write_text("utt1 ab\nutt2 ab c\nutt9 c\n")
     assert (
@@ -275,6 +302,20 @@ def test_the_output_may_be_cut_off_by_its_reader(files):
     run.stdout.close()
     assert run.stderr.read() == b""
     assert run.wait() == 1
+
+
+def test_decoding_needs_no_fst_engine(files):
+    build(files, "--quiet")
+    code = """if True:
+        import sys
+        sys.modules.update(kaldifst=None, pynini=None, torch=None)
+        from wfstdec.cli.main import main
+        sys.exit(main())"""
+    argv = [sys.executable, "-c", code, "decode", "--quiet"]
+    argv += ["--graph", str(files / "graph.npz"), "--logprobs", str(files / "x.npz")]
+    run = subprocess.run(argv, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == "utt2 ab c\nutt1 cab\nutt3 c\n"
 
 
 def recipe_of(files):

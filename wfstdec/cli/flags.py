@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from wfstdec.fst.engine import ENGINES
+from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.io.results import FORMATS
 from wfstdec.wfst.options import DecodeOptions
@@ -89,7 +90,11 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     # converting
     "--words": {"metavar": "FILE", "help": "word table: 'word id' lines, <eps> is 0"},
-    "--to": {"help": "the form to write, where the name does not say it"},
+    "--to": {
+        "choices": FORMS,
+        "default": "const",
+        "help": "the kind of OpenFst file to write (default: const)",
+    },
     # decoding
     "--graph": {"metavar": "FILE", "help": "what `wfstdec build` wrote"},
     "--logprobs": {

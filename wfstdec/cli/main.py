@@ -17,7 +17,7 @@ from typing import TextIO
 from tqdm import tqdm
 
 import wfstdec
-from wfstdec.cli import build, decode, demo, info, score
+from wfstdec.cli import build, convert, decode, demo, info, score
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
@@ -26,6 +26,7 @@ COMMANDS = {
     "info": info,
     "decode": decode,
     "score": score,
+    "convert": convert,
     "demo": demo,
 }
 OK, FAILED, INTERRUPTED = 0, 1, 130

@@ -1,0 +1,34 @@
+"""Convert graphs: those of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
+
+An input that ends in .npz is ours and becomes an OpenFst file; any other is an OpenFst
+file (const, vector) or AT&T text and becomes ours. Foreign graphs need token and word
+tables where their files have none.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import wfstdec
+from wfstdec.cli.flags import add_flags
+from wfstdec.fst.openfst_io import from_openfst, to_openfst
+
+HELP = "graphs from and to OpenFst files"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    parser.add_argument("input", help="the graph to read")
+    parser.add_argument("output", help="the graph to write")
+    add_flags(parser, "--tokens", "--words", "--blank", "--to")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read one form, write the other."""
+    if args.input.endswith(".npz"):
+        to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
+        return
+    graph = from_openfst(
+        args.input, tokens=args.tokens, words=args.words, blank=args.blank
+    )
+    graph.save(args.output)
