@@ -16,16 +16,16 @@ MODULE_LINES = 400
 FUNCTION_LINES = 40
 KERNEL_LINES = 120
 POSITIONAL = 5
-KERNEL = re.compile(r"\b(n?jit|inlined|intrinsic)\b")
+KERNEL = re.compile(r"\b_?(n?jit|kernel|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
 
 ROOMS = (
     {"errors"},
-    {"atomic", "textfile"},
+    {"atomic", "textfile", "jit"},
     {"symbols"},
     {"lexicon", "spelling", "arpa", "arpa_scan"},
     {"arcs", "tables", "graph", "graph_checks"},
-    {"hypothesis", "boost"},
+    {"hypothesis", "boost", "inputs"},
     {"wfst"},
     {"fst"},
     {"io", "metrics"},
@@ -33,7 +33,7 @@ ROOMS = (
 )
 """The import order: a room imports from its own row and from rows above."""
 
-STRANGERS = {"fst": {"wfst", "boost", "hypothesis"}}
+STRANGERS = {"fst": {"wfst", "boost", "hypothesis", "inputs"}}
 """Rows above that a room has nothing to do with all the same."""
 
 THIRD_PARTY = {

@@ -12,7 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any
 
 from tqdm import tqdm
 
@@ -93,13 +93,6 @@ def _log_to_stderr(*, quiet: bool) -> None:
     logger.propagate = False
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """One line, without the place in our sources."""
     tqdm.write(f"warning: {message}", file=sys.stderr)
