@@ -9,6 +9,9 @@ import numpy as np
 
 from wfstdec.errors import LogprobError, ShapeError
 
+LARGEST = np.float32(1e20)
+"""A log-prob may not be larger: so that no sum of costs reaches minus infinity."""
+
 
 def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
     """Split a batch into one checked array per utterance.
@@ -25,7 +28,7 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
 
     Raises:
         ShapeError: Axes, V or lengths are wrong; says both sizes.
-        LogprobError: NaN or +inf, in the frames that are used.
+        LogprobError: NaN, +inf or an absurdly large number, in the frames used.
     """
     arrays = _split(logprobs)
     counts = _check_lengths(lengths, arrays)
@@ -67,7 +70,8 @@ def _check_lengths(lengths: Any, arrays: list[np.ndarray]) -> list[int | None]:
     if lengths is None:
         return [None] * len(arrays)
     counts = _as_numpy(lengths)
-    if counts.shape != (len(arrays),) or not np.issubdtype(counts.dtype, np.integer):
+    integers = np.issubdtype(counts.dtype, np.integer) or counts.size == 0
+    if counts.shape != (len(arrays),) or not integers:
         raise ShapeError(
             f"lengths is {counts.dtype} {counts.shape}, expected integers "
             f"({len(arrays)},), one per utterance"
@@ -97,10 +101,11 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
         )
     used = np.ascontiguousarray(array[:count], np.float32)
     top = used.max(initial=-np.inf)
-    if np.isnan(top) or top == np.inf:
-        frame = int(np.flatnonzero(~(used < np.inf).all(axis=1))[0])
+    if not top <= LARGEST:
+        frame = int(np.flatnonzero(~(used <= LARGEST).all(axis=1))[0])
+        found = used[frame][~(used[frame] <= LARGEST)][0]
         raise LogprobError(
-            f"utterance {i}, frame {frame}: logprobs has NaN or +inf, expected natural "
-            "logs of probabilities (-inf for an impossible token)"
+            f"utterance {i}, frame {frame}: logprobs has {float(found)!r}, expected "
+            "natural logs of probabilities (-inf for an impossible token)"
         )
     return used

@@ -12,7 +12,6 @@ read the same arrays:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,6 +20,9 @@ import numpy as np
 from wfstdec.errors import BoostError
 from wfstdec.jit import kernel
 from wfstdec.symbols import EPSILON
+
+LARGEST = 1e6
+"""A bonus may not be larger, either way: so that no sum of costs reaches infinity."""
 
 
 class WordBoosts(NamedTuple):
@@ -58,7 +60,7 @@ def compile_word_boosts(
         The arrays, and the words that the graph does not have, sorted.
 
     Raises:
-        BoostError: A word is no string, or a bonus no finite number.
+        BoostError: A word is no string, or a bonus no number in range.
     """
     known: dict[int, float] = {}
     unknown = []
@@ -74,12 +76,12 @@ def compile_word_boosts(
 def _check_entry(word: object, bonus: object) -> None:
     if not isinstance(word, str):
         raise BoostError(f"boosted word {word!r}, expected a string")
-    try:
-        finite = math.isfinite(bonus)  # type: ignore[arg-type]
-    except TypeError:
-        finite = False
-    if not finite:
-        raise BoostError(f"bonus {bonus!r} of {word!r}, expected a finite number")
+    numeric = isinstance(bonus, int | float | np.number)
+    if not (numeric and abs(bonus) <= LARGEST):  # type: ignore[arg-type]
+        raise BoostError(
+            f"bonus {bonus!r} of {word!r}, expected a number of nats, -{LARGEST:g} to "
+            f"{LARGEST:g}"
+        )
 
 
 def _fill(known: dict[int, float]) -> WordBoosts:

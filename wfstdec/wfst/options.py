@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class DecodeOptions:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        self._check("beam", lambda x: x >= 0, "a number of nats, 0 or more, or inf")
+        self._check("beam", _is_width, f"a number of nats, 0 to {LARGEST:g}, or inf")
         self._check("max_active", _is_count(1), f"1 to {MOST}, or None", optional=True)
         limit = MOST if self.max_active is None else self.max_active
         expected = f"0 to max_active ({self.max_active!r})"
@@ -68,7 +69,8 @@ class DecodeOptions:
         expected = "a probability above 0, at most 1, or None"
         skip = "blank_skip_threshold"
         self._check(skip, lambda x: 0 < x <= 1, expected, optional=True)
-        self._check("beam_delta", lambda x: x >= 0, "0 or more, or None", optional=True)
+        expected = f"a number of nats, 0 to {LARGEST:g}, inf or None"
+        self._check("beam_delta", _is_width, expected, optional=True)
 
     def _check(
         self,
@@ -87,3 +89,7 @@ class DecodeOptions:
 
 def _is_count(low: int, high: int = MOST) -> Callable[[Any], bool]:
     return lambda x: isinstance(x, numbers.Integral) and low <= int(x) <= high
+
+
+def _is_width(x: Any) -> bool:
+    return 0 <= x <= LARGEST or x == math.inf
