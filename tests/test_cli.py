@@ -262,6 +262,8 @@ def test_a_faulty_lexicon_leaves_no_graph(files, capsys):
         ["build", "--topology", "round"],
         ["decode", "--graph", "g", "--logprobs", "x", "--beam", "wide"],
         ["decode", "--graph", "g", "--logprobs", "x", "--max-act", "5"],
+        ["decode", "--graph", "g", "--logprobs", "x", "--threads", "-1"],
+        ["decode", "--graph", "g", "--logprobs", "x", "--frame-shift", "0"],
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(argv, capsys):

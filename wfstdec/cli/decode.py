@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
         options,
         args.backend,
         frame_shift_s=args.frame_shift,
-        threads=args.threads,
+        threads=args.threads or None,
     )
     tally = Tally(args.frame_shift)
     with open_output(args.output) as file:

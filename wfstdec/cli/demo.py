@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> None:
     _say(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
     graph = build_or_load(recipe, args.topology)
     _say(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
-    decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=args.threads)
+    threads = args.threads or None
+    decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=threads)
     references = read_text(recipe / "refs.txt")
 
     _say(f"\nDecoding {len(references)} utterances of LibriSpeech, some of them:")

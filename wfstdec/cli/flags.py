@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -30,14 +31,32 @@ def count_or_none(text: str) -> int | None:
     return None if text.lower() == "none" else int(text)
 
 
+def above_zero(text: str) -> float:
+    """A number above 0, finite."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number above 0")
+    return value
+
+
+def count(text: str) -> int:
+    """An integer, 0 or more."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected 0 or more")
+    return value
+
+
 number_or_none.__name__ = "number"  # how argparse calls them in its errors
 count_or_none.__name__ = "count"
 
 
-def _search(name: str, kind: Any, text: str) -> dict[str, Any]:
+def _search(name: str, kind: Any, metavar: str, text: str) -> dict[str, Any]:
     """A flag of `DecodeOptions`, with the default that stands there."""
     default = DEFAULTS[name]
-    return {"type": kind, "default": default, "help": f"{text} (default: {default})"}
+    shown = "none" if default is None else default
+    text = f"{text} (default: {shown})"
+    return {"type": kind, "default": default, "metavar": metavar, "help": text}
 
 
 FLAGS: dict[str, dict[str, Any]] = {
@@ -62,6 +81,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--silence-prob": {
         "type": float,
         "default": 0.5,
+        "metavar": "PROB",
         "help": "the probability of silence at each place (default: 0.5)",
     },
     "--arpa": {"metavar": "FILE", "help": "n-gram language model, plain or gzip"},
@@ -101,25 +121,35 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "PATH",
         "help": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
     },
-    "--beam": _search("beam", float, "nats above the best of a frame"),
-    "--max-active": _search("max_active", count_or_none, "states kept in a frame"),
-    "--min-active": _search("min_active", int, "states kept whatever the beam"),
-    "--beam-delta": _search(
-        "beam_delta", number_or_none, "narrow the beam where max-active binds"
+    "--beam": _search("beam", float, "NATS", "keep what is this close to the best"),
+    "--max-active": _search(
+        "max_active", count_or_none, "N", "states kept in a frame at most, or none"
     ),
-    "--acoustic-scale": _search("acoustic_scale", float, "times the log-probs"),
-    "--lm-scale": _search("lm_scale", float, "times the costs of the graph"),
+    "--min-active": _search(
+        "min_active", int, "N", "states kept in a frame whatever the beam"
+    ),
+    "--beam-delta": _search(
+        "beam_delta",
+        number_or_none,
+        "NATS",
+        "where max-active binds, narrow the beam to the worst kept plus this",
+    ),
+    "--acoustic-scale": _search("acoustic_scale", float, "X", "times the log-probs"),
+    "--lm-scale": _search("lm_scale", float, "X", "times the costs of the graph"),
     "--word-insertion": _search(
-        "word_insertion", float, "nats for each word; above 0 penalises"
+        "word_insertion", float, "NATS", "for each word; above 0 penalises"
     ),
     "--blank-penalty": _search(
-        "blank_penalty", float, "nats taken from the blank's log-prob"
+        "blank_penalty", float, "NATS", "taken from the blank's log-prob"
     ),
     "--blank-skip-threshold": _search(
-        "blank_skip_threshold", number_or_none, "follow only blanks at this probability"
+        "blank_skip_threshold",
+        number_or_none,
+        "PROB",
+        "follow only blanks in frames where the blank is this probable",
     ),
     "--frame-shift": {
-        "type": float,
+        "type": above_zero,
         "default": 0.02,
         "metavar": "SECONDS",
         "help": "from one frame to the next (default: 0.02)",
@@ -129,7 +159,12 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "'word<TAB>nats' for all, or JSON lines with lists by utterance",
     },
     "--backend": {"default": "auto", "help": "auto, cpu, reference (default: auto)"},
-    "--threads": {"type": int, "help": "utterances at once (default: all cores)"},
+    "--threads": {
+        "type": count,
+        "default": 0,
+        "metavar": "N",
+        "help": "utterances at once (default: 0, one for each core)",
+    },
     "--format": {
         "choices": tuple(FORMATS),
         "default": "text",
@@ -140,7 +175,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--ref": {"metavar": "FILE", "help": "references: 'utterance words...' lines"},
     "--hyp": {"metavar": "FILE", "help": "hypotheses: 'utterance words...' lines"},
     "--worst": {
-        "type": int,
+        "type": count,
         "default": 0,
         "metavar": "N",
         "help": "show the N utterances with the most errors",
