@@ -48,6 +48,15 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
+_UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +65,9 @@ class PackedGraph:
 
     Invariants, checked by both: the start state is 0; rows are sorted by (label,
     repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
-    labels are at most V; word labels are in the table; arc costs are finite, final
-    costs not NaN nor -inf; nextstates exist; the flags of an arc say what is there;
-    a final state can be reached; no cycle of epsilon arcs.
+    labels are at most V; word labels are in the table; costs are -1e20 or more, those
+    of arcs finite; nextstates exist; the flags of an arc say what is there; a final
+    state can be reached; no cycle of epsilon arcs; tables agree with each other.
 
     Attributes:
         arcs: `ARC` [A].
@@ -132,7 +141,7 @@ class PackedGraph:
         Raises:
             GraphError: An invariant of `PackedGraph` does not hold.
         """
-        graph_checks.check_fst(fst, len(tables.tokens), len(tables.words))
+        graph_checks.check_fst(fst, repeat, len(tables.tokens), len(tables.words))
         state, arcs = _arcs_of(fst, repeat)
         usable = arcs["cost"] < np.inf
         if not usable.all():
@@ -184,7 +193,7 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
             arrays = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise FormatError(
             f"{path}: not a readable graph file ({error}), expected what "
             "`wfstdec build` writes; build it again, or `wfstdec convert` a graph "
@@ -225,6 +234,7 @@ def _checked(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: GraphTables
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""
+    graph_checks.check_tables(tables)
     counts = graph_checks.check_rows(arcs, splits, final_cost, tables)
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
@@ -261,28 +271,31 @@ def _from_arrays(arrays: dict[str, np.ndarray], place: str) -> PackedGraph:
     """Make the graph from a file's arrays; `place` heads the errors."""
     try:
         header = json.loads(arrays["header"].tobytes())
-        if header["format"] != "wfstdec.graph":
-            raise KeyError("header")
+        kind, version, fingerprint = (
+            header[key] for key in ("format", "version", "fingerprint")
+        )
     except (KeyError, ValueError, TypeError):
+        kind = None
+    if kind != "wfstdec.graph":
         raise FormatError(
             f"{place}: has no wfstdec graph header, expected what `wfstdec build` "
             "writes"
-        ) from None
-    if header["version"] != FORMAT_VERSION:
+        )
+    if version != FORMAT_VERSION:
         raise GraphError(
-            f"{place}: graph format version {header['version']!r}, this wfstdec reads "
-            f"version {FORMAT_VERSION}; build the graph again"
+            f"{place}: graph format version {version!r}, this wfstdec reads version "
+            f"{FORMAT_VERSION}; build the graph again"
         )
     try:
         graph = _graph_of(arrays)
-    except (KeyError, TypeError, UnicodeDecodeError) as error:
-        raise GraphError(f"{place}: a part is missing or damaged: {error}") from None
     except GraphError as error:
         raise GraphError(f"{place}: {error}") from None
-    if graph.fingerprint != header["fingerprint"]:
+    except (KeyError, TypeError, ValueError) as error:
+        raise GraphError(f"{place}: a part is missing or damaged: {error}") from None
+    if graph.fingerprint != fingerprint:
         raise GraphError(
             f"{place}: fingerprint {graph.fingerprint!r}, the header says "
-            f"{header['fingerprint']!r}: the file is damaged; build the graph again"
+            f"{fingerprint!r}: the file is damaged; build the graph again"
         )
     return graph
 

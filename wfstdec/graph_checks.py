@@ -11,14 +11,18 @@ import numpy as np
 from wfstdec.arcs import ARC, CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, FstArrays
 from wfstdec.errors import GraphError
 from wfstdec.jit import jit
+from wfstdec.symbols import EPSILON_WORD
 from wfstdec.tables import GraphTables
-
 
 MAX_STATES = MAX_ARCS = 1 << 30
 """States and arcs are indexed by 31 bits: one bit marks epsilon arcs in a tie."""
+LEAST_COST = np.float32(-1e20)
+"""No cost may be less: so that no sum of costs reaches minus infinity."""
 
 
-def check_fst(fst: FstArrays, num_tokens: int, num_words: int) -> None:
+def check_fst(
+    fst: FstArrays, repeat: np.ndarray | None, num_tokens: int, num_words: int
+) -> None:
     """Check an FST before it is packed.
 
     Raises:
@@ -33,6 +37,7 @@ def check_fst(fst: FstArrays, num_tokens: int, num_words: int) -> None:
             f"the graph has {states} states and {arcs} arcs, expected at most "
             f"{MAX_STATES} of each"
         )
+    _check_sizes(fst, repeat)
     if not 0 <= fst.start < states:
         raise GraphError(f"start state {fst.start}, expected one of {states} states")
     for name, top in (
@@ -41,6 +46,62 @@ def check_fst(fst: FstArrays, num_tokens: int, num_words: int) -> None:
         ("nextstate", states - 1),
     ):
         _check_range(name, getattr(fst, name), top)
+    if np.isnan(fst.cost).any():
+        arc = int(np.flatnonzero(np.isnan(fst.cost))[0])
+        raise GraphError(f"arc {arc}: cost nan, expected a number, or inf for no arc")
+
+
+def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
+    """Check that all columns have one row per arc, and that splits cover them."""
+    columns = {name: getattr(fst, name) for name in ("olabel", "nextstate", "cost")}
+    if repeat is not None:
+        columns["repeat"] = repeat
+    for name, column in columns.items():
+        if len(column) != fst.num_arcs:
+            raise GraphError(
+                f"{len(column)} values in {name!r}, {fst.num_arcs} in 'ilabel', "
+                "expected one per arc"
+            )
+    check_splits("row splits", fst.state_arc_splits, fst.num_states, fst.num_arcs)
+
+
+def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
+    """Check that splits cut values into rows.
+
+    Raises:
+        GraphError: They do not; `name` heads the message.
+    """
+    if len(splits) != rows + 1:
+        raise GraphError(f"{len(splits)} {name} for {rows} rows, expected one more")
+    if splits[0] != 0 or splits[-1] != values or (splits[1:] < splits[:-1]).any():
+        raise GraphError(f"{name} do not cover {values} values in order")
+
+
+def check_tables(tables: GraphTables) -> None:
+    """Check that tables agree with each other.
+
+    Raises:
+        GraphError: A table is empty or malformed, or names what another lacks.
+    """
+    num_tokens, words, said = len(tables.tokens), tables.words, tables.pronunciations
+    if not 0 <= tables.tokens.blank < num_tokens:
+        raise GraphError(f"blank {tables.tokens.blank}, expected 0 to {num_tokens - 1}")
+    if words[:1] != (EPSILON_WORD,):
+        raise GraphError(f"word 0 is {words[:1]}, expected {EPSILON_WORD!r}")
+    for i, word in enumerate(words):
+        if "\n" in word or not word:
+            raise GraphError(f"word {i} is {word!r}, expected some text in one line")
+    check_splits("pronunciation splits", said.splits, len(said), len(said.tokens))
+    for name, values, low, top in (
+        ("filler", np.array(tables.fillers, np.int64), 0, num_tokens - 1),
+        ("token of a pronunciation", said.tokens, 0, num_tokens - 1),
+        ("word of a pronunciation", said.word, 1, len(words) - 1),
+    ):
+        bad = values[(values < low) | (values > top)]
+        if len(bad):
+            raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+    if (said.word[1:] < said.word[:-1]).any():
+        raise GraphError("pronunciations are out of order, expected them by word")
 
 
 def _check_range(name: str, values: np.ndarray, top: int) -> None:
@@ -100,7 +161,7 @@ _PROBLEMS = (
     "nextstate {} is out of range",
     "label {} is beyond the token table",
     "olabel {} is beyond the word table",
-    "its cost {} is not finite",
+    f"its cost {{}} is not finite, or under {LEAST_COST:g}",
     "its flags do not say what is there",
     "it is out of order: rows are sorted by label, epsilons first",
 )
@@ -117,15 +178,15 @@ def check_rows(
     Raises:
         GraphError: An invariant does not hold; names the arc.
     """
-    num_states = len(final_cost)
-    if len(splits) != num_states + 1 or num_states == 0:
+    if len(final_cost) == 0:
+        raise GraphError("the graph has no states, expected at least a start state")
+    check_splits("row splits", splits, len(final_cost), len(arcs))
+    bad = np.flatnonzero(~(final_cost >= LEAST_COST))
+    if len(bad):
         raise GraphError(
-            f"{len(splits)} row splits for {num_states} states, expected one more"
+            f"state {bad[0]}: final cost {final_cost[bad[0]]}, expected "
+            f"{LEAST_COST:g} or more, or inf where it is not final"
         )
-    if splits[0] != 0 or splits[-1] != len(arcs) or (splits[1:] < splits[:-1]).any():
-        raise GraphError(f"row splits do not cover the {len(arcs)} arcs in order")
-    if np.isnan(final_cost).any() or (final_cost == -np.inf).any():
-        raise GraphError("a final cost is NaN or -inf, expected a number or +inf")
     counts, arc, problem = _scan_rows(
         arcs, splits, np.uint64(len(tables.tokens)), np.uint64(len(tables.words))
     )
@@ -153,7 +214,7 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
             if arcs[a].olabel >= num_words:
                 return counts, a, 3
             cost = arcs[a].cost
-            if not np.isfinite(cost):
+            if not (cost >= LEAST_COST and cost < np.inf):
                 return counts, a, 4
             key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
             if key < before:
