@@ -208,17 +208,17 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
         for a in range(splits[s], splits[s + 1]):
             label = arcs[a].ilabel & mask
             if arcs[a].nextstate >= num_states:
-                return counts, a, 1
+                return counts, np.int64(a), 1
             if label > num_tokens:
-                return counts, a, 2
+                return counts, np.int64(a), 2
             if arcs[a].olabel >= num_words:
-                return counts, a, 3
+                return counts, np.int64(a), 3
             cost = arcs[a].cost
             if not (cost >= LEAST_COST and cost < np.inf):
-                return counts, a, 4
+                return counts, np.int64(a), 4
             key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
             if key < before:
-                return counts, a, 6
+                return counts, np.int64(a), 6
             before = key
             if label == 0:
                 counts[s] += np.uint32(1)
@@ -227,8 +227,8 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
         word = flags & np.uint32(CARRIES_WORD) != 0
         epsilon = flags & np.uint32(LEADS_TO_EPSILON) != 0
         if word != (arcs[a].olabel != 0) or epsilon != (counts[arcs[a].nextstate] > 0):
-            return counts, a, 5
-    return counts, -1, 0
+            return counts, np.int64(a), 5
+    return counts, np.int64(-1), 0
 
 
 def epsilon_ranks(
