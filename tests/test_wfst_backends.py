@@ -1,6 +1,10 @@
 """Every backend of the search gives what the specification gives, bit for bit."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -352,3 +356,15 @@ def test_an_unknown_backend_is_named_with_those_there_are():
         make_backend("gpu", text_graph("0 0"))
     expected = "backend 'gpu', expected one of 'auto', 'reference', 'cpu'"
     assert str(error.value).startswith(expected)
+
+
+# ----------------------------------------------------------------- without the JIT
+def test_the_kernels_as_plain_python():
+    """In a process of its own, since numba reads its settings when it is imported."""
+    script = Path(__file__).with_name("interpreted.py")
+    command = [sys.executable, str(script), "150"]
+    path = os.pathsep.join([str(script.parents[1]), *filter(None, sys.path)])
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert (done.stdout, done.stderr) == ("150 cases agree\n", "")

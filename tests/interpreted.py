@@ -1,0 +1,73 @@
+"""Runs the kernels without the JIT, and compares them with the specification.
+
+    python tests/interpreted.py 30          # cases to decode; prints "30 cases agree"
+
+Python then checks what compiled code does not: array bounds, and numbers that are none.
+It stands for what only a compiler can do: instructions, and the fields of records as
+attributes.
+"""
+
+# ruff: noqa: E402 (what is imported late is changed or chosen before)
+import functools
+import os
+import sys
+import warnings
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import numpy as np
+
+import wfstdec.jit
+
+
+def as_records(value):
+    """Arrays of records as arrays whose elements have attributes."""
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return value.view(np.recarray)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(as_records, value))
+    return value
+
+
+def interpreted(function):
+    """In the place of the decorators of `wfstdec.jit`."""
+
+    @functools.wraps(function)
+    def call(*arguments):
+        return function(*map(as_records, arguments))
+
+    return call
+
+
+for name in ("jit", "kernel", "inlined"):
+    setattr(wfstdec.jit, name, interpreted)
+
+from wfstdec.wfst import kernel_types
+
+kernel_types.prefetch = lambda array, index: None
+kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
+
+from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+
+from wfstdec.wfst.cpu import CpuBackend
+from wfstdec.wfst.decoder import WfstDecoder
+
+
+def main(num_cases):
+    """Decode random batches by both backends."""
+    for i in range(num_cases):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
+        boosts = [random_boosts(rng, graph) for _ in batch]
+        decoders = [WfstDecoder(graph, options, b) for b in ("reference", "cpu")]
+        decoders[1]._backend = CpuBackend(graph, first_capacity=2)
+        expected, found = (d.decode(batch, boosts=boosts) for d in decoders)
+        assert found == expected, i
+    print(f"{num_cases} cases agree")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
+    main(int(sys.argv[1]))
