@@ -42,8 +42,14 @@ class Engine(Protocol):
     def compose(self, left: Any, right: Any) -> Any:
         """The composition, trimmed; sorts the arcs that it matches."""
 
-    def determinize(self, fst: Any, max_states: int) -> Any:
-        """Remove epsilons and determinize on the input side, in the log semiring.
+    def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
+        """Remove epsilons and determinize on the input side.
+
+        Args:
+            fst: What to determinize.
+            max_states: When to give up.
+            log: In the log semiring, which looks ahead to all continuations; else in
+                the tropical one, which keeps the least cost of each sentence.
 
         Raises:
             GraphError: There would be more than `max_states` states.

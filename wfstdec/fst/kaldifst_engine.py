@@ -45,9 +45,15 @@ class KaldifstEngine:
         kaldifst.arcsort(right, sort_type="ilabel")
         return kaldifst.compose(left, right, match_side="left")
 
-    def determinize(self, fst: Any, max_states: int) -> Any:
-        """Kaldi's determinize_star, which returns True for a partial result."""
-        if kaldifst.determinize_star(fst, max_states=max_states, use_log=True):
+    def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
+        """Kaldi's determinize_star; at its limit it raises, or returns True."""
+        try:
+            partial = kaldifst.determinize_star(fst, max_states=max_states, use_log=log)
+        except RuntimeError as error:
+            if "Determinization aborted" not in str(error):
+                raise
+            partial = True
+        if partial:
             raise too_many_states(max_states)
         return fst
 

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-import pynini
+import importlib
+from typing import Any
 
 from wfstdec.arcs import FstArrays
 from wfstdec.fst.engine import ROUNDING
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
 
+pynini: Any = importlib.import_module("pynini")  # its types lack what is used here
+
 
 class PyniniEngine:
     """See `engine.Engine`."""
 
-    def load(self, fst: FstArrays) -> pynini.Fst:
+    def load(self, fst: FstArrays) -> Any:
         """Make an `Fst`."""
         return pynini.Fst.read_from_string(format_fst(FstContent(fst), "vector"))
 
-    def unload(self, fst: pynini.Fst) -> FstArrays:
+    def unload(self, fst: Any) -> FstArrays:
         """Make arrays."""
         return parse_fst(fst.write_to_string(), "pynini's FST").fst
 
-    def size(self, fst: pynini.Fst) -> tuple[int, int]:
+    def size(self, fst: Any) -> tuple[int, int]:
         """States and arcs."""
         return fst.num_states(), sum(fst.num_arcs(s) for s in range(fst.num_states()))
 
-    def compose(self, left: pynini.Fst, right: pynini.Fst) -> pynini.Fst:
+    def compose(self, left: Any, right: Any) -> Any:
         """Compose with both sides sorted."""
         return pynini.compose(left.arcsort("olabel"), right.arcsort("ilabel"))
 
-    def determinize(self, fst: pynini.Fst, max_states: int) -> pynini.Fst:
+    def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
         """Remove epsilons and determinize; it cannot stop at a number of states.
 
         It ends all the same: the lexicon's token strings can be read in one way, and
         grammars are deterministic.
         """
-        fst = pynini.arcmap(fst, map_type="to_log").rmepsilon()
-        return pynini.arcmap(pynini.determinize(fst), map_type="to_std")
+        if log:
+            fst = pynini.arcmap(fst, map_type="to_log")
+        fst = pynini.determinize(fst.rmepsilon())
+        return pynini.arcmap(fst, map_type="to_std") if log else fst
 
-    def minimize(self, fst: pynini.Fst) -> pynini.Fst:
+    def minimize(self, fst: Any) -> Any:
         """Minimize as an acceptor of (labels, rounded cost)."""
         fst = pynini.arcmap(fst, map_type="quantize", delta=ROUNDING)
         mapper = pynini.EncodeMapper(

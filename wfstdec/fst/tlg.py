@@ -22,6 +22,11 @@ from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.errors import GraphError, LexiconError, OptionError
 from wfstdec.fst.engine import Engine, get_engine
 from wfstdec.fst.grammar_fst import build_grammar
+from wfstdec.fst.grammar_user import (
+    WordAcceptor,
+    build_user_grammar,
+    read_grammar,
+)
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import (
     Fillers,
@@ -101,7 +106,7 @@ def build_graph(
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         words = (EPSILON_WORD, *dict.fromkeys(marked.lexicon.words))
         labels = LabelSpace(table, words, marked.num_disambig)
-        g = build_grammar(model, labels, unk_cost)
+        g = _grammar(model, labels, unk_cost)
         stages.done("G", *_size(g))
         lg = _build_lg(fst_engine, marked, g, labels, stages, minimize)
         tlg = _build_tlg(fst_engine, build_topology(topology, labels), lg, stages)
@@ -133,15 +138,37 @@ def _lexicon(
     return read_lexicon(lexicon, table, separator=separator)
 
 
-def _language_model(arpa: Path | ArpaModel | None, grammar: Any) -> ArpaModel:
-    if arpa is None or grammar is not None:
-        given = "neither" if arpa is None else "both"
-        raise OptionError(f"{given} of arpa and grammar given, expected one of them")
+def _language_model(
+    arpa: Path | ArpaModel | None, grammar: Any
+) -> ArpaModel | WordAcceptor:
+    if arpa is None:
+        if grammar is None:
+            raise OptionError("neither arpa nor grammar is given, expected one of them")
+        return read_grammar(grammar)
+    if grammar is not None:
+        raise OptionError("both arpa and grammar are given, expected one of them")
     return arpa if isinstance(arpa, ArpaModel) else read_arpa(arpa)
 
 
-def _usable(lexicon: Lexicon, model: ArpaModel, unk_cost: float | None) -> Lexicon:
+def _grammar(
+    model: ArpaModel | WordAcceptor, labels: LabelSpace, unk_cost: float | None
+) -> FstArrays:
+    if isinstance(model, ArpaModel):
+        return build_grammar(model, labels, unk_cost)
+    return build_user_grammar(model, labels)
+
+
+def _usable(
+    lexicon: Lexicon, model: ArpaModel | WordAcceptor, unk_cost: float | None
+) -> Lexicon:
     """The entries whose words the grammar can have."""
+    if isinstance(model, WordAcceptor):
+        if unk_cost is not None:
+            raise OptionError(
+                "unk_cost with a grammar of your own, expected it with arpa: add the "
+                "words to the grammar"
+            )
+        return lexicon.restrict(model.vocabulary)[0]
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:
         raise LexiconError(
