@@ -99,7 +99,8 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
         raise ShapeError(
             f"utterance {i}: length {count}, expected 0 to {frames} (T of logprobs)"
         )
-    used = np.ascontiguousarray(array[:count], np.float32)
+    with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
+        used = np.ascontiguousarray(array[:count], np.float32)
     top = used.max(initial=-np.inf)
     if not top <= LARGEST:
         frame = int(np.flatnonzero(~(used <= LARGEST).all(axis=1))[0])
