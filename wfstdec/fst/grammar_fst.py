@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,11 +33,9 @@ from wfstdec.jit import jit
 from wfstdec.symbols import EPSILON
 
 _log = logging.getLogger("wfstdec.build")
-_SENTENCE_MARK = "expected both <s> and </s> among the unigrams"
 
 
-@dataclass(frozen=True, eq=False)
-class _Ngrams:
+class _Ngrams(NamedTuple):
     """Usable n-grams over word ids, with `<s>` and `</s>` above all of them.
 
     Attributes:
@@ -48,6 +47,24 @@ class _Ngrams:
     """
 
     words: list[np.ndarray]
+    cost: np.ndarray
+    backoff: np.ndarray
+    bos: int
+    eos: int
+
+
+class _Histories(NamedTuple):
+    """The nodes of a trie of n-grams with their costs.
+
+    Attributes:
+        trie: The n-grams.
+        cost: float64 [M].
+        backoff: float64 [M].
+        bos: The id of `<s>`.
+        eos: The id of `</s>`.
+    """
+
+    trie: NgramTrie
     cost: np.ndarray
     backoff: np.ndarray
     bos: int
@@ -72,21 +89,22 @@ def build_grammar(
     """
     if model.bos is None or model.eos is None:
         missing = "<s>" if model.bos is None else "</s>"
-        raise ArpaError(f"the model has no {missing}, {_SENTENCE_MARK}")
+        raise ArpaError(
+            f"the model has no {missing}, expected <s> and </s> among its unigrams"
+        )
     ngrams = _usable_ngrams(model, {w: i for i, w in enumerate(labels.words) if i})
-    trie = build_trie(ngrams.words)
-    node_cost, node_backoff = _node_costs(trie, ngrams)
-    fst = _assemble(trie, ngrams, node_cost, node_backoff, labels, unk_cost)
+    fst = _assemble(_histories(ngrams), labels, unk_cost)
     final_cost = least_final_costs(fst, labels.backoff_word)
     if not np.isfinite(final_cost).any():
-        raise ArpaError("no sentence can end: </s> has probability 0 everywhere")
+        raise ArpaError(
+            "</s> has probability 0 everywhere, expected sentences that end"
+        )
     return replace(fst, final_cost=final_cost)
 
 
 def _usable_ngrams(model: ArpaModel, word_ids: Mapping[str, int]) -> _Ngrams:
     bos, eos = len(word_ids) + 1, len(word_ids) + 2
     ids = np.array([word_ids.get(word, EPSILON) for word in model.words], np.int32)
-    assert model.bos is not None and model.eos is not None
     ids[model.bos], ids[model.eos] = bos, eos
     words, rows = [], []
     unknown = misplaced = 0
@@ -111,8 +129,9 @@ def _usable_ngrams(model: ArpaModel, word_ids: Mapping[str, int]) -> _Ngrams:
     return _Ngrams(words, cost, backoff, bos, eos)
 
 
-def _node_costs(trie: NgramTrie, ngrams: _Ngrams) -> tuple[np.ndarray, np.ndarray]:
-    """Cost and back-off of each node; unlisted ones cost what backing off costs."""
+def _histories(ngrams: _Ngrams) -> _Histories:
+    """All n-grams as a trie; unlisted ones cost what backing off costs."""
+    trie = build_trie(ngrams.words)
     cost = np.zeros(trie.num_nodes, np.float64)
     backoff = np.zeros(trie.num_nodes, np.float64)
     cost[1 : trie.num_listed] = ngrams.cost
@@ -126,7 +145,7 @@ def _node_costs(trie: NgramTrie, ngrams: _Ngrams) -> tuple[np.ndarray, np.ndarra
         )
         order = np.argsort(trie.depth[unlisted], kind="stable")
         _fill_unlisted(trie, unlisted[order], cost, backoff)
-    return cost, backoff
+    return _Histories(trie, cost, backoff, ngrams.bos, ngrams.eos)
 
 
 @jit
@@ -163,45 +182,39 @@ def _destinations(
 
 
 def _assemble(
-    trie: NgramTrie,
-    ngrams: _Ngrams,
-    cost: np.ndarray,
-    backoff: np.ndarray,
-    labels: LabelSpace,
-    unk_cost: float | None,
+    histories: _Histories, labels: LabelSpace, unk_cost: float | None
 ) -> FstArrays:
+    trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     nodes = np.arange(trie.num_nodes)
-    bos = int(np.flatnonzero((trie.word == ngrams.bos) & (trie.depth == 1))[0])
-    is_state = np.zeros(trie.num_nodes, bool)
+    is_bos = (trie.word == histories.bos) & (trie.depth == 1)
+    is_state = is_bos | (nodes == ROOT)
     is_state[trie.parent] = True
-    is_state[[ROOT, bos]] = True
     target, extra = _destinations(trie, trie.by_depth(), is_state, backoff)
     number = np.cumsum(is_state) - 1  # of a node that is a state
 
-    ends = trie.word == ngrams.eos
+    ends = trie.word == histories.eos
     final_cost = np.full(int(is_state.sum()), np.inf)
     final_cost[number[trie.parent[ends]]] = cost[ends]
-    word = np.flatnonzero(~ends & (nodes != ROOT) & (nodes != bos))
+    word = np.flatnonzero(~ends & ~is_bos & (nodes != ROOT))
+    ngrams = arcs_of(
+        state=number[trie.parent[word]],
+        ilabel=trie.word[word],
+        olabel=trie.word[word],
+        nextstate=number[target[word]],
+        cost=cost[word] + extra[word],
+    )
     state = np.flatnonzero(is_state & (nodes != ROOT))
     suffix = trie.suffix[state]
-    parts = [
-        arcs_of(
-            state=number[trie.parent[word]],
-            ilabel=trie.word[word],
-            olabel=trie.word[word],
-            nextstate=number[target[word]],
-            cost=cost[word] + extra[word],
-        ),
-        arcs_of(
-            state=number[state],
-            ilabel=labels.backoff_word,
-            olabel=EPSILON,
-            nextstate=number[target[suffix]],
-            cost=backoff[state] + extra[suffix],
-        ),
-    ]
+    backoffs = arcs_of(
+        state=number[state],
+        ilabel=labels.backoff_word,
+        olabel=EPSILON,
+        nextstate=number[target[suffix]],
+        cost=backoff[state] + extra[suffix],
+    )
+    parts = [ngrams, backoffs]
     if unk_cost is not None:
         listed = trie.word[(trie.parent == ROOT) & (nodes != ROOT)]
         added = np.setdiff1d(np.arange(1, len(labels.words)), listed)
         parts.append(arcs_of(0, added, added, 0, unk_cost))
-    return fst_of(parts, int(number[bos]), final_cost)
+    return fst_of(parts, int(number[is_bos][0]), final_cost)

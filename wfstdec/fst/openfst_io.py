@@ -67,18 +67,21 @@ def read_fst(
     return parse_text(lines, os.fspath(path), isymbols, osymbols)
 
 
-def write_fst(path: Path, content: FstContent, form: str = "const") -> None:
+def write_fst(path: Path, content: FstContent, form: str | None = None) -> None:
     """Write an FST file, whole or not at all.
 
     Args:
         path: The file.
         content: The FST, with the symbol tables that go into the file.
-        form: `"const"`, `"vector"` or `"text"`.
+        form: `"const"`, `"vector"` or `"text"`; None for text where the name ends in
+            `.txt`, else const.
 
     Raises:
         OptionError: Another form.
         FormatError: The file cannot be written.
     """
+    if form is None:
+        form = "text" if os.fspath(path).endswith(".txt") else "const"
     if form not in FORMS:
         expected = ", ".join(map(repr, FORMS))
         raise OptionError(f"form {form!r} of an FST file, expected one of {expected}")
@@ -124,7 +127,7 @@ def from_openfst(
         raise GraphError(f"{path}: {error}") from None
 
 
-def to_openfst(graph: PackedGraph, path: Path, form: str = "const") -> None:
+def to_openfst(graph: PackedGraph, path: Path, form: str | None = None) -> None:
     """Write a graph with its token and word tables; see `write_fst`.
 
     Repeats of a token get the label of the token.

@@ -108,7 +108,9 @@ def build_graph(
         labels = LabelSpace(table, words, marked.num_disambig)
         g = _grammar(model, labels, unk_cost)
         stages.done("G", *_size(g))
-        lg = _build_lg(fst_engine, marked, g, labels, stages, minimize)
+        l_fst = build_lexicon_fst(marked, labels)
+        stages.done("L", *_size(l_fst))
+        lg = _build_lg(fst_engine, l_fst, g, stages, minimize)
         tlg = _build_tlg(fst_engine, build_topology(topology, labels), lg, stages)
         graph = _pack(tlg, marked, labels, topology)
         stages.done("pack", graph.num_states, graph.num_arcs)
@@ -195,15 +197,8 @@ def _usable(
 
 
 def _build_lg(
-    engine: Engine,
-    marked: MarkedLexicon,
-    g: FstArrays,
-    labels: LabelSpace,
-    stages: Stages,
-    minimize: bool,
+    engine: Engine, l_fst: FstArrays, g: FstArrays, stages: Stages, minimize: bool
 ) -> Any:
-    l_fst = build_lexicon_fst(marked, labels)
-    stages.done("L", *_size(l_fst))
     lg = engine.compose(engine.load(l_fst), engine.load(g))
     composed_states, _ = engine.size(lg)
     stages.done("L o G", *engine.size(lg))
