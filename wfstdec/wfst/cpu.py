@@ -22,7 +22,7 @@ from wfstdec.graph import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.wfst import cpu_kernels, trace
 from wfstdec.wfst import kernel_types as k
-from wfstdec.wfst.emission import LEVELS, MOST_LABELS
+from wfstdec.wfst.emission import BLOCK, LEVELS, MOST_LABELS
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 
@@ -183,9 +183,11 @@ def _new_work(graph: PackedGraph, entries: int, candidates: int) -> k.Work:
     return k.Work(
         next=np.empty(entries, k.ENTRY),
         candidates=np.empty(candidates, k.ENTRY),
+        named=np.empty(BLOCK * MOST_LABELS, k.NAMED),
         slots=np.zeros(graph.num_states, np.uint32),
         rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
         links=np.empty(entries, np.uint32),
+        waiting=np.empty(entries + 1, np.uint32),
         bins=np.empty(1024, np.uint32),
         keys=np.empty(entries, np.uint64),
         unscaled=np.zeros(num_labels, np.float32),

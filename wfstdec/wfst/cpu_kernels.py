@@ -19,16 +19,17 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.arcs import LABEL_MASK, LEADS_TO_EPSILON
+from wfstdec.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
-from wfstdec.wfst.emission import emit, extras, price
+from wfstdec.wfst.emission import emit, extras, note_of, price
 from wfstdec.wfst.kernel_types import LARGEST, prefetch
 from wfstdec.wfst.selection import cost_of, key_of, nth_least
 
 _LABEL = uint32(LABEL_MASK)
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
+_LEADS = uint32(k.LEADS)
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
@@ -40,11 +41,10 @@ def begin(graph, scales, boosts, work, channel):
     entry.state, entry.cost = uint32(0), float32(0)
     entry.node, entry.arc = _NONE, _NONE
     work.slots[0] = uint32(0)
-    _empty_ranks(graph, work)
-    if graph.rows[0].begin < graph.rows[0].emit:
-        _queue(graph, work, uint64(0), uint64(0))
+    work.waiting[0] = uint32(0)
+    waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, LARGEST)
-    count, fits = _close(graph, scales, boosts, work, _ONE, cutoff)
+    count, fits = _close(graph, scales, boosts, work, _ONE, waiting, cutoff)
     if not fits:
         return k.GROW_WORK
     return _settle(graph, scales, work, channel, count)
@@ -90,18 +90,18 @@ def _next_frontier(graph, scales, boosts, work, channel, beam):
     if made == _NONE:
         return k.GROW_WORK, _ZERO, _ZERO
     cutoff = min(float32(least + beam), LARGEST)
-    count, fits = _recombine(graph, work, channel, made, cutoff)
+    count, waiting, fits = _recombine(graph, work, made, cutoff)
     if fits and count < scales.min_active and count > _ZERO and cutoff < LARGEST:
         made, least = emit(graph, scales, boosts, work, channel, beam, True)
         if made == _NONE:
             return k.GROW_WORK, _ZERO, _ZERO
-        count, fits = _recombine(graph, work, channel, made, LARGEST)
+        count, waiting, fits = _recombine(graph, work, made, LARGEST)
         if fits:
             worst = nth_least(work.next, count, scales.min_active, LARGEST, work)
             cutoff = max(cutoff, cost_of(worst))
-            count, fits = _recombine(graph, work, channel, made, cutoff)
+            count, waiting, fits = _recombine(graph, work, made, cutoff)
     if fits and count > _ZERO:
-        count, fits = _close(graph, scales, boosts, work, count, cutoff)
+        count, fits = _close(graph, scales, boosts, work, count, waiting, cutoff)
     if not fits:
         return k.GROW_WORK, _ZERO, _ZERO
     return k.OK, count, made
@@ -145,16 +145,16 @@ def _keep_least(work, channel, keep, limit):
     return cost_of(last)
 
 
-@inlined
-def _recombine(graph, work, channel, made, cutoff):
+@kernel
+def _recombine(graph, work, made, cutoff):
     """Candidates to entries, one per state: the least (cost, arc).
 
     Returns:
-        (entries, whether they fit into `work.next`).
+        (entries, how many have epsilon arcs: their positions are in `work.waiting`,
+        whether they fit into `work.next`).
     """
     entries, candidates, slots = work.next, work.candidates, work.slots
-    _empty_ranks(graph, work)
-    count = _ZERO
+    count, waiting = _ZERO, _ZERO
     room = uint64(len(entries))
     for q in range(made):
         cost = candidates[q].cost
@@ -170,67 +170,68 @@ def _recombine(graph, work, channel, made, cutoff):
                 entries[i].arc = arc
             continue
         if count == room:
-            return count, False
+            return count, waiting, False
         slots[state] = uint32(count)
         prefetch(graph.rows, uint64(state))
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(arc & _LEADS)
         entries[count] = candidates[q]
         count += _ONE
-    for i in range(count):
-        # Here `arc` gives up its low bit, which says that epsilon arcs follow.
-        arc = entries[i].arc
-        entries[i].arc = arc >> uint32(1)
-        if arc & uint32(1):
-            _queue(graph, work, uint64(i), uint64(entries[i].state))
-    return count, True
+    return count, waiting, True
 
 
-@inlined
-def _empty_ranks(graph, work):
-    for rank in range(graph.num_ranks):
-        work.rank_heads[rank] = _NONE
-
-
-@inlined
-def _queue(graph, work, i, state):
-    """Put entry `i`, whose state has epsilon arcs, into the list of its rank."""
-    rank = uint64(graph.rows[state].rank)
-    work.links[i] = work.rank_heads[rank]
-    work.rank_heads[rank] = uint32(i)
-    prefetch(graph.arcs, uint64(graph.rows[state].begin))
-
-
-@inlined
-def _close(graph, scales, boosts, work, count, cutoff):
+@kernel
+def _close(graph, scales, boosts, work, count, waiting, cutoff):
     """Relax epsilon arcs in rank order; (entries, whether they fit).
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
-    rank. Entries keep the position of their source, so that a source that improved
-    meanwhile needs no correction: trace nodes are made later. An entry whose cheapest
-    arc ends over the cutoff is passed by (exact: float addition is monotone).
+    rank; most are of rank 0 and need no queue. Entries keep the position of their
+    source, so that a source that improved meanwhile needs no correction: trace nodes
+    are made later.
     """
-    entries = work.next
-    credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
     for rank in range(graph.num_ranks):
+        work.rank_heads[rank] = _NONE
+    for w in range(waiting):
+        i = uint64(work.waiting[w])
+        rank = graph.rows[uint64(work.next[i].state)].rank
+        if rank == uint32(0):
+            count, fits = _relax(graph, scales, boosts, work, count, cutoff, i)
+            if not fits:
+                return count, False
+        else:
+            _queue(work, i, uint64(rank))
+    for rank in range(_ONE, graph.num_ranks):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
-            cost, state = entries[i].cost, uint64(entries[i].state)
-            least = float32(scales.lm_scale * graph.rows[state].least_epsilon)
-            if float32(float32(cost + least) - credit) <= cutoff:
-                count, fits = _relax(
-                    graph, scales, boosts, work, count, cutoff, i, cost, state
-                )
-                if not fits:
-                    return count, False
+            count, fits = _relax(graph, scales, boosts, work, count, cutoff, i)
+            if not fits:
+                return count, False
             i = uint64(work.links[i])
     return count, True
 
 
 @inlined
-def _relax(graph, scales, boosts, work, count, cutoff, i, cost, state):
-    """Follow the epsilon arcs of entry `i`; (entries, whether they fit)."""
+def _queue(work, i, rank):
+    """Put entry `i` into the list of its rank."""
+    work.links[i] = work.rank_heads[rank]
+    work.rank_heads[rank] = uint32(i)
+
+
+@inlined
+def _relax(graph, scales, boosts, work, count, cutoff, i):
+    """Follow the epsilon arcs of entry `i`; (entries, whether they fit).
+
+    An entry whose cheapest arc ends over the cutoff is passed by (exact: float
+    addition is monotone).
+    """
     entries, slots = work.next, work.slots
+    cost = entries[i].cost
+    row = graph.rows[uint64(entries[i].state)]
+    least = float32(cost + float32(scales.lm_scale * row.least_epsilon))
+    credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
+    if float32(least - credit) > cutoff:
+        return count, True
     room = uint64(len(entries))
-    row = graph.rows[state]
     for a in range(uint64(row.begin), uint64(row.emit)):
         arc = graph.arcs[a]
         reached = float32(cost + float32(scales.lm_scale * arc.cost))
@@ -238,7 +239,7 @@ def _relax(graph, scales, boosts, work, count, cutoff, i, cost, state):
             reached = float32(reached + extras(scales, boosts, arc))
         if not reached <= cutoff:
             continue
-        to, by = arc.nextstate, uint32(a) | _EPSILON_ARC
+        to, by = arc.nextstate, note_of(a, arc.ilabel) | _EPSILON_ARC
         j = uint64(slots[to])
         if j < count and entries[j].state == to:
             old = entries[j].cost
@@ -254,13 +255,13 @@ def _relax(graph, scales, boosts, work, count, cutoff, i, cost, state):
         entries[count].state = to
         entries[count].node = uint32(i)
         entries[count].arc = by
-        if arc.ilabel & uint32(LEADS_TO_EPSILON):
-            _queue(graph, work, count, uint64(to))
+        if by & _LEADS:
+            _queue(work, count, uint64(graph.rows[uint64(to)].rank))
         count += _ONE
     return count, True
 
 
-@inlined
+@kernel
 def _settle(graph, scales, work, channel, count):
     """Make trace nodes, re-base, and hand the entries to the channel."""
     entries, frontier, trace = work.next, channel.frontier, channel.trace
@@ -282,9 +283,10 @@ def _settle(graph, scales, work, channel, count):
         if arc == _NONE:
             trace[made].previous = _NONE
         elif arc & _EPSILON_ARC:
-            arc ^= _EPSILON_ARC
+            arc = (arc ^ _EPSILON_ARC) >> uint32(1)
             trace[made].previous = uint32(first) + node
         else:
+            arc >>= uint32(1)
             acoustic = work.unscaled[graph.arcs[arc].ilabel & _LABEL]
             trace[made].previous = node
         trace[made].arc = arc

@@ -22,9 +22,12 @@ from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
+BLOCK = 32
+"""Entries whose arcs are named, and asked for, before they are followed."""
 MOST_LABELS = 63
 """Labels that fit a row's label set; bit 0 is epsilon's."""
 _LABEL = uint32(LABEL_MASK)
+_LEADS_BIT = uint32(LEADS_TO_EPSILON.bit_length() - 1)
 _NONE = uint64(k.NONE)
 _ONE = uint64(1)
 _ZERO = uint64(0)
@@ -39,7 +42,7 @@ def extras(scales, boosts, arc):
     return float32(0)
 
 
-@inlined
+@kernel
 def price(graph, scales, logprobs, work):
     """Fill `work.unscaled` and `work.token_costs` (by ilabel) for one frame."""
     blank = graph.blank
@@ -109,9 +112,15 @@ def _note(graph, work, made, node, a, cost):
     candidate.cost = cost
     candidate.state = arc.nextstate
     candidate.node = node
-    leads = uint32((arc.ilabel & uint32(LEADS_TO_EPSILON)) != uint32(0))
-    candidate.arc = (uint32(a) << uint32(1)) | leads
+    candidate.arc = note_of(a, arc.ilabel)
     prefetch(work.slots, uint64(arc.nextstate))
+
+
+@inlined
+def note_of(a, ilabel):
+    """An arc as entries note it: its id, and whether its state has epsilon arcs."""
+    leads = (ilabel & uint32(LEADS_TO_EPSILON)) >> _LEADS_BIT
+    return (uint32(a) << uint32(1)) | leads
 
 
 @inlined
@@ -159,30 +168,53 @@ def _levels_per_nat(beam):
     return float32(LEVELS) / min(max(beam, float32(1e-3)), LARGEST)
 
 
-@inlined
+@kernel
 def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
-    """Candidates by intersecting label sets; see `emit`."""
-    per_nat = _levels_per_nat(beam)
-    room = uint64(len(work.candidates))
+    """Candidates by intersecting label sets; see `emit`.
+
+    Block by block: first the arcs are named and asked for, then they are followed; by
+    then they are in the cache.
+    """
     made, least = _ZERO, float32(np.inf)
-    for i in range(count):
-        _prefetch_rows(graph, frontier, i, count)
-        cost, node = frontier[i].cost, frontier[i].node
-        row = graph.rows[uint64(frontier[i].state)]
-        labels, first = row.labels, uint64(row.emit)
-        level = _whole(min(float32(cost * per_nat), float32(LEVELS - 1)))
-        bits = labels & work.live[level]
-        if made + uint64(64) > room:
+    room = uint64(len(work.candidates))
+    first = _ZERO
+    while first < count:
+        last = min(first + uint64(BLOCK), count)
+        named = _name_arcs(graph, work, frontier, first, last, count, beam)
+        if made + named > room:
             return _NONE, least
-        while bits != _ZERO:
-            lowest = bits & (~bits + _ONE)
-            a = first + count_bits(labels & (lowest - _ONE))
-            bits ^= lowest
+        for q in range(named):
+            i, a = uint64(work.named[q].entry), uint64(work.named[q].arc)
+            cost, node = frontier[i].cost, frontier[i].node
             reached = _follow(graph, scales, boosts, work, cost, a)
             _note(graph, work, made, node, a, reached)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
+        first = last
     return made, least
+
+
+@inlined
+def _name_arcs(graph, work, frontier, first, last, count, beam):
+    """Name the arcs with a live label of some entries; how many there are."""
+    per_nat = _levels_per_nat(beam)
+    named = _ZERO
+    for i in range(first, last):
+        if i + uint64(BLOCK) < count:
+            prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
+        row = graph.rows[uint64(frontier[i].state)]
+        labels, emit_first = row.labels, uint64(row.emit)
+        level = _whole(min(float32(frontier[i].cost * per_nat), float32(LEVELS - 1)))
+        bits = labels & work.live[level]
+        while bits != _ZERO:
+            lowest = bits & (~bits + _ONE)
+            a = emit_first + count_bits(labels & (lowest - _ONE))
+            bits ^= lowest
+            prefetch(graph.arcs, a)
+            work.named[named].entry = uint32(i)
+            work.named[named].arc = uint32(a)
+            named += _ONE
+    return named
 
 
 @kernel

@@ -29,7 +29,9 @@ ROW = np.dtype(
 """A state's row: the set of its labels, its first arc, its first emitting arc, its
 epsilon rank, and the least cost of its epsilon arcs."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
-"""A frontier entry; `node` is its own trace node, or its source's while it is made."""
+"""A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
+NAMED = np.dtype([("entry", "<u4"), ("arc", "<u4")])
+"""An arc to follow, from an entry of the frontier."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
 """A trace node: the node before, the arc taken, the unscaled acoustic cost."""
 
@@ -37,6 +39,8 @@ NONE = 0xFFFFFFFF
 """No node, no arc."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of an entry that an epsilon arc made: it loses ties."""
+LEADS = 1
+"""Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
 OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
@@ -89,9 +93,11 @@ class Work(NamedTuple):
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
+    named: np.ndarray  # NAMED [BLOCK * MOST_LABELS]
     slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
     rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
     links: np.ndarray  # uint32 [F]
+    waiting: np.ndarray  # uint32 [F + 1]: entries with epsilon arcs
     bins: np.ndarray  # uint32 [1024]
     keys: np.ndarray  # uint64 [F]
     unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
