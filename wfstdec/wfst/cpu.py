@@ -11,6 +11,7 @@ changes a result.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 
@@ -45,7 +46,7 @@ class CpuBackend:
 
     def start(self, options: DecodeOptions, boosts: WordBoosts) -> CpuSearch:
         """Begin an utterance."""
-        return CpuSearch(self, scales_of(options, boosts), boosts)
+        return CpuSearch(self, scales_of(options, bool(boosts)), boosts)
 
     def take_work(self, entries: int) -> k.Work:
         """Scratch for one thread and that many entries, from the pool or new."""
@@ -92,7 +93,6 @@ class CpuSearch:
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
-        self._begun = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -105,12 +105,8 @@ class CpuSearch:
         work = self._backend.take_work(int(self._channel.counts[k.FRONTIER]))
         graph, scales, boosts = self._backend.arrays, self._scales, self._boosts
         try:
-            while not self._begun:
-                status = cpu_kernels.begin(graph, scales, boosts, work, self._channel)
-                work = self._grow(status, work)
-                self._begun = status == k.OK
-            frame, status = 0, k.OK
-            while frame < len(logprobs) or status != k.OK:
+            frame, status = 0, -1
+            while status != k.OK:
                 status, frame = cpu_kernels.advance(
                     graph, scales, boosts, work, self._channel, logprobs, frame
                 )
@@ -120,7 +116,7 @@ class CpuSearch:
 
     def finish(self) -> BestPath:
         """End the utterance; the search cannot be used afterwards."""
-        if not self._begun:
+        if self._channel.counts[k.FRONTIER] == 0:  # not one frame came
             self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
         final_cost = self._backend.arrays.final_cost
         path = trace.best_path(self._channel, final_cost, self._scales.lm_scale)
@@ -154,7 +150,8 @@ class CpuSearch:
             self._channel = channel._replace(trace=longer)
 
 
-def scales_of(options: DecodeOptions, boosts: WordBoosts) -> k.Scales:
+@functools.lru_cache(maxsize=64)
+def scales_of(options: DecodeOptions, boosted: bool) -> k.Scales:
     """The options as the kernels take them."""
     skip = options.blank_skip_threshold
     delta = options.beam_delta
@@ -166,7 +163,7 @@ def scales_of(options: DecodeOptions, boosts: WordBoosts) -> k.Scales:
         acoustic_scale=np.float32(options.acoustic_scale),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
-        has_extras=bool(options.word_insertion != 0 or boosts),
+        has_extras=bool(options.word_insertion != 0 or boosted),
         blank_penalty=np.float32(options.blank_penalty),
         blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
     )

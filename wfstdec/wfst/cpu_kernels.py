@@ -30,24 +30,9 @@ _LABEL = uint32(LABEL_MASK)
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 _LEADS = uint32(k.LEADS)
+_AHEAD = uint64(8)
 _ONE = uint64(1)
 _ZERO = uint64(0)
-
-
-@kernel
-def begin(graph, scales, boosts, work, channel):
-    """Make the frontier before the first frame; returns OK or what must grow."""
-    entry = work.next[0]
-    entry.state, entry.cost = uint32(0), float32(0)
-    entry.node, entry.arc = _NONE, _NONE
-    work.slots[0] = uint32(0)
-    work.waiting[0] = uint32(0)
-    waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
-    cutoff = min(scales.beam, LARGEST)
-    count, fits = _close(graph, scales, boosts, work, _ONE, waiting, cutoff)
-    if not fits:
-        return k.GROW_WORK
-    return _settle(graph, scales, work, channel, count)
 
 
 @kernel
@@ -59,6 +44,10 @@ def advance(graph, scales, boosts, work, channel, logprobs, first):
     """
     num_frames = logprobs.shape[0]
     counts = channel.counts
+    if counts[k.FRONTIER] == 0:
+        status = _begin(graph, scales, boosts, work, channel)
+        if status != k.OK:
+            return status, first
     for frame in range(first, num_frames):
         if counts[k.DIED] >= 0:
             break
@@ -77,6 +66,22 @@ def advance(graph, scales, boosts, work, channel, logprobs, first):
         counts[k.ACTIVE] += kept
         counts[k.ARCS] += np.int64(made)
     return k.OK, num_frames
+
+
+@inlined
+def _begin(graph, scales, boosts, work, channel):
+    """Make the frontier before the first frame; returns OK or what must grow."""
+    entry = work.next[0]
+    entry.state, entry.cost = uint32(0), float32(0)
+    entry.node, entry.arc = _NONE, _NONE
+    work.slots[0] = uint32(0)
+    work.waiting[0] = uint32(0)
+    waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
+    cutoff = min(scales.beam, LARGEST)
+    count, fits = _close(graph, scales, boosts, work, _ONE, waiting, cutoff)
+    if not fits:
+        return k.GROW_WORK
+    return _settle(graph, scales, work, channel, count)
 
 
 @inlined
@@ -185,25 +190,37 @@ def _close(graph, scales, boosts, work, count, waiting, cutoff):
     """Relax epsilon arcs in rank order; (entries, whether they fit).
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
-    rank; most are of rank 0 and need no queue. Entries keep the position of their
-    source, so that a source that improved meanwhile needs no correction: trace nodes
-    are made later.
+    rank. Most are of rank 0: their arcs become candidates first, so that cache misses
+    overlap. Entries keep the position of their source, so that a source that improved
+    meanwhile needs no correction: trace nodes are made later.
     """
+    entries, candidates = work.next, work.candidates
     for rank in range(graph.num_ranks):
         work.rank_heads[rank] = _NONE
+    made = _ZERO
     for w in range(waiting):
+        if w + _AHEAD < waiting:
+            ahead = uint64(entries[uint64(work.waiting[w + _AHEAD])].state)
+            prefetch(graph.arcs, uint64(graph.rows[ahead].begin))
         i = uint64(work.waiting[w])
-        rank = graph.rows[uint64(work.next[i].state)].rank
-        if rank == uint32(0):
-            count, fits = _relax(graph, scales, boosts, work, count, cutoff, i)
-            if not fits:
-                return count, False
-        else:
+        rank = graph.rows[uint64(entries[i].state)].rank
+        if rank > uint32(0):
             _queue(work, i, uint64(rank))
+            continue
+        made, fits = _relax(graph, scales, boosts, work, made, cutoff, i)
+        if not fits:
+            return count, False
+    for q in range(made):
+        count, fits = _reach(graph, work, count, candidates[q])
+        if not fits:
+            return count, False
     for rank in range(_ONE, graph.num_ranks):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
-            count, fits = _relax(graph, scales, boosts, work, count, cutoff, i)
+            made, fits = _relax(graph, scales, boosts, work, _ZERO, cutoff, i)
+            for q in range(made):
+                if fits:
+                    count, fits = _reach(graph, work, count, candidates[q])
             if not fits:
                 return count, False
             i = uint64(work.links[i])
@@ -218,47 +235,55 @@ def _queue(work, i, rank):
 
 
 @inlined
-def _relax(graph, scales, boosts, work, count, cutoff, i):
-    """Follow the epsilon arcs of entry `i`; (entries, whether they fit).
+def _relax(graph, scales, boosts, work, made, cutoff, i):
+    """Make candidates of the epsilon arcs of entry `i`; (candidates, whether they fit).
 
     An entry whose cheapest arc ends over the cutoff is passed by (exact: float
     addition is monotone).
     """
-    entries, slots = work.next, work.slots
-    cost = entries[i].cost
-    row = graph.rows[uint64(entries[i].state)]
+    cost, candidates = work.next[i].cost, work.candidates
+    row = graph.rows[uint64(work.next[i].state)]
     least = float32(cost + float32(scales.lm_scale * row.least_epsilon))
     credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
     if float32(least - credit) > cutoff:
-        return count, True
-    room = uint64(len(entries))
-    for a in range(uint64(row.begin), uint64(row.emit)):
+        return made, True
+    first, last = uint64(row.begin), uint64(row.emit)
+    if made + (last - first) > uint64(len(candidates)):
+        return made, False
+    for a in range(first, last):
         arc = graph.arcs[a]
         reached = float32(cost + float32(scales.lm_scale * arc.cost))
         if scales.has_extras:
             reached = float32(reached + extras(scales, boosts, arc))
-        if not reached <= cutoff:
-            continue
-        to, by = arc.nextstate, note_of(a, arc.ilabel) | _EPSILON_ARC
-        j = uint64(slots[to])
-        if j < count and entries[j].state == to:
-            old = entries[j].cost
-            if reached < old or (reached == old and by < entries[j].arc):
-                entries[j].cost = reached
-                entries[j].node = uint32(i)
-                entries[j].arc = by
-            continue
-        if count == room:
-            return count, False
-        slots[to] = uint32(count)
-        entries[count].cost = reached
-        entries[count].state = to
-        entries[count].node = uint32(i)
-        entries[count].arc = by
-        if by & _LEADS:
-            _queue(work, count, uint64(graph.rows[uint64(to)].rank))
-        count += _ONE
-    return count, True
+        prefetch(work.slots, uint64(arc.nextstate))
+        candidates[made].cost = reached
+        candidates[made].state = arc.nextstate
+        candidates[made].node = uint32(i)
+        candidates[made].arc = note_of(a, arc.ilabel) | _EPSILON_ARC
+        made += uint64(reached <= cutoff)
+    return made, True
+
+
+@inlined
+def _reach(graph, work, count, candidate):
+    """Make or improve the entry that an epsilon arc leads to; (entries, fits)."""
+    entries, slots = work.next, work.slots
+    state = candidate.state
+    i = uint64(slots[state])
+    if i < count and entries[i].state == state:
+        cost, old = candidate.cost, entries[i].cost
+        if cost < old or (cost == old and candidate.arc < entries[i].arc):
+            entries[i].cost = cost
+            entries[i].node = candidate.node
+            entries[i].arc = candidate.arc
+        return count, True
+    if count == uint64(len(entries)):
+        return count, False
+    slots[state] = uint32(count)
+    entries[count] = candidate
+    if candidate.arc & _LEADS:
+        _queue(work, count, uint64(graph.rows[uint64(state)].rank))
+    return count + _ONE, True
 
 
 @kernel

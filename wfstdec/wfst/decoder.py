@@ -177,9 +177,8 @@ class WfstDecoder:
                 for word, (start, end) in zip(ids, frames, strict=True)
             ),
             token_spans=tuple(
-                (names[token], start, end)
-                for token, start, end in zip(
-                    read.token.tolist(),
+                zip(
+                    map(names.__getitem__, read.token.tolist()),
                     read.start.tolist(),
                     read.end.tolist(),
                     strict=True,

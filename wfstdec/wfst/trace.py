@@ -61,21 +61,29 @@ def walk_back(trace, node):
 
 def best_path(channel: k.Channel, final_cost: np.ndarray, lm_scale: float) -> BestPath:
     """End an utterance: pick the entry to end at and walk back from it."""
-    counts, frontier = channel.counts, channel.frontier
-    died = int(counts[k.DIED])
-    at, cost, final = best_final(
-        frontier, counts[k.FRONTIER], final_cost, np.float32(lm_scale), died < 0
+    counts = channel.counts
+    at, cost, final, arcs, acoustic = _best_path(
+        channel.frontier, channel.trace, counts, final_cost, np.float32(lm_scale)
     )
-    arcs, acoustic = walk_back(channel.trace, frontier[at]["node"])
     return BestPath(
         arcs=arcs,
         acoustic=acoustic,
-        final_cost=float(final_cost[frontier[at]["state"]]) if final else 0.0,
-        search_cost=float(channel.base[0]) + float(cost),
-        reached_final=bool(final),
+        final_cost=float(final_cost[channel.frontier[at]["state"]]) if final else 0.0,
+        search_cost=float(channel.base[0]) + cost,
+        reached_final=final,
         num_frames=int(counts[k.FRAMES]),
-        died_at_frame=died,
+        died_at_frame=int(counts[k.DIED]),
     )
+
+
+@jit
+def _best_path(frontier, trace, counts, final_cost, lm_scale):
+    """`best_final` and `walk_back` in one call."""
+    at, cost, final = best_final(
+        frontier, counts[k.FRONTIER], final_cost, lm_scale, counts[k.DIED] < 0
+    )
+    arcs, acoustic = walk_back(trace, frontier[at].node)
+    return at, np.float64(cost), final, arcs, acoustic
 
 
 @jit
