@@ -145,11 +145,13 @@ def _cost(fields: list[str]) -> float:
 
 
 def _read_k2_arc(fields: list[str]) -> _Arc:
+    if len(fields) != 5:
+        raise ValueError("k2's arcs have five fields")
     state, nextstate, label, aux = map(int, fields[:4])
     if label < _K2_FINAL or aux < _K2_FINAL:
         raise ValueError("a label below -1")
     ilabel = label if label == _K2_FINAL else ilabel_of(label)
-    return state, nextstate, ilabel, max(aux, 0), 0.0 - _cost(fields[4:])
+    return state, nextstate, ilabel, max(aux, 0), 0.0 - float(fields[4])
 
 
 def _assemble(

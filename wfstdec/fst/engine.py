@@ -83,7 +83,6 @@ def get_engine(name: str) -> Engine:
 def too_many_states(max_states: int) -> GraphError:
     """The error of a determinization that would go on for ever, or nearly."""
     return GraphError(
-        f"determinizing the lexicon with the grammar needs more than {max_states} "
-        "states, expected fewer: the grammar accepts a sentence in several ways whose "
-        "costs differ without end; determinize it, or remove the loops that differ"
+        f"determinizing needs more than {max_states} states, expected fewer: some "
+        "strings can be read in several ways whose costs or outputs drift apart"
     )

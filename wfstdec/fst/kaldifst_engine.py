@@ -50,6 +50,10 @@ class KaldifstEngine:
         try:
             partial = kaldifst.determinize_star(fst, max_states=max_states, use_log=log)
         except RuntimeError as error:
+            if "not functional" in str(error):
+                raise GraphError(
+                    "cannot determinize: some string has two outputs, expected one"
+                ) from None
             if "Determinization aborted" not in str(error):
                 raise
             partial = True

@@ -15,8 +15,6 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from wfstdec.arcs import FstArrays
 from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.errors import GraphError, LexiconError, OptionError
@@ -199,10 +197,10 @@ def _usable(
 def _build_lg(
     engine: Engine, l_fst: FstArrays, g: FstArrays, stages: Stages, minimize: bool
 ) -> Any:
-    lg = engine.compose(engine.load(l_fst), engine.load(g))
-    composed_states, _ = engine.size(lg)
-    stages.done("L o G", *engine.size(lg))
-    lg = engine.determinize(lg, max(_LEAST_STATE_LIMIT, 4 * composed_states))
+    lg = _compose(engine, engine.load(l_fst), engine.load(g))
+    num_states, num_arcs = engine.size(lg)
+    stages.done("L o G", num_states, num_arcs)
+    lg = engine.determinize(lg, max(_LEAST_STATE_LIMIT, 4 * num_states))
     stages.done("det(L o G)", *engine.size(lg))
     if minimize:
         lg = engine.minimize(lg)
@@ -211,14 +209,19 @@ def _build_lg(
 
 
 def _build_tlg(engine: Engine, t: FstArrays, lg: Any, stages: Stages) -> FstArrays:
-    tlg = engine.unload(engine.compose(engine.load(t), lg))
+    tlg = engine.unload(_compose(engine, engine.load(t), lg))
     stages.done("T o LG", *_size(tlg))
-    if not np.isfinite(tlg.final_cost).any():
-        raise GraphError(
-            "no token sequence is accepted, expected some: does the grammar accept a "
-            "sentence, and the topology repeated tokens?"
-        )
     return tlg
+
+
+def _compose(engine: Engine, left: Any, right: Any) -> Any:
+    composed = engine.compose(left, right)
+    if engine.size(composed)[0] == 0:
+        raise GraphError(
+            "no sequence of tokens makes a sentence, expected some: does the grammar "
+            "have sentences over the words of the lexicon?"
+        )
+    return composed
 
 
 def _pack(

@@ -1,0 +1,209 @@
+"""The engines: each operation by hand, equal graphs from both, what is missing."""
+
+import sys
+
+import naive_cases
+import numpy as np
+import pytest
+from fst_tools import label_space, least_cost, outputs_of
+from test_build import naive_cases_graph
+
+from wfstdec.errors import BackendError, GraphError
+from wfstdec.fst import topology
+from wfstdec.fst.arrays import arcs_of, fst_of
+from wfstdec.fst.engine import ENGINES, get_engine
+
+NAMES = [
+    pytest.param(name, marks=[] if name == "kaldifst" else pytest.mark.peers)
+    for name in ENGINES
+]
+INF = np.inf
+
+
+@pytest.fixture(params=NAMES)
+def engine(request):
+    if request.param != "kaldifst":
+        pytest.importorskip(request.param)
+    return get_engine(request.param)
+
+
+def random_fst(rng, num_labels=3):
+    """An acyclic FST whose label pairs are all there is to tell its arcs apart."""
+    num_states, num_arcs = 6, 14
+    state = rng.integers(0, num_states - 1, num_arcs)
+    nextstate = state + rng.integers(1, num_states - state)
+    labels = rng.integers(0, num_labels + 1, (2, num_arcs))
+    final = np.where(rng.random(num_states) < 0.5, rng.random(num_states), INF)
+    final[-1] = 0.25
+    return fst_of([arcs_of(state, *labels, nextstate, rng.random(num_arcs))], 0, final)
+
+
+def all_pairs(fst, num_labels=3, longest=5):
+    """{(input, output): least cost} of a small FST."""
+    found, strings = {}, [()]
+    for _ in range(longest + 1):
+        for string in strings:
+            for output, cost in outputs_of(fst, string).items():
+                found[string, output] = cost
+        strings = [(*s, i) for s in strings for i in range(1, num_labels + 1)]
+    return found
+
+
+# ----------------------------------------------------------------------- by hand
+def test_arrays_go_in_and_out(engine):
+    fst = fst_of(
+        [arcs_of([2, 0, 2], [1, 2, 3], [0, 7, 1], [0, 1, 1], [0.5, -1.25, 3])],
+        start=2,
+        final_cost=[INF, 0.125, INF],
+    )
+    back = engine.unload(engine.load(fst))
+    assert back.start == 2
+    for name in ("final_cost", "state_arc_splits", "ilabel", "olabel", "nextstate"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(fst, name))
+    np.testing.assert_array_equal(back.cost, fst.cost)
+    assert engine.size(engine.load(fst)) == (3, 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_composition_joins_all_pairs(engine, seed):
+    rng = np.random.default_rng(seed)
+    left, right = random_fst(rng), random_fst(rng)
+    expected = {}
+    by_input = {}
+    for (middle, output), cost in all_pairs(right).items():
+        by_input.setdefault(middle, []).append((output, cost))
+    for (string, middle), cost in all_pairs(left).items():
+        for output, more in by_input.get(middle, []):
+            total = min(cost + more, expected.get((string, output), INF))
+            expected[string, output] = total
+    composed = engine.compose(engine.load(left), engine.load(right))
+    if engine.size(composed) == (0, 0):
+        assert not expected
+    else:
+        found = all_pairs(engine.unload(composed))
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_determinizing_keeps_a_function_and_removes_epsilons(engine, log):
+    a, b, x, y = 1, 2, 7, 8
+    fst = fst_of(
+        [
+            arcs_of(0, [a, a, 0], [x, y, 0], [1, 2, 3], [0.5, 1.0, 0.25]),
+            arcs_of([1, 2], [a, b], 0, 4, [0.125, 2.0]),
+            arcs_of(3, b, y, 4, 0.0),
+        ],
+        start=0,
+        final_cost=[INF, INF, INF, INF, 0.0],
+    )
+    found = engine.unload(engine.determinize(engine.load(fst), 100, log=log))
+    assert outputs_of(found, (a, a)) == pytest.approx({(x,): 0.625})
+    assert outputs_of(found, (a, b)) == pytest.approx({(y,): 3.0})
+    assert outputs_of(found, (b,)) == pytest.approx({(y,): 0.25})
+    leaving = found.ilabel[: found.state_arc_splits[1]]
+    assert len(set(leaving.tolist())) == len(leaving)
+
+
+def test_the_log_semiring_looks_ahead_to_all_continuations(engine):
+    fst = fst_of(
+        [
+            arcs_of(0, 1, 0, [1, 2], [1.0, 2.0]),
+            arcs_of([1, 2], [2, 3], 0, 3, [0.5, 0.0]),
+        ],
+        start=0,
+        final_cost=[INF, INF, INF, 0.0],
+    )
+    for log, first in ((True, -np.logaddexp(-1.0, -2.0)), (False, 1.0)):
+        found = engine.unload(engine.determinize(engine.load(fst), 100, log=log))
+        assert found.cost[0] == pytest.approx(first, abs=1e-6)
+        assert outputs_of(found, (1, 2)) == pytest.approx({(): 1.5})
+
+
+def test_minimizing_merges_equal_continuations(engine):
+    fst = fst_of(
+        [
+            arcs_of(0, [1, 2], [7, 8], [1, 2], [0.5, 1.0]),
+            arcs_of([1, 2], 3, 0, [3, 4], 0.25),
+        ],
+        start=0,
+        final_cost=[INF, INF, INF, 0.0, 0.0],
+    )
+    found = engine.minimize(engine.load(fst))
+    assert engine.size(found) == (3, 3)
+    assert all_pairs(engine.unload(found)) == pytest.approx(all_pairs(fst))
+
+
+def test_minimizing_moves_costs_by_a_millionth(engine):
+    costs = np.random.default_rng(0).random(40).astype(np.float32)
+    state = np.arange(40)
+    fst = fst_of([arcs_of(state, 1, 0, state + 1, costs)], 0, [*[INF] * 40, 0.0])
+    found = engine.unload(engine.minimize(engine.load(fst)))
+    np.testing.assert_allclose(np.sort(found.cost), np.sort(costs), atol=1e-6)
+
+
+# ------------------------------------------------------------------- both engines
+@pytest.mark.peers
+@pytest.mark.parametrize("seed", range(20))
+def test_both_engines_build_equivalent_graphs(seed):
+    pytest.importorskip("pynini")
+    rng = np.random.default_rng(seed)
+    case = naive_cases.random_case(rng, plain=True)
+    first, second = (naive_cases_graph(case, engine=name) for name in ENGINES)
+    assert first.words == second.words
+    for _ in range(5):
+        num_frames = int(rng.integers(0, 8))
+        x = naive_cases.random_logprobs(rng, num_frames, len(case.tokens))
+        assert least_cost(first, x) == pytest.approx(least_cost(second, x), abs=1e-4)
+
+
+@pytest.mark.peers
+def test_pynini_finds_both_graphs_equivalent():
+    pynini = pytest.importorskip("pynini")
+    rng = np.random.default_rng(5)
+    checked = 0
+    while checked < 5:
+        case = naive_cases.random_case(rng, plain=True, topology="normal")
+        graphs = [naive_cases_graph(case, engine=name) for name in ENGINES]
+        engine = get_engine("pynini")
+        first, second = (
+            pynini.epsnormalize(engine.load(graph.unpack())) for graph in graphs
+        )
+        assert pynini.randequivalent(first, second, npath=50, delta=1e-3, seed=1)
+        checked += 1
+
+
+# -------------------------------------------------------------------- the errors
+def test_an_unknown_engine():
+    with pytest.raises(BackendError, match="engine 'k2', expected 'kaldifst' or 'pyn"):
+        get_engine("k2")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("kaldifst", "pip install wfstdec"), ("pynini", r"pip install wfstdec\[pynini\]")],
+)
+def test_an_engine_that_is_not_installed(monkeypatch, name, command):
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, ENGINES[name], raising=False)
+    with pytest.raises(BackendError, match=f"'{name}' needs {name}.*{command}$"):
+        get_engine(name)
+
+
+def test_determinizing_that_would_not_end_raises_and_keeps_nothing():
+    """At its limit kaldifst has a partial graph; it must never be used."""
+    drifting = fst_of(
+        [arcs_of([0, 0], 1, 0, [1, 2]), arcs_of([1, 2], 2, 0, [1, 2], [1.0, 2.0])],
+        start=0,
+        final_cost=[INF, 0.0, 0.0],
+    )
+    engine = get_engine("kaldifst")
+    with pytest.raises(GraphError, match="more than 50 states, expected fewer"):
+        engine.determinize(engine.load(drifting), 50)
+
+
+def test_determinizing_what_is_no_function():
+    """`compact` reads one string in two ways."""
+    compact = topology.build_topology("compact", label_space("_ a b"))
+    engine = get_engine("kaldifst")
+    with pytest.raises(GraphError, match="some string has two outputs, expected one"):
+        engine.determinize(engine.load(compact), 50)
