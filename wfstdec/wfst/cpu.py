@@ -189,7 +189,7 @@ def _new_work(graph: PackedGraph, entries: int, candidates: int) -> k.Work:
         keys=np.empty(entries, np.uint64),
         unscaled=np.zeros(num_labels, np.float32),
         token_costs=np.zeros(num_labels, np.float32),
-        live=np.zeros(LEVELS, np.uint64),
+        live_sets=np.zeros(LEVELS, np.uint64),
     )
 
 

@@ -5,8 +5,7 @@ Two ways to find them, with the same result after recombination:
     by label   V <= 63 and no label twice in a row of the graph: a row's labels are
                the bits of one word, and so are the labels that can survive from each
                of 16 cost levels; their intersection names the arcs to look at
-    by row     all arcs of a row, or a search for the frame's live labels in a row
-               that is long
+    by row     all arcs of a row
 """
 
 from __future__ import annotations
@@ -45,18 +44,21 @@ def extras(scales, boosts, arc):
 @kernel
 def price(graph, scales, logprobs, work):
     """Fill `work.unscaled` and `work.token_costs` (by ilabel) for one frame."""
-    blank = graph.blank
-    skip = logprobs[blank] >= scales.blank_skip_logprob
-    for v in range(uint64(len(logprobs))):
-        cost = float32(-logprobs[v])
-        if v == blank:
-            cost = float32(-float32(logprobs[v] - scales.blank_penalty))
-        elif skip:
-            cost = float32(np.inf)
-        work.unscaled[v + _ONE] = cost
-        if cost < np.inf:
-            cost = float32(scales.acoustic_scale * cost)
-        work.token_costs[v + _ONE] = cost
+    unscaled, costs = work.unscaled[1:], work.token_costs[1:]
+    blank, scale = graph.blank, scales.acoustic_scale
+    for v in range(len(logprobs)):
+        unscaled[v] = float32(-logprobs[v])
+    unscaled[blank] = float32(-float32(logprobs[blank] - scales.blank_penalty))
+    if logprobs[blank] >= scales.blank_skip_logprob:
+        of_blank = unscaled[blank]
+        unscaled[:] = float32(np.inf)
+        unscaled[blank] = of_blank
+    for v in range(len(logprobs)):
+        costs[v] = float32(scale * unscaled[v])
+    if scale == float32(0):
+        for v in range(len(logprobs)):
+            if unscaled[v] == float32(np.inf):
+                costs[v] = float32(np.inf)
 
 
 @inlined
@@ -74,12 +76,13 @@ def emit(graph, scales, boosts, work, channel, beam, unbounded):
         best = channel.frontier[channel.counts[k.BEST]]
         least = _least_from(graph, scales, boosts, work, best)
         cutoff = min(float32(least + beam), LARGEST)
+    frontier = channel.frontier
     if graph.by_label and not unbounded:
-        _find_live_labels(graph, scales, boosts, work, cutoff, beam)
+        _find_live_sets(work, _dearest(graph, scales, boosts, cutoff), beam)
         return _emit_by_label(
-            graph, scales, boosts, work, channel.frontier, count, cutoff, beam
+            graph, scales, boosts, work, frontier, count, cutoff, beam
         )
-    return _emit_by_row(graph, scales, boosts, work, channel.frontier, count, cutoff)
+    return _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff)
 
 
 @inlined
@@ -134,22 +137,29 @@ def _prefetch_rows(graph, frontier, i, count):
 
 
 @inlined
-def _find_live_labels(graph, scales, boosts, work, cutoff, beam):
-    """Fill `work.live`: the labels that can survive from each level of cost.
+def _dearest(graph, scales, boosts, cutoff):
+    """More than `cost of an entry + cost of a token` can be where an arc survives.
 
-    Conservative: a level stands for its lowest cost, an arc for the least cost of the
-    graph less the largest credit, and the slack covers rounding.
+    Conservative: every arc counts as the least one of the graph, less the largest
+    credit, and the slack covers rounding.
     """
-    live = work.live
-    per_nat = _levels_per_nat(beam)
     credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
     least_arc = float32(scales.lm_scale * graph.least_cost) - credit
     slack = float32(1e-3) + float32(4e-6) * abs(cutoff)
-    dearest = min(float32(cutoff - least_arc) + slack, LARGEST)
-    for level in range(uint64(LEVELS)):
-        live[level] = _ZERO
-    for label in range(_ONE, uint64(len(work.token_costs))):
-        cost = work.token_costs[label]
+    return min(float32(cutoff - least_arc) + slack, LARGEST)
+
+
+@inlined
+def _find_live_sets(work, dearest, beam):
+    """Fill `work.live_sets`: the labels that can survive from each level of cost.
+
+    A level stands for its lowest cost.
+    """
+    live, costs = work.live_sets, work.token_costs
+    per_nat = _levels_per_nat(beam)
+    live[:] = _ZERO
+    for label in range(_ONE, uint64(len(costs))):
+        cost = costs[label]
         if cost <= dearest:
             level = float32(float32(dearest - cost) * per_nat)
             live[_whole(min(level, float32(LEVELS - 1)))] |= _ONE << label
@@ -205,7 +215,7 @@ def _name_arcs(graph, work, frontier, first, last, count, beam):
         row = graph.rows[uint64(frontier[i].state)]
         labels, emit_first = row.labels, uint64(row.emit)
         level = _whole(min(float32(frontier[i].cost * per_nat), float32(LEVELS - 1)))
-        bits = labels & work.live[level]
+        bits = labels & work.live_sets[level]
         while bits != _ZERO:
             lowest = bits & (~bits + _ONE)
             a = emit_first + count_bits(labels & (lowest - _ONE))
@@ -219,7 +229,10 @@ def _name_arcs(graph, work, frontier, first, last, count, beam):
 
 @kernel
 def _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff):
-    """Candidates by looking at every arc; see `emit`."""
+    """Candidates by looking at every arc; see `emit`.
+
+    Searching long rows for the live labels of the frame was tried and is slower.
+    """
     room = uint64(len(work.candidates))
     made, least = _ZERO, float32(np.inf)
     for i in range(count):
