@@ -122,7 +122,7 @@ class PackedGraph:
         digest = hashlib.blake2b(digest_size=16)
         for name, array in sorted(_arrays_of(self).items()):
             digest.update(name.encode())
-            digest.update(np.ascontiguousarray(array).view(np.uint8))
+            digest.update(array.tobytes())
         return digest.hexdigest()
 
     @staticmethod
@@ -177,8 +177,10 @@ class PackedGraph:
         """
         header = {"format": "wfstdec.graph", "version": FORMAT_VERSION}
         header["fingerprint"] = self.fingerprint
+        parts: dict[str, Any] = {"header": _bytes(json.dumps(header))}
+        parts.update(_arrays_of(self))
         with atomic_write(path) as file:
-            np.savez(file, header=_bytes(json.dumps(header)), **_arrays_of(self))
+            np.savez(file, **parts)
 
 
 def load_graph(path: str | os.PathLike[str]) -> PackedGraph:

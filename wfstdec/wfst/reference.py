@@ -76,6 +76,8 @@ class ReferenceSearch:
         )
         self._beam = min(F(options.beam), LARGEST)
         self._base, self._frames, self._died = 0.0, 0, -1
+        self._costs: dict[int, np.float32] = {}
+        self._nodes: dict[int, Node] = {}
         frontier = {0: Entry(F(0), False, -1)}
         root = {0: Node(None, -1, F(0))}
         self._close(frontier, self._beam)

@@ -59,11 +59,13 @@ def walk_back(trace, node):
     return arcs, acoustic
 
 
-def best_path(channel: k.Channel, final_cost: np.ndarray, lm_scale: float) -> BestPath:
+def best_path(
+    channel: k.Channel, final_cost: np.ndarray, lm_scale: np.float32
+) -> BestPath:
     """End an utterance: pick the entry to end at and walk back from it."""
     counts = channel.counts
     at, cost, final, arcs, acoustic = _best_path(
-        channel.frontier, channel.trace, counts, final_cost, np.float32(lm_scale)
+        channel.frontier, channel.trace, counts, final_cost, lm_scale
     )
     return BestPath(
         arcs=arcs,
