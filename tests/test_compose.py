@@ -13,10 +13,9 @@ INF = np.inf
 
 def random_fst(rng, num_states=6, num_labels=3, epsilons=True, cyclic=False):
     """An FST with parallel arcs and states that lead nowhere."""
-    num_arcs = int(rng.integers(2, 3 * num_states))
+    num_arcs = int(rng.integers(2, 5 * num_states))
     state = rng.integers(0, num_states, num_arcs)
-    low = 0 if cyclic else state
-    nextstate = rng.integers(low, num_states)
+    nextstate = rng.integers(0, num_states, num_arcs)
     ilabel = rng.integers(0 if epsilons else 1, num_labels + 1, num_arcs)
     olabel = rng.integers(0, num_labels + 1, num_arcs)
     if not cyclic:
@@ -54,10 +53,10 @@ def test_all_pairs_of_strings_are_joined(seed):
 
 def test_by_hand():
     """`ab` to `x` with `x` to `Y`, where a second `x` leads nowhere."""
-    left = fst_of(
-        [arcs_of([0, 1], [1, 2], [0, 7], [1, 2], [0.5, 0.25])], 0, [INF, INF, 1]
-    )
-    right = fst_of([arcs_of([0, 0], 7, [8, 9], [1, 2], [2.0, 3.0])], 0, [INF, 0.5, INF])
+    first = arcs_of([0, 1], [1, 2], [0, 7], [1, 2], [0.5, 0.25])
+    second = arcs_of([0, 0], 7, [8, 9], [1, 2], [2.0, 3.0])
+    left = fst_of([first], 0, [INF, INF, 1])
+    right = fst_of([second], 0, [INF, 0.5, INF])
     found = compose(left, right)
     assert (found.num_states, found.start) == (3, 0)
     assert found.state_arc_splits.tolist() == [0, 1, 2, 2]
@@ -75,7 +74,7 @@ def test_nothing_in_common_leaves_no_states():
 
 
 def test_long_rows_and_many_states():
-    """Beyond the first sizes of all tables: 20,000 words, of which every third is in G."""
+    """Beyond the first sizes of all tables: 20,000 words, every third of them in G."""
     n = 20_000
     words = np.arange(1, n + 1)
     chains = arcs_of(0, words, words, words)
@@ -118,7 +117,7 @@ def test_the_engines_compose_to_the_same_sizes(peer):
         ours = compose(left, right)
         assert engine.size(theirs) == (ours.num_states, ours.num_arcs)
         sizes.add(ours.num_states)
-    assert len(sizes) > 5
+    assert len(sizes) > 10
 
 
 def test_the_right_side_may_have_no_input_epsilons():
