@@ -157,7 +157,9 @@ def _slot(slots: np.ndarray, states: np.ndarray, a: int, b: int) -> int:
 def _grown(rows: np.ndarray) -> np.ndarray:
     """The rows in twice the room."""
     larger = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
-    larger[: len(rows)] = rows
+    for i in range(len(rows)):  # a slice would take numba three seconds to compile
+        for j in range(rows.shape[1]):
+            larger[i, j] = rows[i, j]
     return larger
 
 
@@ -191,15 +193,15 @@ def _join(
     state = 0
     while state < num_states:
         splits[state, 0] = num_arcs
-        a, b = states[state, 0], states[state, 1]
+        a, b = int(states[state, 0]), int(states[state, 1])
         end = _arcs_from(left, right, a, b, arcs, num_arcs)
         while end > len(arcs):
             arcs, nextstate = _grown(arcs), _grown(nextstate)
             end = _arcs_from(left, right, a, b, arcs, num_arcs)
         for arc in range(num_arcs, end):
-            next_a, next_b = left.nextstate[arcs[arc, 0]], b
+            next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
             if arcs[arc, 1] != _NONE:
-                next_b = right.nextstate[arcs[arc, 1]]
+                next_b = int(right.nextstate[arcs[arc, 1]])
             slot = _slot(slots, states, next_a, next_b)
             if slots[slot] < 0:
                 if num_states + 1 == len(states):  # `splits` has one row more

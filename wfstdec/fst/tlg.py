@@ -236,10 +236,11 @@ def _pack(
     ids = {word: i for i, word in enumerate(labels.words)}
     word_ids = (ids[word] for word in lexicon.words)
     entries = zip(word_ids, lexicon.pronunciations, strict=True)
+    pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
     tables = GraphTables(
         tokens=labels.tokens,
         words=labels.words,
-        pronunciations=Pronunciations.from_lists(list(entries)),
+        pronunciations=pronunciations,
         fillers=marked.fillers.tokens,
         topology=topology,
         marks_repeats=True,
