@@ -142,7 +142,9 @@ def random_tables(rng, num_tokens, num_words=None):
     return GraphTables(
         tokens=token_table(names),
         words=("<eps>", *(f"w{i}" for i in range(1, num_words + 1))),
-        pronunciations=Pronunciations.from_lists(entries),
+        pronunciations=Pronunciations.from_lists(
+            entries, rng.integers(0, 3, len(entries)).tolist()
+        ),
         fillers=tuple(fillers),
         topology=str(rng.choice(["", "normal"])),
         marks_repeats=bool(rng.random() < 0.7),
