@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # scripts, no p
 import bench_cpu  # noqa: E402
 import bench_data  # noqa: E402
 import bench_measure  # noqa: E402
+import bench_report  # noqa: E402
 import peers  # noqa: E402
 from bench_compare import Outcome, compare  # noqa: E402
 
@@ -81,6 +82,7 @@ def test_a_run_compares_then_times(sets, capsys):
         assert len(row["ours_cpu_s"]) == len(row["kaldi_cpu_s"]) == 2
         slow, fast = min(row["kaldi_cpu_s"]), min(row["ours_cpu_s"])
         assert row["ratio_min"] == pytest.approx(slow / fast, rel=0.05)
+        assert row["wer_line"].startswith(f"%WER {row['wer']:.2f} ")
         assert row["candidates_per_frame"] >= row["active_per_frame"] > 0
     told = capsys.readouterr().out
     assert told.index("costs agree") < told.index("RTFx")
@@ -143,6 +145,11 @@ def test_nothing_compared_is_an_error(cost):
     side = [DONE._replace(cost=x) for x in cost]
     with pytest.raises(ValueError, match="costs of"):
         compare(["a"] * len(cost), side, side)
+
+
+def test_a_rate_is_rounded_once():
+    row = {"wer": 100 * 113 / 833}  # 13.5654: to 13.565 and then to 13.56 is wrong
+    assert bench_report.SPEED["WER %"](row) == "13.57"
 
 
 def test_flattened_frames_are_distributions():

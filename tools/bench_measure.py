@@ -97,7 +97,7 @@ def score(case: Case, hypotheses: dict[str, Hypothesis]) -> Figures:
     found = score_texts(case.speech.references, texts)
     e = found.errors
     errors = [e.insertions, e.deletions, e.substitutions]
-    return {"wer": round(found.wer, 3), "errors": errors, "wer_line": found.wer_line}
+    return {"wer": found.wer, "errors": errors, "wer_line": found.wer_line}
 
 
 def count_work(case: Case, options: DecodeOptions) -> Figures:
