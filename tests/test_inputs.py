@@ -35,7 +35,10 @@ def test_layouts_of_numpy():
     read_only = EXACT.astype(np.float32)
     read_only.flags.writeable = False
     layouts = [wide[::2, ::2], np.asfortranarray(EXACT), read_only, EXACT[::-1][::-1]]
-    assert lists(as_utterances(layouts, None, 3)) == [EXACT.tolist()] * 4
+    utterances = as_utterances(layouts, None, 3)
+    assert lists(utterances) == [EXACT.tolist()] * 4
+    for array in utterances:  # in the one form that the kernels are compiled for
+        assert array.flags.c_contiguous and array.flags.writeable
 
 
 def test_what_needs_no_copy_is_not_copied():
