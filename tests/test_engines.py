@@ -5,7 +5,7 @@ import sys
 import naive_cases
 import numpy as np
 import pytest
-from fst_tools import all_pairs, label_space, least_cost, outputs_of
+from fst_tools import label_space, least_cost, outputs_of
 from test_build import naive_cases_graph
 
 from wfstdec.errors import BackendError, GraphError
@@ -75,28 +75,6 @@ def test_the_log_semiring_looks_ahead_to_all_continuations(engine):
         found = engine.unload(engine.determinize(engine.load(fst), 100, log=log))
         assert found.cost[0] == pytest.approx(first, abs=1e-6)
         assert outputs_of(found, (1, 2)) == pytest.approx({(): 1.5})
-
-
-def test_minimizing_merges_equal_continuations(engine):
-    fst = fst_of(
-        [
-            arcs_of(0, [1, 2], [7, 8], [1, 2], [0.5, 1.0]),
-            arcs_of([1, 2], 3, 0, [3, 4], 0.25),
-        ],
-        start=0,
-        final_cost=[INF, INF, INF, 0.0, 0.0],
-    )
-    found = engine.minimize(engine.load(fst))
-    assert engine.size(found) == (3, 3)
-    assert all_pairs(engine.unload(found)) == pytest.approx(all_pairs(fst))
-
-
-def test_minimizing_moves_costs_by_a_millionth(engine):
-    costs = np.random.default_rng(0).random(40).astype(np.float32)
-    state = np.arange(40)
-    fst = fst_of([arcs_of(state, 1, 0, state + 1, costs)], 0, [*[INF] * 40, 0.0])
-    found = engine.unload(engine.minimize(engine.load(fst)))
-    np.testing.assert_allclose(np.sort(found.cost), np.sort(costs), atol=1e-6)
 
 
 # ------------------------------------------------------------------- both engines

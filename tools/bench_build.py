@@ -32,10 +32,10 @@ import numpy as np
 import wfstdec
 from wfstdec.arpa import read_arpa
 from wfstdec.atomic import atomic_write
-from wfstdec.fst.engine import ROUNDING
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
+from wfstdec.fst.minimize import ROUNDING
 from wfstdec.fst.openfst_binary import FstContent
 from wfstdec.fst.openfst_io import write_fst
 from wfstdec.fst.stages import peak_memory_gb

@@ -37,17 +37,17 @@ class _Side(NamedTuple):
         start: The start state.
         splits: int64 [S + 1].
         epsilon_end: int64 [S], where the epsilons of each state end.
-        label: int32 [A].
+        label: int32 [A], sorted within each state.
+        arc: int32 [A], the arc of each label, an index into `nextstate`.
         nextstate: int32 [A].
-        arc: The position of each arc in the FST, [A].
     """
 
     start: int
     splits: np.ndarray
     epsilon_end: np.ndarray
     label: np.ndarray
-    nextstate: np.ndarray
     arc: np.ndarray
+    nextstate: np.ndarray
 
 
 def compose(left: FstArrays, right: FstArrays) -> FstArrays:
@@ -60,35 +60,30 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
     assert (right.ilabel != EPSILON).all(), "the right side has input epsilons"
     a, b = _side(left, left.olabel), _side(right, right.ilabel)
     states, splits, arcs, nextstate = _join(a, b)
-    left_arc, right_arc = a.arc[arcs[:, 0]], b.arc[arcs[:, 1]]
-    alone = arcs[:, 1] == _NONE
-    final_cost = left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]]
+    left_arc, right_arc = arcs[:, 0], arcs[:, 1]
+    alone = right_arc == _NONE
+    cost = left.cost[left_arc]
+    cost += np.where(alone, np.float32(0), right.cost[right_arc])
     return _trimmed(
         FstArrays(
             start=0,
-            final_cost=final_cost,
+            final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
             state_arc_splits=splits[:, 0],
             ilabel=left.ilabel[left_arc],
             olabel=np.where(alone, np.int32(EPSILON), right.olabel[right_arc]),
             nextstate=nextstate[:, 0],
-            cost=left.cost[left_arc] + np.where(alone, 0, right.cost[right_arc]),
+            cost=cost,
         )
     )
 
 
 def _side(fst: FstArrays, label: np.ndarray) -> _Side:
     key = fst.arc_state() * (int(label.max(initial=0)) + 1) + label
-    arc = np.argsort(key, kind="stable")
-    state = fst.arc_state()[label == EPSILON]
-    num_epsilons = np.bincount(state, minlength=fst.num_states)
-    return _Side(
-        fst.start,
-        fst.state_arc_splits,
-        fst.state_arc_splits[:-1] + num_epsilons,
-        label[arc],
-        fst.nextstate[arc],
-        arc,
-    )
+    arc = np.argsort(key, kind="stable").astype(np.int32)
+    is_epsilon = np.concatenate([[0], np.cumsum(label == EPSILON)])
+    splits = fst.state_arc_splits
+    epsilon_end = splits[:-1] + is_epsilon[splits[1:]] - is_epsilon[splits[:-1]]
+    return _Side(fst.start, splits, epsilon_end, label[arc], arc, fst.nextstate)
 
 
 @jit
@@ -119,7 +114,7 @@ def _arcs_from(
     """Append pairs of arcs that leave (a, b); count those that have no room too."""
     for x in range(left.splits[a], left.epsilon_end[a]):
         if num_arcs < len(arcs):
-            arcs[num_arcs, 0], arcs[num_arcs, 1] = x, _NONE
+            arcs[num_arcs, 0], arcs[num_arcs, 1] = left.arc[x], _NONE
         num_arcs += 1
     x, x_end = left.epsilon_end[a], left.splits[a + 1]
     y, y_end = right.splits[b], right.splits[b + 1]
@@ -133,7 +128,8 @@ def _arcs_from(
             run = y
             while run < y_end and right.label[run] == label:
                 if num_arcs < len(arcs):
-                    arcs[num_arcs, 0], arcs[num_arcs, 1] = x, run
+                    arcs[num_arcs, 0] = left.arc[x]
+                    arcs[num_arcs, 1] = right.arc[run]
                 num_arcs += 1
                 run += 1
             x += 1
@@ -179,9 +175,9 @@ def _join(
     """All states from the start on, breadth first.
 
     Returns:
-        int32 [S, 2], the pair of each state; int64 [S + 1], where its arcs begin;
-        int32 [A, 2], the positions of each arc's pair in the sides, -1 for none on the
-        right; int32 [A, 1], its next state.
+        int32 [S, 2], the pair of each state; int64 [S + 1, 1], where its arcs begin;
+        int32 [A, 2], the pair of arcs of each arc, -1 for none on the right; int32
+        [A, 1], its next state.
     """
     states = np.empty((_FIRST_SIZE, 2), np.int32)
     splits = np.zeros((_FIRST_SIZE, 1), np.int64)

@@ -13,7 +13,7 @@ import kaldifst
 
 from wfstdec.arcs import FstArrays
 from wfstdec.errors import GraphError
-from wfstdec.fst.engine import ROUNDING, too_many_states
+from wfstdec.fst.engine import too_many_states
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
 
 
@@ -53,11 +53,6 @@ class KaldifstEngine:
             partial = True
         if partial:
             raise too_many_states(max_states)
-        return fst
-
-    def minimize(self, fst: Any) -> Any:
-        """Kaldi's minimize_encoded."""
-        kaldifst.minimize_encoded(fst, delta=ROUNDING)
         return fst
 
 
