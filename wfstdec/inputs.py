@@ -100,9 +100,11 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
         raise ShapeError(
             f"utterance {i}: length {count}, expected 0 to {frames} (T of logprobs)"
         )
-    with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
-        # Numba would compile once more for arrays that are read-only.
-        used = np.require(array[:count], np.float32, ["C", "W"])
+    used = array[:count]
+    if used.dtype != np.float32 or not used.flags.carray:
+        with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
+            # Numba would compile once more for arrays that are read-only.
+            used = np.require(used, np.float32, ["C", "W"])
     top = used.max(initial=-np.inf)
     if not top <= LARGEST:
         frame = int(np.flatnonzero(~(used <= LARGEST).all(axis=1))[0])
