@@ -66,12 +66,16 @@ def _conditions(a: Automaton, num_labels: int) -> Iterator[tuple[bool, str]]:
         and _within(a.label_alias, 0, num_labels + 1),
         "a label table has another size",
     )
-    if len(a.label_alias):
-        roots = np.flatnonzero(a.backoff_state < 0)
-        full = bool((np.diff(splits)[roots] == num_labels + 1).all())
-        yield full, "a root lacks labels"
+    yield _has_full_roots(a, num_labels), "a root lacks labels"
     costs = (a.arc_cost, a.backoff_cost, a.final_cost, a.model_default_cost)
     yield not any(np.isnan(cost).any() for cost in costs), "a cost is NaN"
+
+
+def _has_full_roots(a: Automaton, num_labels: int) -> bool:
+    """Whether roots are dense where label tables are; one model or all have one."""
+    roots = np.flatnonzero(a.backoff_state < 0)
+    sizes = np.diff(a.state_arc_splits)[roots]
+    return not len(a.label_alias) or bool((sizes == num_labels + 1).all())
 
 
 def _are_splits(splits: np.ndarray, count: int, total: int) -> bool:
