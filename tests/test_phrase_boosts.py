@@ -130,6 +130,17 @@ def test_penalties_come_when_the_phrase_is_over():
     assert credits(boosts, "ABDX") == [0, 0, 0, 0, 0]
 
 
+def test_weights_that_are_totals():
+    options = PhraseOptions(weights_are_totals=True)
+    boosts = boosts_of({"ABC": 4.0, "D": -1.5}, options)
+    assert credited(boosts, "ABCDABC") == 6.5
+    assert credits(boosts, "AB")[0] == pytest.approx(4 / 6.7918, abs=1e-4)
+    # Word boosts are phrases of one word.
+    words = PhraseCompiler(by_words({"a": 1, "b": 2}), ("<eps>", "a", "b"), options)
+    boosts = words.compile({"a": 2.5, "b": -1.0})
+    assert [boosts.step(0, label) for label in (1, 2, 3)] == [(-2.5, 0), (1, 0), (0, 0)]
+
+
 def test_labels_outside_all_phrases():
     options = PhraseOptions(outside_cost=0.25, uniform=True)
     boosts = boosts_of(["AB", "BCD", "E"], options)

@@ -7,10 +7,10 @@
 What it is worth. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
 credit(1) = c0 and credit(d) = c0 * beta + ln(d) after ("TurboBias", arXiv 2508.07014;
 c0 for all where `uniform`). A phrase's amount is its weight times the base of its
-longest spelling, whichever is said. A phrase occurs wherever one of its spellings
-ends. A spelling that contains another of the same phrase is left out first (where it
-is said the other is too), so that no two end, or begin, at one place: said once is
-counted once.
+longest spelling (or its weight itself, on request), whichever spelling is said. A
+phrase occurs wherever one of its spellings ends. A spelling that contains another of
+the same phrase is left out first (where it is said the other is too), so that no two
+end, or begin, at one place: said once is counted once.
 
 What is paid in advance. A state n is a string that is a proper prefix of a spelling:
 the longest such that ends what was said so far. For a spelling s of length |s| let
@@ -72,12 +72,15 @@ class PhraseOptions:
         beta: What `c0` is multiplied by for each label after; ln(depth) is added.
         uniform: `c0` for every label instead.
         outside_cost: Nats charged for each label that belongs to no phrase.
+        weights_are_totals: A weight is the amount of the phrase, in nats, as word
+            boosts have it; `c0` and `beta` only say when how much of it is paid.
     """
 
     c0: float = 1.0
     beta: float = 2.0
     uniform: bool = False
     outside_cost: float = 0.0
+    weights_are_totals: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.c0 <= LARGEST:
@@ -201,7 +204,8 @@ def compile_spellings(
     amounts: defaultdict[Spelling, float] = defaultdict(float)
     for spelt, weight in zip(minimal, weights, strict=True):
         if spelt:
-            amount = round(weight * base[max(map(len, spelt))] / GRAIN) * GRAIN
+            times = 1 if options.weights_are_totals else base[max(map(len, spelt))]
+            amount = round(weight * times / GRAIN) * GRAIN
             for spelling in spelt:
                 amounts[spelling] += amount
     ordered = sorted(amounts)
@@ -227,38 +231,27 @@ class _Tree(NamedTuple):
 
 
 def _assemble(
-    tree: _Tree, amount: np.ndarray, base: np.ndarray, outside_cost: float
+    tree: _Tree, worth: np.ndarray, base: np.ndarray, outside_cost: float
 ) -> tuple[Automaton, float]:
     """The automaton of a tree and the amounts of its spellings."""
-    child = 1 + np.argsort(tree.parent[1:], kind="stable")
-    num_children = np.bincount(tree.parent[1:], minlength=len(tree.parent))
-    splits = np.concatenate([[0], np.cumsum(num_children)])
     by_depth = np.argsort(tree.depth, kind="stable")
-    children = (splits, child, tree.label[child])
-    failure = phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
-
-    own, scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
-    ends = tree.ending >= 0
-    own[ends] = amount[tree.ending[ends]]
-    scale[ends] = own[ends] / base[tree.depth[ends]]
-    done, greatest = phrase_kernels.spread(tree.parent, failure, by_depth, own, scale)
-    phi = np.round(greatest * base[tree.depth] / GRAIN) * GRAIN
-
+    num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
+    failure = _failures(tree, by_depth, num_children)
+    phi, done = _credits(tree, by_depth, failure, worth, base=base)
     is_state = num_children > 0
     is_state[phrase_kernels.ROOT] = True
     nearest = phrase_kernels.nearest_states(failure, by_depth, is_state)
     states = by_depth[is_state[by_depth]]
     number = np.zeros(len(by_depth), np.int32)
     number[states] = np.arange(len(states))
+    credit = phi[states]
     backoff_state = np.full(len(states), -1, np.int32)
     backoff_state[1:] = number[nearest[failure[states[1:]]]]
-    # Nodes by depth are sorted by their parents' depths and then by their parents:
-    # the order of states, and children of one stand in the order of their labels.
+    # Nodes by depth stand in the order of their parents, which is that of states, and
+    # children of one in the order of their labels: these are the rows of arcs.
     arcs = by_depth[1:]
-    target = number[nearest[arcs]]
-    credit = phi[states]
+    source, target = number[tree.parent[arcs]], number[nearest[arcs]]
     gained = credit[target] + done[arcs]
-    source = number[tree.parent[arcs]]
     automaton = Automaton(
         state_arc_splits=np.concatenate([[0], np.cumsum(num_children[states])]),
         arc_label=tree.label[arcs],
@@ -275,6 +268,33 @@ def _assemble(
     least = phrase_kernels.least_above(credit, backoff_state)
     top = max(float((gained - least[source]).max(initial=0)), -outside_cost)
     return frozen(automaton), top
+
+
+def _failures(
+    tree: _Tree, by_depth: np.ndarray, num_children: np.ndarray
+) -> np.ndarray:
+    """The failure link of each node."""
+    child = 1 + np.argsort(tree.parent[1:], kind="stable")
+    splits = np.concatenate([[0], np.cumsum(num_children)])
+    children = (splits, child, tree.label[child])
+    return phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
+
+
+def _credits(
+    tree: _Tree,
+    by_depth: np.ndarray,
+    failure: np.ndarray,
+    worth: np.ndarray,
+    *,
+    base: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The credit of each node, and the amounts of all spellings that end there."""
+    own, scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
+    ends = tree.ending >= 0
+    own[ends] = worth[tree.ending[ends]]
+    scale[ends] = own[ends] / base[tree.depth[ends]]
+    done, greatest = phrase_kernels.spread(tree.parent, failure, by_depth, own, scale)
+    return np.round(greatest * base[tree.depth] / GRAIN) * GRAIN, done
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:
