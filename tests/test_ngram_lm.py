@@ -1,6 +1,7 @@
 """NgramLM: a model by hand, the kernels, the oracle, KenLM, files, the errors."""
 
 import io
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -10,6 +11,8 @@ import naive_lm
 import numpy as np
 import pytest
 from test_arpa_kenlm import REFUSED, TRIGRAMS, random_sentences
+from test_grammar_fst import build as build_g
+from test_grammar_fst import sentence_cost
 
 from wfstdec.arpa import read_arpa
 from wfstdec.errors import ArpaError, FormatError, InputError, OptionError, ShapeError
@@ -203,6 +206,23 @@ def test_the_oracle_agrees(seed, unk):
     for sentence in random_sentences(rng, words, 40):
         expected = score(sentence)
         assert lm.total(ids_of(words, sentence)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_g_of_a_graph_costs_no_more(seed):
+    """Its back-off is a choice; where that is no cheaper, the costs are equal."""
+    _, words, text = random_lm(100 + seed)
+    parsed = naive_lm.parse_arpa(text)
+    words = [word for word in words if (word,) in parsed.cost]
+    lm, (fst, labels) = lm_of(text, words), build_g(text, " ".join(words))
+    least, exact = naive_lm.epsilon_scorer(parsed), naive_lm.exact_scorer(parsed)
+    for length in range(4):
+        for sentence in itertools.product(words, repeat=length):
+            cost = sentence_cost(fst, labels, sentence)
+            total = lm.total(ids_of(words, sentence))
+            assert cost <= total + 1e-4
+            if least(sentence) == pytest.approx(exact(sentence), abs=1e-9):
+                assert cost == pytest.approx(total, rel=1e-5)
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
