@@ -21,10 +21,21 @@ import numpy as np
 import wfstdec.jit
 
 
+class Record(np.record):
+    """A record whose fields are attributes, also those called like a method."""
+
+    def __getattribute__(self, name):
+        fields = np.void.__getattribute__(self, "dtype").names
+        return self[name] if name in fields else super().__getattribute__(name)
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
 def as_records(value):
     """Arrays of records as arrays whose elements have attributes."""
     if isinstance(value, np.ndarray) and value.dtype.names:
-        return value.view(np.recarray)
+        return value.view(np.dtype((Record, value.dtype)))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(as_records, value))
     return value
@@ -100,4 +111,5 @@ def main(num_cases):
 if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
+    warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
     main(int(sys.argv[1]))

@@ -30,7 +30,7 @@ ROOMS = (
     {"wfst"},
     {"fst"},
     {"io", "metrics"},
-    {"cli"},
+    {"cli", "__main__"},
 )
 """The import order: a room imports from its own row and from rows above."""
 

@@ -265,6 +265,7 @@ def _arrays_of(graph: PackedGraph) -> dict[str, np.ndarray]:
         "pronunciation_word": pronunciations.word,
         "pronunciation_splits": pronunciations.splits,
         "pronunciation_tokens": pronunciations.tokens,
+        "pronunciation_cost": pronunciations.cost,
         "meta": _bytes(json.dumps(meta, sort_keys=True)),
     }
 
@@ -312,6 +313,7 @@ def _graph_of(arrays: dict[str, np.ndarray]) -> PackedGraph:
             arrays["pronunciation_word"],
             arrays["pronunciation_splits"],
             arrays["pronunciation_tokens"],
+            arrays["pronunciation_cost"],
         ),
         fillers=tuple(meta["fillers"]),
         topology=meta["topology"],

@@ -1,8 +1,8 @@
 """FST engines: the few operations on FSTs that graph building takes from a library.
 
     engine = get_engine("kaldifst")
-    lg = engine.compose(engine.load(l), engine.load(g))
-    arrays = engine.unload(lg)
+    lg = engine.determinize(engine.load(lg), max_states=1_000_000)
+    arrays = engine.unload(engine.minimize(lg))
 
 Handles belong to the engine that made them. Operations may change their arguments: use
 each handle once.
@@ -38,9 +38,6 @@ class Engine(Protocol):
 
     def size(self, fst: Any) -> tuple[int, int]:
         """The numbers of states and arcs."""
-
-    def compose(self, left: Any, right: Any) -> Any:
-        """The composition, trimmed; sorts the arcs that it matches."""
 
     def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
         """Remove epsilons and determinize on the input side.

@@ -39,12 +39,6 @@ class KaldifstEngine:
         """States and arcs."""
         return fst.num_states, sum(fst.num_arcs(s) for s in range(fst.num_states))
 
-    def compose(self, left: Any, right: Any) -> Any:
-        """Both sides are sorted: else every pair of states scans the larger one."""
-        kaldifst.arcsort(left, sort_type="olabel")
-        kaldifst.arcsort(right, sort_type="ilabel")
-        return kaldifst.compose(left, right, match_side="left")
-
     def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
         """Kaldi's determinize_star; at its limit it raises, or returns True."""
         try:

@@ -27,10 +27,6 @@ class PyniniEngine:
         """States and arcs."""
         return fst.num_states(), sum(fst.num_arcs(s) for s in range(fst.num_states()))
 
-    def compose(self, left: Any, right: Any) -> Any:
-        """Compose with both sides sorted."""
-        return pynini.compose(left.arcsort("olabel"), right.arcsort("ilabel"))
-
     def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
         """Remove epsilons and determinize; it cannot stop at a number of states.
 
