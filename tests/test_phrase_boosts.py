@@ -235,6 +235,41 @@ def test_totals_are_counted_occurrences(seed):
             assert found == 0.0  # not just nearly
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_whole_words_between_boundaries(seed):
+    """Counted in the utterance with a boundary (label 0) before and after."""
+    _, spellings, weights, options, size, texts = random_case(seed)
+    options = PhraseOptions(options.c0, options.beta, options.uniform)
+    inner = [[tuple(x + 1 for x in s) for s in spelt] for spelt in spellings]
+    compiler = PhraseCompiler(lambda _: inner, "x" * (size + 1), options, boundary=0)
+    boosts = compiler.compile({f"{i:03}": w for i, w in enumerate(weights)})
+    rng = np.random.default_rng(seed)
+    texts += [tuple(rng.integers(0, size + 1, 8).tolist()) for _ in range(20)]
+    texts += [(*s, 0, *o) for spelt in inner for s in spelt for o in spelt]
+    texts += [s for spelt in inner for s in spelt]
+    for text in texts:
+        expected, count = 0.0, 0
+        for spelt, weight in zip(inner, weights, strict=True):
+            longest = max(map(len, spelt))
+            found = sum(occurs((0, *text, 0), (0, *s, 0)) for s in spelt)
+            expected -= found * weight * base(longest, options)
+            count += found
+        assert boosts.total(text) == pytest.approx(expected, abs=(count + 1) * GRAIN)
+        if not count:
+            assert boosts.total(text) == 0.0
+
+
+def test_art_is_not_in_heart():
+    space = LETTERS.ids["Z"]
+    compiler = PhraseCompiler(by_letters, LETTERS, UNIFORM, boundary=space)
+    boosts = compiler.compile(["ART"])
+    counts = {"HEART": 0, "ART": 1, "ARTS": 0, "ZARTZ": 1, "ARTZART": 2, "HZART": 1}
+    assert {text: credited(boosts, text) / 3 for text in counts} == counts
+    assert credits(boosts, "HEART") == [0] * 6
+    assert credits(boosts, "ARTS") == [1, 1, 1, -3, 0]
+    assert credits(boosts, "ZARTZ") == [0, 1, 1, 1, 0, 0]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_the_order_of_the_list_changes_nothing(seed):
     rng, spellings, weights, options, size, _ = random_case(seed)
@@ -462,7 +497,11 @@ def test_lists_that_mean_nothing(phrases, message):
 
 @pytest.mark.parametrize(
     ("spelling", "message"),
-    [((), "no label at all"), ((1, 27), "label 27 in"), ((-1,), "label -1 in")],
+    [
+        ((), "a spelling without labels"),
+        ((1, 27), "label 27 in"),
+        ((-1,), "label -1 in"),
+    ],
 )
 def test_spellings_that_mean_nothing(spelling, message):
     compiler = PhraseCompiler(lambda phrases: [[spelling]], LETTERS)

@@ -33,6 +33,12 @@ depend on the order of the list or on other phrases, overlapping and nested ones
 included, and a phrase left half said is worth nothing. Amounts and credits are whole
 multiples of 1/16384 nat: below 1024 nats all differences are exact in float32.
 
+With a `boundary` (the token between words) a phrase counts between boundaries only:
+`art` not in `heart`. Its spellings have the boundary before and after, the utterance
+has one before it and one after it, unsaid; neither is worth anything: the credit of a
+state counts the labels after the first boundary. So start is the state after a
+boundary, where phi = 0, and the final cost of n is that of a boundary and phi after it.
+
 `outside_cost` is charged besides for every label that ends neither a phrase nor a
 proper prefix of one. Public implementations are not exact: for `ABC` and `BCD` one
 gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
@@ -54,6 +60,7 @@ import numpy as np
 from wfstdec.boost import phrase_kernels
 from wfstdec.boost.spelling import Speller, Spelling
 from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.lm import kernels
 from wfstdec.lm.backoff import Automaton, BackoffModel, Unit, frozen
 from wfstdec.symbols import TokenTable
 
@@ -120,6 +127,8 @@ class PhraseCompiler:
             the spellings of each: sequences of labels; none where it cannot be spelt.
         labels: What the labels are: a token table, or a word table.
         options: The amounts.
+        boundary: The token that stands between words wherever one ends, for tables
+            that have it: phrases then count as whole words only.
     """
 
     _MOST_REMEMBERED = 64
@@ -129,8 +138,10 @@ class PhraseCompiler:
         speller: Speller,
         labels: TokenTable | Sequence[str],
         options: PhraseOptions | None = None,
+        boundary: int | None = None,
     ) -> None:
         self.options = options or PhraseOptions()
+        self.boundary = boundary
         self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         self.num_labels = len(labels)
         self._speller = speller
@@ -171,7 +182,11 @@ class PhraseCompiler:
         spellings = self._speller(texts)
         unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
         automaton, top_credit = compile_spellings(
-            spellings, [weight for _, weight in content], self.options, self.num_labels
+            spellings,
+            [weight for _, weight in content],
+            self.options,
+            self.num_labels,
+            self.boundary,
         )
         return PhraseBoosts(
             automaton, self.unit, self.num_labels, tuple(unknown), top_credit
@@ -183,6 +198,7 @@ def compile_spellings(
     weights: Sequence[float],
     options: PhraseOptions,
     num_labels: int,
+    boundary: int | None = None,
 ) -> tuple[Automaton, float]:
     """Compile phrases that are spelt already.
 
@@ -191,6 +207,7 @@ def compile_spellings(
         weights: The weight of each phrase.
         options: The amounts.
         num_labels: Labels are below it.
+        boundary: The label between words, to count whole words only.
 
     Returns:
         The automaton, and the most that a label is credited.
@@ -198,27 +215,28 @@ def compile_spellings(
     Raises:
         BoostError: A spelling is empty or has a label that does not exist.
     """
-    minimal = [_without_containing(spelt) for spelt in spellings]
-    longest = max((len(s) for spelt in minimal for s in spelt), default=0)
-    base = options.base(longest).tolist()
+    edge = () if boundary is None else (boundary,)
+    longest = max((len(s) for spelt in spellings for s in spelt), default=0)
+    base = options.base(longest)
     amounts: defaultdict[Spelling, float] = defaultdict(float)
-    for spelt, weight in zip(minimal, weights, strict=True):
-        if spelt:
-            times = 1 if options.weights_are_totals else base[max(map(len, spelt))]
+    for spelt, weight in zip(spellings, weights, strict=True):
+        minimal = _without_containing([(*edge, *s, *edge) for s in spelt if s])
+        if len(minimal) < bool(spelt):
+            raise BoostError("a spelling without labels, expected at least one")
+        if minimal:
+            length = max(map(len, minimal)) - 2 * len(edge)
+            times = 1 if options.weights_are_totals else float(base[length])
             amount = round(weight * times / GRAIN) * GRAIN
-            for spelling in spelt:
+            for spelling in minimal:
                 amounts[spelling] += amount
     ordered = sorted(amounts)
     lengths = np.array([len(spelling) for spelling in ordered], np.int64)
-    flat = np.fromiter(chain.from_iterable(ordered), np.int64, int(lengths.sum()))
-    bad = flat[(flat < 0) | (flat >= num_labels)]
-    if len(bad) or (lengths == 0).any():
-        found = f"label {bad[0]}" if len(bad) else "no label at all"
-        raise BoostError(f"{found} in a spelling, expected 0 to {num_labels - 1}")
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    tree = _Tree(*phrase_kernels.grow_tree(flat.astype(np.int32), splits))
+    tree = _grown(ordered, lengths, num_labels)
     worth = np.array([amounts[spelling] for spelling in ordered])
-    return _assemble(tree, worth, np.array(base), options.outside_cost)
+    scale = worth / base[lengths - 2 * len(edge)]
+    depth = np.clip(tree.depth - len(edge), 0, longest)
+    automaton, top = _assemble(tree, worth, scale, base[depth], options.outside_cost)
+    return (automaton if boundary is None else _bounded(automaton, boundary)), top
 
 
 class _Tree(NamedTuple):
@@ -230,14 +248,43 @@ class _Tree(NamedTuple):
     ending: np.ndarray
 
 
+def _grown(ordered: list[Spelling], lengths: np.ndarray, num_labels: int) -> _Tree:
+    """The tree of sorted spellings."""
+    flat = np.fromiter(chain.from_iterable(ordered), np.int64, int(lengths.sum()))
+    bad = flat[(flat < 0) | (flat >= num_labels)]
+    if len(bad):
+        raise BoostError(
+            f"label {bad[0]} in a spelling, expected 0 to {num_labels - 1}"
+        )
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    return _Tree(*phrase_kernels.grow_tree(flat.astype(np.int32), splits))
+
+
+def _bounded(automaton: Automaton, boundary: int) -> Automaton:
+    """The same between two boundaries that are not said."""
+    if not len(automaton.arc_label):
+        return automaton
+    states = np.arange(len(automaton.final_cost), dtype=np.int32)
+    costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
+    models, labels = np.zeros_like(states), np.full_like(states, boundary)
+    kernels.steps(automaton, models, states, labels, costs, nextstates)
+    final_cost = costs + automaton.final_cost[nextstates]
+    return frozen(automaton._replace(final_cost=final_cost, model_start=nextstates[:1]))
+
+
 def _assemble(
-    tree: _Tree, worth: np.ndarray, base: np.ndarray, outside_cost: float
+    tree: _Tree,
+    worth: np.ndarray,
+    scale: np.ndarray,
+    base: np.ndarray,
+    outside_cost: float,
 ) -> tuple[Automaton, float]:
-    """The automaton of a tree and the amounts of its spellings."""
+    """The automaton: amounts and scales by spelling, bases by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
     failure = _failures(tree, by_depth, num_children)
-    phi, done = _credits(tree, by_depth, failure, worth, base=base)
+    done, greatest = _sums(tree, by_depth, failure, worth, scale)
+    phi = np.round(greatest * base / GRAIN) * GRAIN
     is_state = num_children > 0
     is_state[phrase_kernels.ROOT] = True
     nearest = phrase_kernels.nearest_states(failure, by_depth, is_state)
@@ -280,21 +327,18 @@ def _failures(
     return phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
 
 
-def _credits(
+def _sums(
     tree: _Tree,
     by_depth: np.ndarray,
     failure: np.ndarray,
     worth: np.ndarray,
-    *,
-    base: np.ndarray,
+    scale: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The credit of each node, and the amounts of all spellings that end there."""
-    own, scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
+    """`phrase_kernels.spread` of amounts and scales by spelling."""
+    own, own_scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
     ends = tree.ending >= 0
-    own[ends] = worth[tree.ending[ends]]
-    scale[ends] = own[ends] / base[tree.depth[ends]]
-    done, greatest = phrase_kernels.spread(tree.parent, failure, by_depth, own, scale)
-    return np.round(greatest * base[tree.depth] / GRAIN) * GRAIN, done
+    own[ends], own_scale[ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
+    return phrase_kernels.spread(tree.parent, failure, by_depth, own, own_scale)
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:
