@@ -131,7 +131,7 @@ class BackoffModel:
         """The state before an utterance, of model 0."""
         return int(self.automaton.model_start[0])
 
-    def start_batch(self, models: np.ndarray) -> np.ndarray:
+    def start_batch(self, models: np.ndarray | Sequence[int]) -> np.ndarray:
         """The states before N utterances, int32 [N]; 0 where the model id is -1."""
         models = self._checked_models(models)
         return np.where(models < 0, 0, self.automaton.model_start[models])
@@ -168,11 +168,9 @@ class BackoffModel:
             InputError: A state, label or model that does not exist.
         """
         states, models = self._checked(states, models)
-        labels = _integers("labels", labels)
+        labels = _checked_labels(labels)
         if labels.shape != states.shape:
             raise ShapeError(f"{len(labels)} labels, expected {len(states)} as states")
-        if (labels < 0).any():
-            raise InputError(f"label {int(labels.min())}, expected 0 or more")
         costs = np.empty(len(states), np.float32)
         nextstates = np.empty(len(states), np.int32)
         kernels.steps(self.automaton, models, states, labels, costs, nextstates)
@@ -200,15 +198,13 @@ class BackoffModel:
         found = self.automaton.final_cost[states]
         return np.where(models < 0, np.float32(0), found)
 
-    def total(self, labels: Sequence[int], model: int = 0) -> float:
-        """The cost of a whole utterance, float64, `final` included."""
-        if model < 0:
-            return 0.0
-        state, total = int(self.start_batch(np.array([model]))[0]), 0.0
-        for label in labels:
-            cost, state = self.step(state, label, model)
-            total += cost
-        return total + self.final(state, model)
+    def total(self, labels: np.ndarray | Sequence[int], model: int = 0) -> float:
+        """The cost of a whole utterance, float64, `final` included; errors as above."""
+        labels = _checked_labels(labels)
+        state = self.start_batch([model])[0]
+        costs = np.empty(len(labels), np.float32)
+        state = kernels.walk(self.automaton, model, state, labels, costs)
+        return float(costs.sum(dtype=np.float64)) + self.final(state, model)
 
     def _checked(
         self, states: np.ndarray | Sequence[int], models: np.ndarray | Sequence | None
@@ -285,6 +281,13 @@ def pack_models(models: Sequence[BackoffModel]) -> BackoffModel:
 
 def _offsets(sizes: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _checked_labels(labels: np.ndarray | Sequence[int]) -> np.ndarray:
+    labels = _integers("labels", labels)
+    if (labels < 0).any():
+        raise InputError(f"label {labels.min()}, expected 0 or more")
+    return labels
 
 
 def _integers(name: str, values: np.ndarray | Sequence) -> np.ndarray:

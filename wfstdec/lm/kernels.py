@@ -142,6 +142,14 @@ def steps(automaton, models, states, labels, costs, nextstates):
 
 
 @kernel
+def walk(automaton, model, state, labels, costs):
+    """`step` for N labels in a row; the last state."""
+    for i in range(len(labels)):
+        costs[i], state = step(automaton, model, state, labels[i])
+    return np.int32(state)
+
+
+@kernel
 def rows(automaton, models, states, costs, nextstates):
     """`row` for each of N states; costs and nextstates are [N, L]."""
     for i in range(len(states)):
