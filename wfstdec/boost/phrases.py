@@ -144,7 +144,7 @@ class PhraseCompiler:
         self.boundary = boundary
         self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         self.num_labels = len(labels)
-        self._speller = speller
+        self.speller = speller
         self._remembered: OrderedDict[tuple, PhraseBoosts] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -179,7 +179,7 @@ class PhraseCompiler:
 
     def _compile(self, content: tuple[tuple[str, float], ...]) -> PhraseBoosts:
         texts = [text for text, _ in content]
-        spellings = self._speller(texts)
+        spellings = self.speller(texts)
         unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
         automaton, top_credit = compile_spellings(
             spellings,
