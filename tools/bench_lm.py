@@ -115,6 +115,25 @@ def bench_phrases(kind, make_compiler, phrases, text, queries):
     bench_queries(f"{kind} phrases", boosts, text, queries)
 
 
+def bench_boosts(said, ids, args):
+    """Random phrases of words of the lexicon, as words and as tokens."""
+    tokens = read_tokens(DEMO / "tokens.txt")
+    space = tokens.index("<wb>")
+    lexicon = read_lexicon(DEMO / "lexicon.txt.gz", tokens, separator=space)
+    table = (EPSILON_WORD, *ids)
+    text = [ids.get(word, len(table)) for word in said]
+    phrases = random_phrases(sorted(set(lexicon.words) & ids.keys()), args.phrases)
+    by_word = functools.partial(PhraseCompiler, by_words(ids), table)
+    bench_phrases("word", by_word, phrases, text, args.queries)
+    speller = by_lexicon(lexicon, separator=space)
+    by_token = functools.partial(PhraseCompiler, speller, tokens, boundary=space)
+    first = dict(
+        zip(reversed(lexicon.words), reversed(lexicon.pronunciations), strict=True)
+    )
+    text = [token for word in said for token in (*first.get(word, ()), space)]
+    bench_phrases("token", by_token, phrases, text, args.queries)
+
+
 def main() -> None:
     """Run all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -125,9 +144,6 @@ def main() -> None:
     args = parser.parse_args()
     warnings.simplefilter("ignore")
 
-    tokens = read_tokens(DEMO / "tokens.txt")
-    space = tokens.index("<wb>")
-    lexicon = read_lexicon(DEMO / "lexicon.txt.gz", tokens, separator=space)
     model = read_arpa(args.lm)
     words = [word for word in model.words if not word.startswith("<")]
     table = (EPSILON_WORD, *words)
@@ -148,17 +164,7 @@ def main() -> None:
     text = [ids.get(word, len(table)) for word in said]
     bench_queries("language model", lm, text, args.queries)
     bench_rows("language model", lm)
-
-    phrases = random_phrases(sorted(set(lexicon.words) & ids.keys()), args.phrases)
-    by_word = functools.partial(PhraseCompiler, by_words(ids), table)
-    bench_phrases("word", by_word, phrases, text, args.queries)
-    speller = by_lexicon(lexicon, separator=space)
-    by_token = functools.partial(PhraseCompiler, speller, tokens, boundary=space)
-    first = dict(
-        zip(reversed(lexicon.words), reversed(lexicon.pronunciations), strict=True)
-    )
-    text = [token for word in said for token in (*first.get(word, ()), space)]
-    bench_phrases("token", by_token, phrases, text, args.queries)
+    bench_boosts(said, ids, args)
 
 
 if __name__ == "__main__":
