@@ -18,7 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
-from wfstdec.errors import BoostError, InputError, OptionError, ShapeError
+from wfstdec.errors import (
+    BoostError,
+    BoostWarning,
+    InputError,
+    OptionError,
+    ShapeError,
+)
 from wfstdec.graph import PackedGraph
 from wfstdec.hypothesis import Hypothesis, Word
 from wfstdec.inputs import as_utterances
@@ -29,10 +35,6 @@ from wfstdec.wfst.path import BestPath
 
 Boosts = Mapping[str, float] | Sequence[Mapping[str, float] | None] | None
 _Item = TypeVar("_Item")
-
-
-class BoostWarning(UserWarning):
-    """Words were to be boosted that the graph does not have."""
 
 
 class WfstDecoder:
