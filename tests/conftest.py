@@ -33,7 +33,8 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if REQUIRED and report.skipped and item.get_closest_marker("peers"):
+    marked = item.get_closest_marker("peers") or item.get_closest_marker("nvrtc")
+    if REQUIRED and report.skipped and marked:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but peers are required"
     return report

@@ -1,6 +1,7 @@
 """The CUDA kernels, unchanged, on this machine's CPU: the bits of the specification."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from test_wfst_backends import bits, search
 from test_wfst_invariance import dense_graph, random_splits
 from text_graphs import text_graph
 
+from wfstdec import build_graph
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
+from wfstdec.lexicon import read_lexicon
+from wfstdec.symbols import read_tokens
 from wfstdec.wfst import device_layout
 from wfstdec.wfst.backends import make_backend
 from wfstdec.wfst.decoder import WfstDecoder
@@ -19,6 +23,7 @@ from wfstdec.wfst.device_search import DeviceBackend
 from wfstdec.wfst.options import DecodeOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+RECIPE = Path(__file__).parent.parent / "graphs" / "librispeech_demo"
 BLOCK_SIZES = [32, 64, 128, 256]
 NO_BOOSTS = compile_word_boosts(None, {})[0]
 
@@ -161,6 +166,19 @@ def test_a_batch_is_decoded_in_parts_where_memory_is_short():
     assert tight.device.launches.count("best_paths") >= 2 * 3
 
 
+def test_the_memory_plan_is_what_is_taken():
+    graph = random_graph(np.random.default_rng(0))
+    device = EmulatedDevice(num_blocks=3)
+    backend = DeviceBackend(graph, device, first_capacity=64)
+    plan = backend.memory_plan(5)
+    assert plan["graph"] == sum(array.nbytes for array in backend.arrays.values())
+    work = backend.take_work(3)
+    assert plan["scratch"] == sum(array.nbytes for array in work.arrays.values())
+    batch = backend.start_batch(DecodeOptions(), [NO_BOOSTS] * 5)
+    buffers = [*batch._frontiers, *batch._traces]
+    assert plan["utterances"] == sum(buffer.nbytes for buffer in buffers)
+
+
 def test_what_cannot_fit_is_refused_with_the_numbers():
     graph = text_graph("0 1 a A 0\n1 0")
     device = EmulatedDevice(memory_limit=50_000)
@@ -191,6 +209,49 @@ def test_the_users_decoder_on_a_device():
         for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
             under_way.advance(chunks)
         assert under_way.finish() == expected
+
+
+# ------------------------------------------------------------------------ real speech
+@pytest.fixture(scope="module")
+def real_graph():
+    """A tenth of the demo's lexicon, with its language model."""
+    tokens = read_tokens(RECIPE / "tokens.txt")
+    lexicon = read_lexicon(RECIPE / "lexicon.txt.gz", tokens)
+    few, _ = lexicon.restrict(set(lexicon.words[::10]))
+    return build_graph(
+        tokens=tokens,
+        lexicon=few,
+        arpa=RECIPE / "lm.arpa.gz",
+        separator="<wb>",
+        minimize=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DecodeOptions(lm_scale=0.8),
+        DecodeOptions(beam=16.0, max_active=300, min_active=50, beam_delta=0.5),
+        DecodeOptions(beam=9.0, blank_skip_threshold=0.99, word_insertion=0.5),
+    ],
+)
+@pytest.mark.parametrize("threads", [32, 256])
+def test_real_speech(real_graph, options, threads):
+    with np.load(RECIPE / "logprobs.npz") as file:
+        batch = [file[name].astype(np.float32) for name in file.files[:5]]
+    batch[0] = batch[0][:0]
+    bonuses = {word: 1.5 for word in real_graph.words[1:400:2]}
+    boosted = compile_word_boosts(bonuses, real_graph.word_ids)[0]
+    boosts = [NO_BOOSTS, boosted, NO_BOOSTS, boosted, NO_BOOSTS]
+    device = EmulatedDevice(threads, preempt=200, os_threads=2)
+    backend = DeviceBackend(real_graph, device, first_capacity=32)
+    cpu = make_backend("cpu", real_graph)
+    expected = [
+        bits(search(cpu, options, x, bonuses if one is boosted else None))
+        for x, one in zip(batch, boosts, strict=True)
+    ]
+    assert decoded(backend, options, batch, boosts) == expected
+    assert device.launches.count("search_chunk") > 1  # arrays grew
 
 
 # ------------------------------------------------------------------------- the layout

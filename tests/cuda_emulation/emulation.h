@@ -57,7 +57,7 @@ struct Fiber {
 };
 
 struct Barrier {
-    int expected, arrived;
+    int expected, arrived, returned;
     unsigned turn;
     int line;      // where the waiting threads stand in the source
     char sync[2];  // what the thread sanitizer knows the barrier by, for even and odd
@@ -70,7 +70,6 @@ struct Block {
     std::vector<uint64_t> exchanged;  // by shuffles: two turns of a word per thread
     std::vector<unsigned> shuffles;   // done by each thread
     Barrier barrier;
-    int returned;
     long idle;  // turns given since anything happened
     unsigned preempt, random;
     void* main_stack_pointer;
@@ -165,7 +164,7 @@ UNWATCHED inline void maybe_give_way() {
 }
 
 UNWATCHED inline void wait_at(Barrier& barrier, int line) {
-    if (block->returned) fail("a barrier after some threads returned", line);
+    if (barrier.returned) fail("a barrier after some threads returned", line);
     if (barrier.arrived && barrier.line != line)
         fail("threads at different barriers", line);
     barrier.line = line;
@@ -184,9 +183,11 @@ UNWATCHED inline void run_fiber() {
     TSAN(__tsan_acquire(block);)
     block->kernel(block->argument);
     TSAN(__tsan_release(&block->main_tsan);)
-    if (block->barrier.arrived) fail("returned while others wait", block->barrier.line);
+    for (Barrier* barrier : {&block->barrier, &block->warp_barriers[fiber->number / WARP]}) {
+        if (barrier->arrived) fail("returned from a barrier of others", barrier->line);
+        ++barrier->returned;
+    }
     fiber->returned = true;
-    ++block->returned;
     block->idle = 0;
     Fiber* next = next_after(fiber->number);
     if (next) resume(next);

@@ -13,9 +13,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 
+from cuda_emulation.device import EmulatedDevice
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.device_search import DeviceBackend
 from wfstdec.wfst.reference import ReferenceBackend

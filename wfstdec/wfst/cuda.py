@@ -20,6 +20,7 @@ import numpy as np
 from wfstdec import inputs
 from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
+from wfstdec.wfst.device import DeviceMemoryError
 from wfstdec.wfst.device_layout import MOST_THREADS, kernel_source
 from wfstdec.wfst.device_search import DeviceBackend
 
@@ -89,7 +90,13 @@ class CupyDevice:
 
     def empty(self, count: int, dtype: np.dtype) -> Any:
         """See `Device`; the buffer is uint8 [bytes]."""
-        return self._cupy.empty(count * dtype.itemsize, np.uint8)
+        try:
+            return self._cupy.empty(count * dtype.itemsize, np.uint8)
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            raise DeviceMemoryError(
+                f"the GPU: {error}, expected more free memory; decode fewer "
+                "utterances at a time, or use backend='cpu'"
+            ) from None
 
     def upload(self, array: np.ndarray) -> Any:
         """See `Device`."""
@@ -141,7 +148,7 @@ class CudaBackend(DeviceBackend):
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
             inputs.check_axes(array, i, count, num_tokens)
             used.append(cupy.ascontiguousarray(array[:count], np.float32))
-        tops = [x.max(initial=-np.inf) for x in used]  # NaN where there is one
+        tops = [x.max() for x in used if x.size]  # NaN where there is one
         if tops and not (cupy.stack(tops) <= inputs.LARGEST).all():
             on_host = [x.get() for x in used]
             inputs.as_utterances(on_host, None, num_tokens)  # raises: says where

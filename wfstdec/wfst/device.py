@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from wfstdec.errors import BackendError
+
 
 class Device(Protocol):
     """A machine that runs the kernels; buffers are arrays of a kind of its own.
@@ -42,3 +44,21 @@ class Device(Protocol):
 
     def launch(self, kernel: str, num_blocks: int, task: Any) -> None:
         """Run a kernel on a buffer that holds one TASK."""
+
+
+class DeviceMemoryError(BackendError):
+    """The device has too little memory for a batch."""
+
+
+def check_memory(device: Device, needed: int, what: str) -> None:
+    """Refuse what cannot fit, with the numbers.
+
+    Raises:
+        DeviceMemoryError: It takes more than the device has for it.
+    """
+    if needed > device.memory_limit:
+        raise DeviceMemoryError(
+            f"{what} takes {needed / 2**20:.1f} MiB on the device, expected at most "
+            f"{device.memory_limit / 2**20:.1f} MiB; lower max_active or the beam, "
+            "decode fewer utterances at a time, or use backend='cpu'"
+        )

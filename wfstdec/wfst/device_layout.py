@@ -64,9 +64,13 @@ TASK = _record("""
 
 _U4: np.dtype = np.dtype("u4")
 _U8: np.dtype = np.dtype("u8")
-OF_ENTRIES = {"next": ENTRY, "next_slots": _U4, "waiting": _U4}
-OF_CANDIDATES = {"candidates": CANDIDATE, "landed": _U4}
-OF_TABLE = {"table_states": _U4, "table_best": _U8, "table_entries": _U4}
+OF_ENTRIES: dict[str, np.dtype] = {"next": ENTRY, "next_slots": _U4, "waiting": _U4}
+OF_CANDIDATES: dict[str, np.dtype] = {"candidates": CANDIDATE, "landed": _U4}
+OF_TABLE: dict[str, np.dtype] = {
+    "table_states": _U4,
+    "table_best": _U8,
+    "table_entries": _U4,
+}
 """The scratch of a block: arrays in `TASK`, by what their length follows."""
 
 

@@ -19,22 +19,17 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.words import WordBoosts
-from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
 from wfstdec.inputs import as_utterances
 from wfstdec.wfst import device_layout as d
 from wfstdec.wfst.cpu import scales_of
-from wfstdec.wfst.device import Device
+from wfstdec.wfst.device import Device, DeviceMemoryError, check_memory
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 
 CANDIDATES_PER_ENTRY = 4
 FRAMES_PER_TRACE = 64
 """Frames of full frontiers that a trace holds before it is compacted."""
-
-
-class DeviceMemoryError(BackendError):
-    """The device has too little memory for a batch."""
 
 
 class DeviceBackend:
@@ -58,13 +53,27 @@ class DeviceBackend:
             "rows": d.rows_of(graph),
             "final_cost": graph.final_cost,
         }
-        needed = sum(array.nbytes for array in arrays.values())
-        check_memory(device, needed, f"a graph of {graph.num_arcs} arcs")
+        self._graph_bytes = sum(array.nbytes for array in arrays.values())
+        check_memory(device, self._graph_bytes, f"a graph of {graph.num_arcs} arcs")
         self.arrays = {name: device.upload(array) for name, array in arrays.items()}
 
     def start(self, options: DecodeOptions, boosts: WordBoosts) -> DeviceSearch:
         """Begin an utterance."""
         return DeviceSearch(self.start_batch(options, [boosts]))
+
+    def memory_plan(self, num_utterances: int) -> dict[str, int]:
+        """Bytes on the device before anything grows, by what they are for.
+
+        Log-probs come on top: 4 bytes each.
+        """
+        blocks = min(num_utterances, self.device.num_blocks)
+        frontier = self.first_capacity * d.ENTRY.itemsize
+        trace = FRAMES_PER_TRACE * self.first_capacity * d.NODE.itemsize
+        return {
+            "graph": self._graph_bytes,
+            "scratch": Work.bytes_of(blocks, self.first_capacity),
+            "utterances": num_utterances * (frontier + trace),
+        }
 
     def start_batch(
         self, options: DecodeOptions, boosts: Sequence[WordBoosts]
@@ -117,40 +126,40 @@ class DeviceBackend:
             self._works.append(work)
 
 
-def check_memory(device: Device, needed: int, what: str) -> None:
-    """Refuse what cannot fit, with the numbers.
-
-    Raises:
-        DeviceMemoryError: It takes more than the device has for it.
-    """
-    if needed > device.memory_limit:
-        raise DeviceMemoryError(
-            f"{what} takes {needed / 2**20:.1f} MiB on the device, expected at most "
-            f"{device.memory_limit / 2**20:.1f} MiB; lower max_active or the beam, "
-            "decode fewer utterances at a time, or use backend='cpu'"
-        )
-
-
 class Work:
     """Scratch for every block of a launch; its content between launches is nothing."""
 
     def __init__(self, device: Device, blocks: int, entries: int) -> None:
         self.blocks, self.entries = blocks, entries
         self.candidates = CANDIDATES_PER_ENTRY * entries
-        self.slots = 1 << (2 * entries - 1).bit_length()
-        parts: tuple[tuple[dict[str, np.dtype], int], ...] = (
-            (d.OF_ENTRIES, self.entries),
-            (d.OF_CANDIDATES, self.candidates),
-            (d.OF_TABLE, self.slots),
-        )
-        sizes = {
-            name: (blocks * length, dtype)
-            for arrays, length in parts
-            for name, dtype in arrays.items()
+        self.slots = _slots_for(entries)
+        needed = self.bytes_of(blocks, entries)
+        check_memory(device, needed, f"a search over {entries} entries at a time")
+        self.arrays = {
+            name: device.empty(blocks * length, dtype)
+            for name, length, dtype in _scratch(entries)
         }
-        self.bytes = sum(count * dtype.itemsize for count, dtype in sizes.values())
-        check_memory(device, self.bytes, f"a search over {entries} entries at a time")
-        self.arrays = {name: device.empty(*size) for name, size in sizes.items()}
+
+    @staticmethod
+    def bytes_of(blocks: int, entries: int) -> int:
+        """What such scratch takes."""
+        per_block = (length * dtype.itemsize for _, length, dtype in _scratch(entries))
+        return blocks * sum(per_block)
+
+
+def _slots_for(entries: int) -> int:
+    """A power of two, at least twice the entries."""
+    return 1 << (2 * entries - 1).bit_length()
+
+
+def _scratch(entries: int) -> list[tuple[str, int, np.dtype]]:
+    """Name, length and type of the arrays of one block."""
+    parts = (
+        (d.OF_ENTRIES, entries),
+        (d.OF_CANDIDATES, CANDIDATES_PER_ENTRY * entries),
+        (d.OF_TABLE, _slots_for(entries)),
+    )
+    return [(name, n, dtype) for part, n in parts for name, dtype in part.items()]
 
 
 class DeviceSearch:
@@ -183,9 +192,7 @@ class DeviceBatch:
         for name, array in backend.arrays.items():
             self._task[name] = self._device.address(array)
         entries = backend.first_capacity
-        frontier_bytes = entries * d.ENTRY.itemsize
-        trace_bytes = FRAMES_PER_TRACE * entries * d.NODE.itemsize
-        self._bytes = len(boosts) * (frontier_bytes + trace_bytes)
+        self._bytes = backend.memory_plan(len(boosts))["utterances"]
         check_memory(self._device, self._bytes, self._name(len(boosts)))
         self.utterances = np.zeros(len(boosts), d.UTTERANCE)
         self.utterances["died"] = d.NONE

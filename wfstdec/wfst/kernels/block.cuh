@@ -4,6 +4,7 @@
 
 constexpr u32 WARP = 32;
 constexpr u32 MOST_THREADS = 512;
+constexpr u32 BLOCKS_AT_HOME = 2;  // in a multiprocessor: leaves 64 registers a thread
 constexpr u32 WHOLE_WARP = 0xffffffffu;
 constexpr u32 DIGITS = 256;
 
@@ -23,6 +24,9 @@ struct BlockMemory {
     u32 bins[DIGITS];
     u32 digit, bin_count, remaining;
 };
+
+// (NVRTC has no constant for it.)
+__device__ __forceinline__ float infinite() { return __uint_as_float(0x7f800000u); }
 
 // Floats as integers of the same order. (-0.0 would differ from 0.0; none arises.)
 __device__ __forceinline__ u32 ordered(float cost) {

@@ -8,7 +8,6 @@ typedef unsigned long long u64;
 
 constexpr u32 NONE = 0xffffffffu;           // no node, no arc, no slot
 constexpr float LARGEST = 3.402823466e+38f;  // the cutoff where there is none
-constexpr float INFINITE = __builtin_huge_valf();
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
 constexpr u32 CARRIES_WORD = 1u << 29;
 constexpr u32 LEADS_TO_EPSILON = 1u << 30;

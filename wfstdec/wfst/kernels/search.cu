@@ -30,7 +30,7 @@ struct Search {
 
     // --------------------------------------------------------------------- costs
     __device__ float unscaled_cost(const float* logprobs, u32 token, bool skip) const {
-        if (token != task.blank) return skip ? INFINITE : -logprobs[token];
+        if (token != task.blank) return skip ? infinite() : -logprobs[token];
         return -(logprobs[token] - task.blank_penalty);
     }
 
@@ -51,7 +51,7 @@ struct Search {
         const u32 token = (arc.ilabel & LABEL_MASK) - 1;
         const float unscaled = unscaled_cost(logprobs, token, skip);
         // An impossible token stays so at scale 0.
-        if (!(unscaled < INFINITE)) return INFINITE;
+        if (!(unscaled < infinite())) return infinite();
         return reached + task.acoustic_scale * unscaled;
     }
 
@@ -110,7 +110,7 @@ struct Search {
         __syncthreads();
         if (threadIdx.x == 0) {
             progress.made = 0;
-            progress.least = ordered(INFINITE);
+            progress.least = ordered(infinite());
         }
         __syncthreads();
     }
@@ -335,7 +335,7 @@ struct Search {
 };
 
 // Every block takes utterances from the queue until it is empty.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_HOME)
 search_chunk(const Task* task) {
     __shared__ BlockMemory memory;
     __shared__ Progress progress;

@@ -60,7 +60,7 @@ __device__ inline void least_entry(
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             const Entry entry = utterance.frontier[i];
             const float final_cost = use_final ? task.final_cost[entry.state] : 0.0f;
-            if (!(final_cost < INFINITE)) continue;
+            if (!(final_cost < infinite())) continue;
             const float scaled = use_final ? task.lm_scale * final_cost : 0.0f;
             const u64 key = key_of(entry.cost + scaled, entry.state);
             if (turn == 0) atomicMin(&shared_least, key);
@@ -74,7 +74,7 @@ __device__ inline void least_entry(
 
 // One block per utterance: the entry to end at, and how long its path is; where there
 // is room for it (`path_arcs`), the path itself, root first.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_HOME)
 best_paths(const Task* task) {
     Utterance& utterance = task->utterances[task->order[blockIdx.x]];
     u64 least = ~0ull;
