@@ -32,6 +32,10 @@ class Array(np.ndarray):
     def get(self):
         return np.array(self)
 
+    @property
+    def device(self):
+        return types.SimpleNamespace(id=getattr(self, "gpu", 0))
+
     def max(self):  # CuPy's has no `initial`
         return np.asarray(self).max()
 
@@ -93,7 +97,7 @@ def stand_in(num_devices=1, free=1 << 30):
         cuda=types.SimpleNamespace(
             runtime=runtime,
             memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
-            Device=lambda: types.SimpleNamespace(attributes=attributes),
+            Device=lambda: types.SimpleNamespace(attributes=attributes, id=0),
         ),
     )
 
@@ -145,6 +149,19 @@ def test_arrays_on_the_gpu_are_checked_as_all_others(cupy):
         with pytest.raises(LogprobError, match=f"utterance 1, frame 1: .* has {bad}"):
             decoder.decode([array_of(x), array_of(wrong)])
         assert decoder.decode([array_of(wrong)], [1]) == decoder.decode([x], [1])
+
+
+@needs_compiler
+def test_arrays_on_another_gpu_are_refused(cupy):
+    module = stand_in()
+    module.from_dlpack = lambda array: array
+    cupy(module)
+    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
+    x = array_of(np.zeros((2, 3), np.float32))
+    x.gpu = 1
+    message = "utterance 0: logprobs is on GPU 1, expected GPU 0, where the graph is"
+    with pytest.raises(BackendError, match=message):
+        decoder.decode([x])
 
 
 def test_what_is_missing_is_said(cupy):

@@ -66,15 +66,19 @@ def _cupy() -> Any:
 
 
 class CupyDevice:
-    """The current CUDA device; buffers are CuPy arrays.
+    """The CUDA device that is current; it has to stay so. Buffers are CuPy arrays.
 
     Args:
-        threads: Threads of a block.
+        threads: Threads of a block, a multiple of 32.
+
+    Attributes:
+        number: The device's, as CUDA counts.
     """
 
     def __init__(self, threads: int = MOST_THREADS) -> None:
         self._cupy = cupy = _cupy()
         self._threads = threads
+        self.number = cupy.cuda.Device().id
         module = cupy.RawModule(code=kernel_source(), options=COMPILE_OPTIONS)
         names = ("search_chunk", "best_paths")
         self._kernels = {name: module.get_function(name) for name in names}
@@ -131,6 +135,8 @@ class CudaBackend(DeviceBackend):
         BackendError: CuPy or a GPU is missing, or the graph does not fit.
     """
 
+    device: CupyDevice
+
     def __init__(self, graph: PackedGraph) -> None:
         super().__init__(graph, CupyDevice())
 
@@ -146,6 +152,11 @@ class CudaBackend(DeviceBackend):
         counts = inputs.check_lengths(lengths, len(arrays))
         used = []
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            if array.device.id != self.device.number:
+                raise BackendError(
+                    f"utterance {i}: logprobs is on GPU {array.device.id}, expected "
+                    f"GPU {self.device.number}, where the graph is; move one of them"
+                )
             inputs.check_axes(array, i, count, num_tokens)
             used.append(cupy.ascontiguousarray(array[:count], np.float32))
         tops = [x.max() for x in used if x.size]  # NaN where there is one
