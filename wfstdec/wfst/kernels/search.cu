@@ -336,25 +336,29 @@ struct Search {
 
 // Every block takes utterances from the queue until it is empty.
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_HOME)
-search_chunk(const Task* task) {
+search_chunk(const Task* launched) {
+    // In shared memory, since every store to the arrays makes a thread load it again.
+    __shared__ Task task;
     __shared__ BlockMemory memory;
     __shared__ Progress progress;
     __shared__ Utterance utterance;
     __shared__ u32 drawn;
-    const Lane lane = Lane::of(*task, blockIdx.x);
+    if (threadIdx.x == 0) task = *launched;
+    __syncthreads();
+    const Lane lane = Lane::of(task, blockIdx.x);
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) {
-            drawn = atomicAdd(task->drawn, 1u);
-            if (drawn < task->num_utterances)
-                utterance = task->utterances[task->order[drawn]];
+            drawn = atomicAdd(task.drawn, 1u);
+            if (drawn < task.num_utterances)
+                utterance = task.utterances[task.order[drawn]];
         }
         __syncthreads();
-        if (drawn >= task->num_utterances) return;
+        if (drawn >= task.num_utterances) return;
         const bool boosted = utterance.boost_keys != nullptr;
-        const bool has_extras = boosted || task->word_insertion != 0.0f;
-        Search{*task, utterance, lane, memory, progress, has_extras}.run();
+        const bool has_extras = boosted || task.word_insertion != 0.0f;
+        Search{task, utterance, lane, memory, progress, has_extras}.run();
         __syncthreads();
-        if (threadIdx.x == 0) task->utterances[task->order[drawn]] = utterance;
+        if (threadIdx.x == 0) task.utterances[task.order[drawn]] = utterance;
     }
 }
