@@ -24,8 +24,14 @@ python3 -m pip install --quiet --no-index --find-links wheels \
     kaldiio kaldifst kaldialign tqdm pytest
 export PYTHONPATH=$PWD
 python3 -m pytest -q -m gpu
+if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+        compute-sanitizer --tool $tool --error-exitcode 9 \
+            python3 -m pytest -q -m gpu tests/test_wfst_invariance.py -k take_turns
+    done
+fi
 recipe=graphs/librispeech_demo
-python3 -m wfstdec.cli.main build --tokens $recipe/tokens.txt \
+python3 -c 'from wfstdec.cli.main import main; main()' build --tokens $recipe/tokens.txt \
     --lexicon $recipe/lexicon.txt.gz --arpa $recipe/lm.arpa.gz --separator '<wb>' \
     --output graph.npz
 python3 tools/bench_gpu.py graph.npz $recipe/logprobs.npz --output "${OUT:-.}/run.jsonl"

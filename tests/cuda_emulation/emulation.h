@@ -183,7 +183,8 @@ UNWATCHED inline void run_fiber() {
     TSAN(__tsan_acquire(block);)
     block->kernel(block->argument);
     TSAN(__tsan_release(&block->main_tsan);)
-    for (Barrier* barrier : {&block->barrier, &block->warp_barriers[fiber->number / WARP]}) {
+    Barrier* of_warp = &block->warp_barriers[fiber->number / WARP];
+    for (Barrier* barrier : {&block->barrier, of_warp}) {
         if (barrier->arrived) fail("returned from a barrier of others", barrier->line);
         ++barrier->returned;
     }
@@ -335,7 +336,8 @@ inline float __uint_as_float(unsigned bits) {
         const auto kernel = [](const void* pointer) {                                \
             name(static_cast<decltype(emulation_argument(&name))>(pointer));         \
         };                                                                           \
-        emulation::run({kernel, argument, blocks, threads, preempt, seed}, os_threads); \
+        emulation::run(                                                              \
+            {kernel, argument, blocks, threads, preempt, seed}, os_threads);         \
     }
 template <class T>
 const T* emulation_argument(void (*)(const T*));
