@@ -53,6 +53,17 @@ def outputs_of(fst, ilabels, most_outputs=12):
     return found
 
 
+def all_pairs(fst, num_labels=3, longest=5):
+    """{(input, output): least cost} of a small FST."""
+    found, strings = {}, [()]
+    for _ in range(longest + 1):
+        for string in strings:
+            for output, cost in outputs_of(fst, string).items():
+                found[string, output] = cost
+        strings = [(*s, i) for s in strings for i in range(1, num_labels + 1)]
+    return found
+
+
 def without(fst, ilabels):
     """The FST with some input labels turned into epsilons."""
     gone = np.isin(fst.ilabel, ilabels)

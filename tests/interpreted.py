@@ -9,6 +9,7 @@ attributes.
 
 # ruff: noqa: E402 (what is imported late is changed or chosen before)
 import functools
+import io
 import os
 import sys
 import warnings
@@ -20,10 +21,21 @@ import numpy as np
 import wfstdec.jit
 
 
+class Record(np.record):
+    """A record whose fields are attributes, also those called like a method."""
+
+    def __getattribute__(self, name):
+        fields = np.void.__getattribute__(self, "dtype").names
+        return self[name] if name in fields else super().__getattribute__(name)
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
 def as_records(value):
     """Arrays of records as arrays whose elements have attributes."""
     if isinstance(value, np.ndarray) and value.dtype.names:
-        return value.view(np.recarray)
+        return value.view(np.dtype((Record, value.dtype)))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(as_records, value))
     return value
@@ -47,15 +59,44 @@ from wfstdec.wfst import kernel_types
 kernel_types.prefetch = lambda array, index: None
 kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
 
+import naive_cases
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 
+from wfstdec.arpa import read_arpa
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.lm import kernels, reference
+from wfstdec.lm.backoff import pack_models
+from wfstdec.lm.ngram import NgramLM
 from wfstdec.wfst.cpu import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 
 
+def check_queries(rng):
+    """A language model and phrases, built and asked without the JIT."""
+    words = [*naive_cases.WORD_NAMES[:3], "oov"]
+    text, _ = naive_cases.random_arpa(rng, words[:3])
+    lm = NgramLM.from_arpa(read_arpa(io.StringIO(text)), ("<eps>", *words))
+    spellings = [[tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist())] for _ in "ab"]
+    options = PhraseOptions(outside_cost=0.5)
+    boosts = PhraseCompiler(lambda _: spellings, "12345", options).compile(["a", "b"])
+    both = pack_models([lm, boosts])
+    costs, nextstates = np.zeros(5, np.float32), np.zeros(5, np.int32)
+    for model, first, count in (
+        (0, 0, lm.num_states),
+        (1, lm.num_states, boosts.num_states),
+    ):
+        for state in range(first, first + count):
+            expected = reference.row(both.automaton, model, state, 5)
+            kernels.row(both.automaton, model, state, costs, nextstates)
+            assert np.array_equal(expected, (costs, nextstates))
+            found = [kernels.step(both.automaton, model, state, v) for v in range(5)]
+            assert np.array_equal(expected, np.transpose(found))
+
+
 def main(num_cases):
-    """Decode random batches by both backends."""
+    """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
+        check_queries(np.random.default_rng(i))
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
@@ -70,4 +111,5 @@ def main(num_cases):
 if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
+    warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
     main(int(sys.argv[1]))

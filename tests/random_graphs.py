@@ -116,13 +116,13 @@ def _first_of_each_label(state, ilabel):
 
 def random_costs(rng, count):
     """Costs float32; coarse ones tie often."""
-    kind = rng.integers(4)
+    kind = rng.choice(5, p=[0.23, 0.23, 0.26, 0.23, 0.05])
     if kind == 0:
         return np.zeros(count, np.float32)
     if kind == 1:
         return (rng.integers(-4, 9, count) / 4).astype(np.float32)
     low = rng.choice([0, -1])
-    costs = rng.uniform(low, 3, count) * (100 if kind == 3 else 1)
+    costs = rng.uniform(low, 3, count) * {3: 100, 4: 1e7}.get(kind, 1)
     return costs.astype(np.float32)
 
 
@@ -142,7 +142,9 @@ def random_tables(rng, num_tokens, num_words=None):
     return GraphTables(
         tokens=token_table(names),
         words=("<eps>", *(f"w{i}" for i in range(1, num_words + 1))),
-        pronunciations=Pronunciations.from_lists(entries),
+        pronunciations=Pronunciations.from_lists(
+            entries, rng.integers(0, 3, len(entries)).tolist()
+        ),
         fillers=tuple(fillers),
         topology=str(rng.choice(["", "normal"])),
         marks_repeats=bool(rng.random() < 0.7),
@@ -150,7 +152,7 @@ def random_tables(rng, num_tokens, num_words=None):
 
 
 def random_logprobs(rng, num_frames, num_tokens):
-    """Log-probs float32 [T, V]: fine, coarse, equal, above 0, many of them -inf."""
+    """Log-probs float32 [T, V]: fine, coarse, equal, above 0, many of them masked."""
     x = rng.uniform(-5, 0, (num_frames, num_tokens))
     kind = rng.integers(5)
     if kind == 0:
@@ -161,7 +163,8 @@ def random_logprobs(rng, num_frames, num_tokens):
         x += 4
     elif kind == 3:
         x *= rng.choice([1e-3, 50])
-    x[rng.random(x.shape) < rng.choice([0, 0.1, 0.5])] = -np.inf
+    impossible = rng.choice([-np.inf, -np.inf, -1e20, -1e4])
+    x[rng.random(x.shape) < rng.choice([0, 0.1, 0.5])] = impossible
     return x.astype(np.float32)
 
 
@@ -185,7 +188,7 @@ def random_boosts(rng, graph):
     """A bonus, now and then negative or large, for some words; or None."""
     if rng.random() < 0.4:
         return None
-    bonuses = rng.choice([0.5, 2.25, -1.0, 0.0, 40.0], size=len(graph.words))
+    bonuses = rng.choice([0.5, 2.25, -1.0, 0.0, 40.0, 1e6], size=len(graph.words))
     drawn = rng.random(len(graph.words)) < 0.5
     pairs = zip(graph.words[1:], bonuses[1:].tolist(), drawn[1:].tolist(), strict=True)
     return {word: bonus for word, bonus, take in pairs if take}

@@ -339,7 +339,7 @@ def test_the_demo_builds_once_decodes_scores_and_boosts(files, capsys):
     assert "T o LG: " in err
     assert "%WER 0.00 [ 0 / 4, 0 ins, 0 del, 0 sub ]" in out
     assert "with boosts in nats: c 2" in out
-    [kept] = files.glob("graph-normal-*.npz")
+    [kept] = files.glob("graph_normal_*.npz")
     assert main(["demo", "--recipe", recipe, "--threads", "1"]) == 0
     out, err = capsys.readouterr()
     assert f"built before: {kept.name}" in out and "T o LG" not in err

@@ -171,7 +171,7 @@ def assert_same(one, other):
     assert one.epsilon_rank.tolist() == other.epsilon_rank.tolist()
     for name in ("tokens", "words", "fillers", "topology", "marks_repeats"):
         assert getattr(one.tables, name) == getattr(other.tables, name)
-    for name in ("word", "splits", "tokens"):
+    for name in ("word", "splits", "tokens", "cost"):
         mine = getattr(one.tables.pronunciations, name)
         assert mine.tolist() == getattr(other.tables.pronunciations, name).tolist()
     assert one.fingerprint == other.fingerprint
@@ -273,7 +273,14 @@ def test_every_change_changes_the_fingerprint(graph):
     ]
     fst, repeat = graph.unpack(), graph.arcs["ilabel"] & REPEAT != 0
     blank = dataclasses.replace(graph.tokens, blank=1)
-    for changes in ({"topology": "compact"}, {"tokens": blank}):
+    dearer = dataclasses.replace(
+        graph.tables.pronunciations, cost=np.ones(3, np.float32)
+    )
+    for changes in (
+        {"topology": "compact"},
+        {"tokens": blank},
+        {"pronunciations": dearer},
+    ):
         tables = dataclasses.replace(graph.tables, **changes)
         others.append(PackedGraph.pack(fst, repeat, tables))
     fingerprints = {graph.fingerprint, *(other.fingerprint for other in others)}
@@ -403,7 +410,8 @@ BAD_TABLES = {
     "said splits": (
         {
             "pronunciations": Pronunciations(
-                *(np.array(x, np.int32) for x in ([1], [0, 2], [1]))
+                *(np.array(x, np.int32) for x in ([1], [0, 2], [1])),
+                cost=np.zeros(1, np.float32),
             )
         },
         "pronunciation splits do not cover 1 values in order",
@@ -412,7 +420,8 @@ BAD_TABLES = {
         {
             "words": ("<eps>", "A", "B"),
             "pronunciations": Pronunciations(
-                *(np.array(x, np.int32) for x in ([2, 1], [0, 1, 2], [1, 1]))
+                *(np.array(x, np.int32) for x in ([2, 1], [0, 1, 2], [1, 1])),
+                cost=np.zeros(2, np.float32),
             ),
         },
         "pronunciations are out of order, expected them by word",
@@ -426,6 +435,16 @@ def test_what_is_wrong_with_tables(changes, message):
     with pytest.raises(GraphError) as error:
         PackedGraph.pack(text_fst("0 0")[0], None, tables)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("costs", [[], [1.0, 2.0], [np.nan], [np.inf]])
+def test_costs_of_pronunciations_that_are_none(costs):
+    said = Pronunciations.from_lists([(1, (1,))])
+    said = dataclasses.replace(said, cost=np.array(costs, np.float32))
+    tables = text_tables(words=("<eps>", "A"))
+    tables = dataclasses.replace(tables, pronunciations=said)
+    with pytest.raises(GraphError, match=r"costs of pronunciations .*, expected 1 fin"):
+        PackedGraph.pack(text_fst("0 0")[0], None, tables)
 
 
 def test_a_blank_that_is_not_there():

@@ -35,7 +35,10 @@ def test_layouts_of_numpy():
     read_only = EXACT.astype(np.float32)
     read_only.flags.writeable = False
     layouts = [wide[::2, ::2], np.asfortranarray(EXACT), read_only, EXACT[::-1][::-1]]
-    assert lists(as_utterances(layouts, None, 3)) == [EXACT.tolist()] * 4
+    utterances = as_utterances(layouts, None, 3)
+    assert lists(utterances) == [EXACT.tolist()] * 4
+    for array in utterances:  # in the one form that the kernels are compiled for
+        assert array.flags.c_contiguous and array.flags.writeable
 
 
 def test_what_needs_no_copy_is_not_copied():
@@ -76,10 +79,18 @@ def test_padding_may_hold_anything(bad):
     assert lists(as_utterances(batch, [2, 0], 3)) == [EXACT.tolist(), []]
 
 
-def test_large_numbers():
-    tiny = np.float32(np.finfo(np.float32).min)
-    (array,) = as_utterances([[[tiny, -1e300, 1e19]]], None, 3)
-    assert array.tolist() == [[tiny, -INF, np.float32(1e19)]]
+def test_masks_are_impossible_tokens():
+    """What is masked by a large number is as impossible as by `-inf`."""
+    for dtype in (np.float32, np.float64):
+        least = np.finfo(dtype).min
+        given = np.array([[least, -1e30, -1e19], [0, -INF, 1e19]], dtype)
+        before = given.tolist()
+        (array,) = as_utterances([given], None, 3)
+        assert array.tolist() == [
+            [-INF, -INF, np.float32(-1e19)],
+            [0, -INF, np.float32(1e19)],
+        ]
+        assert given.tolist() == before
 
 
 # --------------------------------------------------------------------------- torch

@@ -142,6 +142,27 @@ def test_random_cases(topology, fillers, tmp_path):
     assert sentences > 8
 
 
+def test_times_of_the_pronunciation_that_was_taken(tmp_path):
+    """Three tokens a, two words: probabilities say which of them is `a a`."""
+    arpa = HAND.arpa.replace("-1 AB\n", "").replace("1=5", "1=4").replace("AA", "B")
+    for lexicon in (
+        "A 1.0 a\nA 0.1 a a\nB 0.1 a\nB 1.0 a a\n",
+        "A 0.1 a\nA 1.0 a a\nB 1.0 a\nB 0.1 a a\n",
+    ):
+        case = dataclasses.replace(
+            HAND,
+            lexicon=lexicon,
+            lexicon_has_probs=True,
+            arpa=arpa,
+            logprobs=frames("10101"),
+            boosts={"A": 0.5, "B": 0.5},
+            options={"word_insertion": -1.0},
+        )
+        best = naive_cases.solve(case)
+        assert {len(times) for times in best.ties.values()} == {1}
+        assert_best(decode(case, build(case, tmp_path)), best)
+
+
 def test_longer_cases(tmp_path):
     for i in range(6):
         rng = np.random.default_rng(i)

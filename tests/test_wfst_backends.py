@@ -17,6 +17,7 @@ from random_graphs import (
     random_logprobs,
     random_options,
 )
+from real_speech import speech_graph, utterances
 from text_graphs import text_graph
 
 from wfstdec.arcs import LABEL_MASK
@@ -210,6 +211,16 @@ def test_blank_options(name):
         assert hyp.acoustic_cost == pytest.approx(-np.log(factors).sum(), 1e-6)
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_costs_that_cancel_do_not_hide_a_label(name):
+    """B costs all that the beam allows; 0.03 of it is lost next to 1e6."""
+    text = "0 1 a A 0\n0 2 b B 0.03\n1 3 a - 0\n2 4 b - -1e6\n3 0\n4 -2"
+    x = np.array([[-np.inf, 0, 0], [-np.inf, 0, -1e6 - 1]], np.float32)
+    for backend in ("reference", name):
+        decoder = decoder_of(backend, text_graph(text), DecodeOptions(beam=1.0))
+        assert decoder.decode([x])[0].text == "B"
+
+
 # ------------------------------------------------------------------------- oracles
 def least_total(graph, logprobs, options, boosts):
     """The least total of any complete path in float64, by Bellman's equation."""
@@ -261,7 +272,10 @@ def test_without_a_bound_the_least_total_is_found(name):
         least = least_total(graph, x, options, boosts)
         assert hyp.reached_final == (least < np.inf)
         if hyp.reached_final:
-            assert hyp.total_cost == pytest.approx(least, rel=1e-5, abs=1e-3)
+            # Rounding is relative to the largest cost on the way, not to their sum.
+            costs = [1.0, *abs(graph.arcs["cost"]).tolist(), *(boosts or {}).values()]
+            slack = 1e-5 * max(costs)
+            assert hyp.total_cost == pytest.approx(least, rel=1e-5, abs=slack)
             finished += 1
     assert finished > 50
 
@@ -335,6 +349,27 @@ def test_larger_graphs(name, num_tokens):
         rng = np.random.default_rng([i, num_tokens])
         graph = random_graph(rng, num_tokens, num_states=120, arcs_per_state=6)
         assert_backends_agree(rng, name, graph, num_utterances=2)
+
+
+SPEECH = {
+    "narrow": {"beam": 6.0},
+    "bound": {"beam": 10.0, "max_active": 60, "beam_delta": 1.0},
+    "wide": {"beam": 2.0, "min_active": 40, "max_active": 80},
+    "skip": {"beam": 7.0, "blank_skip_threshold": 0.95, "lm_scale": 0.8},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("topology", ["normal", "compact"])
+@pytest.mark.parametrize("bounds", SPEECH)
+def test_real_speech(name, topology, bounds):
+    graph, options = speech_graph(topology), DecodeOptions(**SPEECH[bounds])
+    reference, other = make_backend("reference", graph), backend_of(name, graph)
+    for x in utterances(step=20):
+        for boosts in (None, {"the": 2.0, "and": -1.5}):
+            expected = search(reference, options, x[:40], boosts)
+            assert bits(search(other, options, x[:40], boosts)) == bits(expected)
+            assert expected.num_frames == 40
 
 
 @pytest.mark.parametrize("name", OTHERS)

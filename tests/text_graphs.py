@@ -50,7 +50,13 @@ def text_fst(text, tokens="_ a b"):
 
 
 def text_tables(
-    *, tokens="_ a b", words=("<eps>",), said=(), fillers="", marks_repeats=True
+    *,
+    tokens="_ a b",
+    words=("<eps>",),
+    said=(),
+    costs=None,
+    fillers="",
+    marks_repeats=True,
 ):
     """Tables; `said` holds `word token...` lines, of words that may be unused."""
     table = token_table(tokens.split())
@@ -63,7 +69,7 @@ def text_tables(
     return GraphTables(
         tokens=table,
         words=tuple(words),
-        pronunciations=Pronunciations.from_lists(pronunciations),
+        pronunciations=Pronunciations.from_lists(pronunciations, costs),
         fillers=tuple(table.index(token) for token in fillers.split()),
         marks_repeats=marks_repeats,
     )

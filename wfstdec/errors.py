@@ -53,5 +53,9 @@ class BoostError(InputError):
     """A boost list is malformed."""
 
 
+class BoostWarning(UserWarning):
+    """Words or phrases were to be boosted that nothing can hear."""
+
+
 class BackendError(WfstdecError, RuntimeError):
     """A backend or engine is unknown, or what it needs is not installed."""

@@ -102,6 +102,10 @@ def check_tables(tables: GraphTables) -> None:
             raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
     if (said.word[1:] < said.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
+    if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
+        raise GraphError(
+            f"costs of pronunciations {said.cost}, expected {len(said)} finite numbers"
+        )
 
 
 def _check_range(name: str, values: np.ndarray, top: int) -> None:
@@ -146,6 +150,7 @@ def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
         "pronunciation_word": np.dtype(np.int32),
         "pronunciation_splits": np.dtype(np.int32),
         "pronunciation_tokens": np.dtype(np.int32),
+        "pronunciation_cost": np.dtype(np.float32),
     }
     for name, dtype in expected.items():
         array = arrays[name]

@@ -46,7 +46,9 @@ class Hypothesis:
 
     Attributes:
         words: In order.
-        token_spans: (token name, first frame, one behind the last frame), in order.
+        token_ids: The tokens, blanks left out, in order.
+        token_frames: The first frame of each and one behind its last, two tuples.
+        token_names: The token table's names.
         frame_shift_s: Seconds per frame.
         total_cost: The cost that the search made least.
         graph_cost: Arcs and final cost, before `lm_scale`.
@@ -60,7 +62,9 @@ class Hypothesis:
     """
 
     words: tuple[Word, ...]
-    token_spans: tuple[tuple[str, int, int], ...] = field(repr=False)
+    token_ids: tuple[int, ...] = field(repr=False)
+    token_frames: tuple[tuple[int, ...], tuple[int, ...]] = field(repr=False)
+    token_names: tuple[str, ...] = field(repr=False)
     frame_shift_s: float
     total_cost: float
     graph_cost: float
@@ -81,6 +85,8 @@ class Hypothesis:
         """The tokens with their times, in order."""
         shift = self.frame_shift_s
         return tuple(
-            Token(text, start * shift, end * shift, start, end)
-            for text, start, end in self.token_spans
+            Token(self.token_names[token], start * shift, end * shift, start, end)
+            for token, start, end in zip(
+                self.token_ids, *self.token_frames, strict=True
+            )
         )

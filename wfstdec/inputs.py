@@ -10,7 +10,8 @@ import numpy as np
 from wfstdec.errors import LogprobError, ShapeError
 
 LARGEST = np.float32(1e20)
-"""A log-prob may not be larger: so that no sum of costs reaches minus infinity."""
+"""A log-prob may not be larger, and is -inf below the negative: so that costs neither
+reach minus infinity nor are so large that all others are lost in rounding."""
 
 
 def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
@@ -19,7 +20,7 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
     Args:
         logprobs: [B, T, V] array or a sequence of [T, V] arrays, natural log;
             NumPy, torch, or anything with DLPack; float16, bfloat16, float32, float64.
-            `-inf` is an impossible token.
+            `-inf`, or anything under -1e20 (masks), is an impossible token.
         lengths: [B] frames to use of each; `None` uses all.
         num_tokens: V, blank included.
 
@@ -106,8 +107,11 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
 
 def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
     check_axes(array, i, count, num_tokens)
-    with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
-        used = np.ascontiguousarray(array[:count], np.float32)
+    used = array[:count]
+    if used.dtype != np.float32 or not used.flags.carray:
+        with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
+            # Numba would compile once more for arrays that are read-only.
+            used = np.require(used, np.float32, ["C", "W"])
     top = used.max(initial=-np.inf)
     if not top <= LARGEST:
         frame = int(np.flatnonzero(~(used <= LARGEST).all(axis=1))[0])
@@ -116,4 +120,6 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
             f"utterance {i}, frame {frame}: logprobs has {float(found)!r}, expected "
             "natural logs of probabilities (-inf for an impossible token)"
         )
+    if used.min(initial=0) < -LARGEST:
+        return np.where(used < -LARGEST, np.float32(-np.inf), used)
     return used

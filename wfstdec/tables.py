@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,22 +19,39 @@ class Pronunciations:
         word: int32 [P], the word id of each pronunciation, non-decreasing.
         splits: int32 [P + 1], where each pronunciation's tokens stand.
         tokens: int32, the token ids.
+        cost: float32 [P], -ln of the pronunciation's probability, 0 where none is
+            known. Costs stand on the graph's arcs; these decide between two ways to
+            cut the same tokens into the same words.
     """
 
     word: np.ndarray
     splits: np.ndarray
     tokens: np.ndarray
+    cost: np.ndarray
 
     @classmethod
-    def from_lists(cls, entries: list[tuple[int, tuple[int, ...]]]) -> Pronunciations:
-        """Pack `(word id, tokens)` pairs; equal pairs are kept once."""
-        entries = sorted(set(entries))
-        lengths = [len(tokens) for _, tokens in entries]
-        flat = [token for _, tokens in entries for token in tokens]
+    def from_lists(
+        cls,
+        entries: Iterable[tuple[int, tuple[int, ...]]],
+        costs: Iterable[float] | None = None,
+    ) -> Pronunciations:
+        """Pack `(word id, tokens)` pairs; equal pairs are kept once, at the least cost.
+
+        Args:
+            entries: The pairs.
+            costs: Nats, one for each pair; None where they are not known.
+        """
+        entries = list(entries)
+        least: dict[tuple[int, tuple[int, ...]], float] = {}
+        for entry, cost in zip(entries, costs or [0.0] * len(entries), strict=True):
+            least[entry] = min(cost, least.get(entry, cost))
+        rows = sorted(least)
+        lengths = [len(tokens) for _, tokens in rows]
         return cls(
-            word=np.array([word for word, _ in entries], np.int32),
+            word=np.array([word for word, _ in rows], np.int32),
             splits=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-            tokens=np.array(flat, np.int32),
+            tokens=np.array([t for _, tokens in rows for t in tokens], np.int32),
+            cost=np.array([least[row] for row in rows], np.float32),
         )
 
     @classmethod

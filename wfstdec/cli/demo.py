@@ -85,7 +85,7 @@ def find_recipe(folder: str | None) -> Path:
 def build_or_load(recipe: Path, topology: str) -> wfstdec.PackedGraph:
     """The recipe's graph: as kept from last time, if that is of the same making."""
     inputs = [recipe / name for name in ("tokens.txt", "lexicon.txt.gz", "lm.arpa.gz")]
-    path = recipe / f"graph-{topology}-{_digest(inputs)}.npz"
+    path = recipe / f"graph_{topology}_{_digest(inputs)}.npz"
     if path.exists():
         _say(f"  built before: {path.name}")
         return wfstdec.load_graph(path)
@@ -98,7 +98,7 @@ def build_or_load(recipe: Path, topology: str) -> wfstdec.PackedGraph:
         separator=SEPARATOR,
         progress=True,
     )
-    for old in recipe.glob(f"graph-{topology}-*.npz"):
+    for old in recipe.glob(f"graph_{topology}_*.npz"):
         old.unlink()
     try:
         graph.save(path)

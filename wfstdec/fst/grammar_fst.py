@@ -28,8 +28,8 @@ from wfstdec.arpa import ArpaModel
 from wfstdec.errors import ArpaError
 from wfstdec.fst.arrays import arcs_of, fst_of, least_final_costs
 from wfstdec.fst.labels import LabelSpace
-from wfstdec.fst.ngram_trie import ROOT, NgramTrie, build_trie, find_child
 from wfstdec.jit import jit
+from wfstdec.ngram_trie import ROOT, NgramTrie, build_trie, fill_unlisted
 from wfstdec.symbols import EPSILON
 
 _log = logging.getLogger("wfstdec.build")
@@ -144,24 +144,8 @@ def _histories(ngrams: _Ngrams) -> _Histories:
             len(unlisted),
         )
         order = np.argsort(trie.depth[unlisted], kind="stable")
-        _fill_unlisted(trie, unlisted[order], cost, backoff)
+        fill_unlisted(trie, unlisted[order], cost, backoff)
     return _Histories(trie, cost, backoff, ngrams.bos, ngrams.eos)
-
-
-@jit
-def _fill_unlisted(
-    trie: NgramTrie, nodes: np.ndarray, cost: np.ndarray, backoff: np.ndarray
-) -> None:
-    """Fill in the costs of these nodes, shorter n-grams first."""
-    for node in nodes:
-        history = trie.parent[node]
-        total = 0.0
-        child = -1
-        while child < 0:
-            total += backoff[history]
-            history = trie.suffix[history]
-            child = find_child(trie, history, trie.word[node])
-        cost[node] = total + cost[child]
 
 
 @jit

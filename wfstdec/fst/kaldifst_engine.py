@@ -13,7 +13,7 @@ import kaldifst
 
 from wfstdec.arcs import FstArrays
 from wfstdec.errors import GraphError
-from wfstdec.fst.engine import ROUNDING, too_many_states
+from wfstdec.fst.engine import too_many_states
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
 
 
@@ -39,12 +39,6 @@ class KaldifstEngine:
         """States and arcs."""
         return fst.num_states, sum(fst.num_arcs(s) for s in range(fst.num_states))
 
-    def compose(self, left: Any, right: Any) -> Any:
-        """Both sides are sorted: else every pair of states scans the larger one."""
-        kaldifst.arcsort(left, sort_type="olabel")
-        kaldifst.arcsort(right, sort_type="ilabel")
-        return kaldifst.compose(left, right, match_side="left")
-
     def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
         """Kaldi's determinize_star; at its limit it raises, or returns True."""
         try:
@@ -59,11 +53,6 @@ class KaldifstEngine:
             partial = True
         if partial:
             raise too_many_states(max_states)
-        return fst
-
-    def minimize(self, fst: Any) -> Any:
-        """Kaldi's minimize_encoded."""
-        kaldifst.minimize_encoded(fst, delta=ROUNDING)
         return fst
 
 

@@ -6,7 +6,6 @@ import importlib
 from typing import Any
 
 from wfstdec.arcs import FstArrays
-from wfstdec.fst.engine import ROUNDING
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
 
 pynini: Any = importlib.import_module("pynini")  # its types lack what is used here
@@ -27,10 +26,6 @@ class PyniniEngine:
         """States and arcs."""
         return fst.num_states(), sum(fst.num_arcs(s) for s in range(fst.num_states()))
 
-    def compose(self, left: Any, right: Any) -> Any:
-        """Compose with both sides sorted."""
-        return pynini.compose(left.arcsort("olabel"), right.arcsort("ilabel"))
-
     def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
         """Remove epsilons and determinize; it cannot stop at a number of states.
 
@@ -41,14 +36,6 @@ class PyniniEngine:
             fst = pynini.arcmap(fst, map_type="to_log")
         fst = pynini.determinize(fst.rmepsilon())
         return pynini.arcmap(fst, map_type="to_std") if log else fst
-
-    def minimize(self, fst: Any) -> Any:
-        """Minimize as an acceptor of (labels, rounded cost)."""
-        fst = pynini.arcmap(fst, map_type="quantize", delta=ROUNDING)
-        mapper = pynini.EncodeMapper(
-            fst.arc_type(), encode_labels=True, encode_weights=True
-        )
-        return fst.encode(mapper).minimize(allow_nondet=True).decode(mapper)
 
 
 ENGINE = PyniniEngine()

@@ -17,17 +17,15 @@ class Stages:
     """Logs each stage as it ends; shows a bar on a terminal if asked.
 
         with Stages(total=8, progress=True) as stages:
-            lg = engine.compose(l, g)
-            stages.done("L o G", *engine.size(lg))
+            lg = compose(l, g)
+            stages.done("L o G", lg.num_states, lg.num_arcs)
 
-    Attributes:
-        records: What was logged, one dict a stage: stage, states, arcs, seconds,
-            peak_memory_gb (of the process so far).
+    A log record has the figures as attributes too: `stage`, `states`, `arcs`,
+    `seconds`, `peak_memory_gb` (of the process so far).
     """
 
     def __init__(self, total: int, progress: bool = False) -> None:
         """Start the clock of the first stage."""
-        self.records: list[dict[str, str | int | float | None]] = []
         self._bar = tqdm(
             total=total,
             desc="build",
@@ -54,23 +52,23 @@ class Stages:
     ) -> None:
         """Log a stage and start the clock of the next."""
         seconds = time.perf_counter() - self._began
-        memory = _peak_memory_gb()
-        self.records.append(
-            {
-                "stage": stage,
-                "states": states,
-                "arcs": arcs,
-                "seconds": round(seconds, 3),
-                "peak_memory_gb": round(memory, 3),
-            }
-        )
+        memory = peak_memory_gb()
         size = "" if states is None else f"{states} states, {arcs} arcs, "
-        _log.info("%s: %s%.2f s, peak memory %.2f GB", stage, size, seconds, memory)
+        figures = {
+            "stage": stage,
+            "states": states,
+            "arcs": arcs,
+            "seconds": seconds,
+            "peak_memory_gb": memory,
+        }
+        message = f"{stage}: {size}{seconds:.2f} s, peak memory {memory:.2f} GB"
+        _log.info(message, extra=figures)
         self._bar.set_postfix_str(stage)
         self._bar.update()
         self._began = time.perf_counter()
 
 
-def _peak_memory_gb() -> float:
+def peak_memory_gb() -> float:
+    """The most memory that the process has held so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e9 if sys.platform == "darwin" else 1e6)

@@ -10,14 +10,18 @@ words. TLG is not: with `compact` that would never end, with `normal` it would g
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from wfstdec.arcs import FstArrays
 from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.errors import GraphError, LexiconError, OptionError
+from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.grammar_user import (
@@ -32,11 +36,12 @@ from wfstdec.fst.lexicon_fst import (
     build_lexicon_fst,
     mark_lexicon,
 )
+from wfstdec.fst.minimize import minimize as minimize_fst
 from wfstdec.fst.stages import Stages
 from wfstdec.fst.topology import build_topology
 from wfstdec.graph import PackedGraph
 from wfstdec.lexicon import Lexicon, read_lexicon
-from wfstdec.symbols import EPSILON_WORD, TokenTable, read_tokens, token_table
+from wfstdec.symbols import EPSILON, EPSILON_WORD, TokenTable, read_tokens, token_table
 from wfstdec.tables import GraphTables, Pronunciations
 
 _log = logging.getLogger("wfstdec.build")
@@ -79,7 +84,7 @@ def build_graph(
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for each lexicon word that the model lacks; None drops them.
         engine: `"kaldifst"` or `"pynini"`.
-        minimize: Merge equal states of LG; rounds its costs to 1e-6.
+        minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
 
     Returns:
@@ -108,8 +113,11 @@ def build_graph(
         stages.done("G", *_size(g))
         l_fst = build_lexicon_fst(marked, labels)
         stages.done("L", *_size(l_fst))
-        lg = _build_lg(fst_engine, l_fst, g, stages, minimize)
-        tlg = _build_tlg(fst_engine, build_topology(topology, labels), lg, stages)
+        lg = compose(l_fst, g)
+        stages.done("L o G", *_size(lg))
+        lg = _optimized(fst_engine, lg, stages, minimize)
+        tlg = _compose_t(topology, lg, labels)
+        stages.done("T o LG", *_size(tlg))
         graph = _pack(tlg, marked, labels, topology)
         stages.done("pack", graph.num_states, graph.num_arcs)
     return graph
@@ -194,34 +202,41 @@ def _usable(
     return kept
 
 
-def _build_lg(
-    engine: Engine, l_fst: FstArrays, g: FstArrays, stages: Stages, minimize: bool
-) -> Any:
-    lg = _compose(engine, engine.load(l_fst), engine.load(g))
-    num_states, num_arcs = engine.size(lg)
-    stages.done("L o G", num_states, num_arcs)
-    lg = engine.determinize(lg, max(_LEAST_STATE_LIMIT, 4 * num_states))
-    stages.done("det(L o G)", *engine.size(lg))
-    if minimize:
-        lg = engine.minimize(lg)
-        stages.done("min(det(L o G))", *engine.size(lg))
-    return lg
-
-
-def _build_tlg(engine: Engine, t: FstArrays, lg: Any, stages: Stages) -> FstArrays:
-    tlg = engine.unload(_compose(engine, engine.load(t), lg))
-    stages.done("T o LG", *_size(tlg))
-    return tlg
-
-
-def _compose(engine: Engine, left: Any, right: Any) -> Any:
-    composed = engine.compose(left, right)
-    if engine.size(composed)[0] == 0:
+def _optimized(
+    engine: Engine, lg: FstArrays, stages: Stages, minimize: bool
+) -> FstArrays:
+    if lg.num_states == 0:
         raise GraphError(
             "no sequence of tokens makes a sentence, expected some: does the grammar "
             "have sentences over the words of the lexicon?"
         )
-    return composed
+    limit = max(_LEAST_STATE_LIMIT, 4 * lg.num_states)
+    lg = engine.unload(engine.determinize(engine.load(lg), limit))
+    _return_free_memory()
+    stages.done("det(L o G)", *_size(lg))
+    if minimize:
+        lg = minimize_fst(lg)
+        stages.done("min(det(L o G))", *_size(lg))
+    return lg
+
+
+def _return_free_memory() -> None:
+    """Hand back what an engine has freed: glibc keeps it, 1.6 GB for a large LM."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+
+
+def _compose_t(topology: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
+    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does.
+
+    Left as epsilons they would be free to come before or behind the frames of T that
+    have no output, and a third of the TLG's epsilon arcs would be such detours.
+    """
+    symbol = labels.disambig(labels.num_disambig)
+    t = build_topology(topology, replace(labels, num_disambig=labels.num_disambig + 1))
+    ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)
+    return compose(t, replace(lg, ilabel=ilabel))
 
 
 def _pack(
@@ -231,10 +246,11 @@ def _pack(
     ids = {word: i for i, word in enumerate(labels.words)}
     word_ids = (ids[word] for word in lexicon.words)
     entries = zip(word_ids, lexicon.pronunciations, strict=True)
+    pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
     tables = GraphTables(
         tokens=labels.tokens,
         words=labels.words,
-        pronunciations=Pronunciations.from_lists(list(entries)),
+        pronunciations=pronunciations,
         fillers=marked.fillers.tokens,
         topology=topology,
         marks_repeats=True,

@@ -82,6 +82,7 @@ class Aligner:
             said.word_splits,
             said.splits,
             said.tokens,
+            said.cost,
             self._filler,
             complete,
             spans,
@@ -137,16 +138,17 @@ def _read_tokens(graph_arcs, arcs, acoustic, blank, marks_repeats):
 
 
 @jit
-def _match(token, word, word_splits, splits, said, filler, complete, spans):
+def _match(token, word, word_splits, splits, said, cost, filler, complete, spans):
     """Cut the tokens into the words' pronunciations; fill `spans` with token positions.
 
-    Keeps every way to cut the words so far, one per end position; ways in use are few.
+    Keeps the cheapest way to cut the words so far for each end position; they are few.
     Returns whether the tokens match.
     """
     num_words, num_tokens = len(word), len(token)
-    # A way: [position behind the word, its first token, the way before].
-    ways = np.empty((64 + 8 * num_words, 3), np.int64)
-    ways[0, 0], ways[0, 1], ways[0, 2] = 0, 0, -1
+    # A way: [position behind the word, its first token, the way before], and its cost.
+    ways = np.zeros((64 + 8 * num_words, 3), np.int64)
+    costs = np.zeros(len(ways), np.float64)
+    ways[0, 2] = -1
     first, last = 0, 1
     for w in range(num_words):
         if word[w] + 1 >= len(word_splits):
@@ -159,30 +161,44 @@ def _match(token, word, word_splits, splits, said, filler, complete, spans):
                     behind = _says(token, at, said[splits[p] : splits[p + 1]])
                     if behind < 0 and not complete and w == num_words - 1:
                         behind = _breaks_off(token, at, said[splits[p] : splits[p + 1]])
-                    known = behind < 0
-                    for other in range(begin, last):
-                        known |= ways[other, 0] == behind
-                    if not known:
+                    if behind < 0:
+                        continue
+                    other = begin
+                    while other < last and ways[other, 0] != behind:
+                        other += 1
+                    total = costs[way] + np.float64(cost[p])
+                    if other == last:
                         if last == len(ways):
-                            longer = np.empty((2 * last, 3), np.int64)
-                            longer[:last] = ways
-                            ways = longer
-                        ways[last, 0], ways[last, 1], ways[last, 2] = behind, at, way
+                            ways, costs = _longer(ways), _longer(costs)
                         last += 1
+                    elif costs[other] <= total:
+                        continue
+                    ways[other, 0], ways[other, 1], ways[other, 2] = behind, at, way
+                    costs[other] = total
                 if at == num_tokens or not filler[token[at]]:
                     break
                 at += 1
         first = begin
+    best = -1
     for way in range(first, last):
         rest = ways[way, 0]
         while rest < num_tokens and filler[token[rest]]:
             rest += 1
-        if rest == num_tokens or not complete:
-            for w in range(num_words - 1, -1, -1):
-                spans[w, 0], spans[w, 1] = ways[way, 1], ways[way, 0]
-                way = ways[way, 2]
-            return True
-    return False
+        ends_well = rest == num_tokens or not complete
+        if ends_well and (best < 0 or costs[way] < costs[best]):
+            best = way
+    found = best >= 0
+    for w in range(num_words if found else 0):
+        spans[num_words - 1 - w, 0] = ways[best, 1]
+        spans[num_words - 1 - w, 1] = ways[best, 0]
+        best = ways[best, 2]
+    return found
+
+
+@jit
+def _longer(rows):
+    """Twice as many rows, the new ones of zeros."""
+    return np.concatenate((rows, np.zeros_like(rows)))
 
 
 @jit

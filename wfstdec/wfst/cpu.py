@@ -194,7 +194,7 @@ def _new_work(graph: PackedGraph, entries: int, candidates: int) -> k.Work:
 
 
 def _lay_out(graph: PackedGraph) -> k.GraphArrays:
-    """Rows of 16 bytes, with label sets where they fit."""
+    """Rows of 32 bytes, with label sets where they fit."""
     num_states, splits = graph.num_states, graph.state_arc_splits
     rows = np.zeros(num_states + 1, k.ROW)
     rows["begin"] = splits

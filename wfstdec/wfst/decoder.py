@@ -18,7 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
-from wfstdec.errors import BoostError, InputError, OptionError, ShapeError
+from wfstdec.errors import (
+    BoostError,
+    BoostWarning,
+    InputError,
+    OptionError,
+    ShapeError,
+)
 from wfstdec.graph import PackedGraph
 from wfstdec.hypothesis import Hypothesis, Word
 from wfstdec.inputs import as_utterances
@@ -29,10 +35,6 @@ from wfstdec.wfst.path import BestPath
 
 Boosts = Mapping[str, float] | Sequence[Mapping[str, float] | None] | None
 _Item = TypeVar("_Item")
-
-
-class BoostWarning(UserWarning):
-    """Words were to be boosted that the graph does not have."""
 
 
 class WfstDecoder:
@@ -175,30 +177,23 @@ class WfstDecoder:
         return [done[id(one)][0] for one in lists]
 
     def _hypothesis(self, path: BestPath, boosts: WordBoosts) -> Hypothesis:
-        options, words = self.options, self.graph.words
+        options = self.options
         read = self._aligner.tokens(path.arcs, path.acoustic)
-        frames = self._aligner.word_frames(read, path.reached_final).tolist()
+        frames = self._aligner.word_frames(read, path.reached_final)
         shift = self.frame_shift_s
         ids = read.word.tolist()
-        names = self.graph.tokens.names
         boost_cost = 0.0 - sum(boosts.bonus(word) for word in ids) if boosts else 0.0
         graph_cost = read.graph_cost + path.final_cost
         insertion_cost = float(options.word_insertion * len(ids)) + 0.0  # no -0.0
         total = options.acoustic_scale * read.acoustic_cost
         total += options.lm_scale * graph_cost + insertion_cost + boost_cost
+        texts = map(self.graph.words.__getitem__, ids)
+        times, frames = (frames * shift).T.tolist(), frames.T.tolist()
         return Hypothesis(
-            words=tuple(
-                Word(words[word], start * shift, end * shift, start, end)
-                for word, (start, end) in zip(ids, frames, strict=True)
-            ),
-            token_spans=tuple(
-                zip(
-                    map(names.__getitem__, read.token.tolist()),
-                    read.start.tolist(),
-                    read.end.tolist(),
-                    strict=True,
-                )
-            ),
+            words=tuple(map(Word, texts, *times, *frames)),
+            token_ids=tuple(read.token.tolist()),
+            token_frames=(tuple(read.start.tolist()), tuple(read.end.tolist())),
+            token_names=self.graph.tokens.names,
             frame_shift_s=shift,
             total_cost=total,
             graph_cost=graph_cost,

@@ -145,7 +145,7 @@ def _dearest(graph, scales, boosts, cutoff):
     """
     credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
     least_arc = float32(scales.lm_scale * graph.least_cost) - credit
-    slack = float32(1e-3) + float32(4e-6) * abs(cutoff)
+    slack = float32(1e-3) + float32(4e-6) * (abs(cutoff) + abs(least_arc))
     return min(float32(cutoff - least_arc) + slack, LARGEST)
 
 

@@ -134,3 +134,19 @@ def _link_suffixes(trie: NgramTrie, by_depth: np.ndarray) -> None:
             if child >= 0:
                 trie.suffix[node] = child
                 break
+
+
+@jit
+def fill_unlisted(
+    trie: NgramTrie, nodes: np.ndarray, cost: np.ndarray, backoff: np.ndarray
+) -> None:
+    """Give these nodes, shorter n-grams first, the cost of backing off."""
+    for node in nodes:
+        history = trie.parent[node]
+        total = 0.0
+        child = -1
+        while child < 0:
+            total += backoff[history]
+            history = trie.suffix[history]
+            child = find_child(trie, history, trie.word[node])
+        cost[node] = total + cost[child]

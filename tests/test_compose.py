@@ -1,0 +1,126 @@
+"""Composition: all pairs of strings, trimming, and the engines' own compositions."""
+
+import numpy as np
+import pytest
+from fst_tools import all_pairs
+
+from wfstdec.fst.arrays import arcs_of, fst_of
+from wfstdec.fst.compose import compose
+from wfstdec.fst.engine import get_engine
+
+INF = np.inf
+
+
+def random_fst(rng, num_states=6, num_labels=3, epsilons=True, cyclic=False):
+    """An FST with parallel arcs and states that lead nowhere."""
+    num_arcs = int(rng.integers(2, 5 * num_states))
+    state = rng.integers(0, num_states, num_arcs)
+    nextstate = rng.integers(0, num_states, num_arcs)
+    ilabel = rng.integers(0 if epsilons else 1, num_labels + 1, num_arcs)
+    olabel = rng.integers(0, num_labels + 1, num_arcs)
+    if not cyclic:
+        keep = nextstate > state
+        columns = (state, ilabel, olabel, nextstate)
+        state, ilabel, olabel, nextstate = (column[keep] for column in columns)
+    final = np.where(rng.random(num_states) < 0.4, rng.random(num_states), INF)
+    arcs = arcs_of(state, ilabel, olabel, nextstate, rng.random(len(state)))
+    return fst_of([arcs], int(rng.integers(0, 2)), final)
+
+
+def joined(left, right):
+    """{(input, output): least cost} by joining all pairs of strings."""
+    by_input, found = {}, {}
+    for (middle, output), cost in all_pairs(right).items():
+        by_input.setdefault(middle, []).append((output, cost))
+    for (string, middle), cost in all_pairs(left).items():
+        for output, more in by_input.get(middle, []):
+            total = min(cost + more, found.get((string, output), INF))
+            found[string, output] = total
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_pairs_of_strings_are_joined(seed):
+    rng = np.random.default_rng(seed)
+    left, right = random_fst(rng), random_fst(rng, epsilons=False)
+    composed = compose(left, right)
+    expected = joined(left, right)
+    if composed.num_states == 0:
+        assert not expected
+    else:
+        assert all_pairs(composed) == pytest.approx(expected, abs=1e-6)
+
+
+def test_by_hand():
+    """`ab` to `x` with `x` to `Y`, where a second `x` leads nowhere."""
+    first = arcs_of([0, 1], [1, 2], [0, 7], [1, 2], [0.5, 0.25])
+    second = arcs_of([0, 0], 7, [8, 9], [1, 2], [2.0, 3.0])
+    left = fst_of([first], 0, [INF, INF, 1])
+    right = fst_of([second], 0, [INF, 0.5, INF])
+    found = compose(left, right)
+    assert (found.num_states, found.start) == (3, 0)
+    assert found.state_arc_splits.tolist() == [0, 1, 2, 2]
+    assert (found.ilabel.tolist(), found.olabel.tolist()) == ([1, 2], [0, 8])
+    assert found.cost.tolist() == [0.5, 2.25]
+    assert found.final_cost.tolist() == [INF, INF, 1.5]
+
+
+def test_nothing_in_common_leaves_no_states():
+    left = fst_of([arcs_of(0, 1, 1, 1)], 0, [INF, 0])
+    right = fst_of([arcs_of(0, 2, 2, 1)], 0, [INF, 0])
+    found = compose(left, right)
+    assert (found.num_states, found.num_arcs) == (0, 0)
+    assert found.state_arc_splits.tolist() == [0]
+
+
+def test_long_rows_and_many_states():
+    """Beyond the first sizes of all tables: 20,000 words, every third of them in G."""
+    n = 20_000
+    words = np.arange(1, n + 1)
+    chains = arcs_of(0, words, words, words)
+    back = arcs_of(words, n + words, 0, 0)
+    left = fst_of([chains, back], 0, [0.0] + [INF] * n)
+    right = fst_of([arcs_of(0, words[::3], words[::3], 0, 0.5)], 0, [0.0])
+    found = compose(left, right)
+    third = len(words[::3])
+    assert (found.num_states, found.num_arcs) == (1 + third, 2 * third)
+    assert sorted(found.olabel[found.olabel > 0].tolist()) == words[::3].tolist()
+
+
+def composed_by_kaldifst(left, right):
+    kaldifst = pytest.importorskip("kaldifst")
+    engine = get_engine("kaldifst")
+    left, right = engine.load(left), engine.load(right)
+    kaldifst.arcsort(left, sort_type="olabel")
+    kaldifst.arcsort(right, sort_type="ilabel")
+    return engine, kaldifst.compose(left, right)
+
+
+def composed_by_pynini(left, right):
+    pynini = pytest.importorskip("pynini")
+    engine = get_engine("pynini")
+    left, right = engine.load(left).arcsort("olabel"), engine.load(right)
+    return engine, pynini.compose(left, right.arcsort("ilabel"))
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [composed_by_kaldifst, pytest.param(composed_by_pynini, marks=pytest.mark.peers)],
+)
+def test_the_engines_compose_to_the_same_sizes(peer):
+    sizes = set()
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        left = random_fst(rng, cyclic=True)
+        right = random_fst(rng, epsilons=False, cyclic=True)
+        engine, theirs = peer(left, right)
+        ours = compose(left, right)
+        assert engine.size(theirs) == (ours.num_states, ours.num_arcs)
+        sizes.add(ours.num_states)
+    assert len(sizes) > 10
+
+
+def test_the_right_side_may_have_no_input_epsilons():
+    fst = fst_of([arcs_of(0, 0, 1, 0)], 0, [0.0])
+    with pytest.raises(AssertionError, match="the right side has input epsilons"):
+        compose(fst, fst)

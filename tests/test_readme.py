@@ -1,0 +1,34 @@
+"""What the README shows does work."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_code_runs(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(code.strip().splitlines()) <= 15
+    names = {}
+    exec(compile(code, "README.md", "exec"), names)
+    hypothesis = names["hyps"][5]
+    text, times = capsys.readouterr().out.splitlines()
+    assert text == f"{hypothesis.text} {hypothesis.total_cost} True"
+    assert hypothesis.text == "i understand bartley i was wrong"
+    assert str(hypothesis.words[0].end_s) in times
+
+
+def test_the_commands_exist():
+    from wfstdec.cli.main import make_parser
+
+    commands = set(re.findall(r"^    wfstdec (\w+)", README, re.M))
+    assert commands
+    for command in commands:
+        make_parser().format_help().index(command)
+
+
+def test_the_scripts_exist():
+    for script in re.findall(r"^bash (\S+)", README, re.M):
+        assert (ROOT / script).is_file()

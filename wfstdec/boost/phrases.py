@@ -1,0 +1,371 @@
+"""Phrase boosting: credit as a phrase is being said, exact in the end.
+
+    compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see boost.spelling
+    boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
+    state = boosts.start;  cost, state = boosts.step(state, token);  boosts.final(state)
+
+What it is worth. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
+credit(1) = c0 and credit(d) = c0 * beta + ln(d) after ("TurboBias", arXiv 2508.07014;
+c0 for all where `uniform`). A phrase's amount is its weight times the base of its
+longest spelling (or its weight itself, on request), whichever spelling is said. A
+phrase occurs wherever one of its spellings ends. A spelling that contains another of
+the same phrase is left out first (where it is said the other is too), so that no two
+end, or begin, at one place: said once is counted once.
+
+What is paid in advance. A state n is a string that is a proper prefix of a spelling:
+the longest such that ends what was said so far. For a spelling s of length |s| let
+scale(s) = amounts of the phrases spelt s / base(|s|). The credit of a state is
+
+    phi(n) = max(0, scale(s) for all s that n is a proper prefix of) * base(|n|)
+
+so for one spelling it is the sum of the credits of the labels said. phi(root) = 0.
+
+Accounting. A label takes state n to m, and completes the spellings that end there;
+done = their amounts, over all of them (the label's node and its failure links).
+
+    cost of the label = phi(n) - phi(m) - done       final cost of n = phi(n)
+
+Proof. Over the states root = n0, n1, ..., nT of an utterance the costs add up to
+(phi(n0) - phi(n1)) + ... + (phi(nT-1) - phi(nT)) + phi(nT) - sum of done = phi(root) -
+sum of done = -(sum of done). Done counts each occurrence of each phrase once, by its
+amount, which depends on nothing but the phrase and its weight: so the total does not
+depend on the order of the list or on other phrases, overlapping and nested ones
+included, and a phrase left half said is worth nothing. Amounts and credits are whole
+multiples of 1/16384 nat: below 1024 nats all differences are exact in float32.
+
+With a `boundary` (the token between words) a phrase counts between boundaries only:
+`art` not in `heart`. Its spellings have the boundary before and after, the utterance
+has one before it and one after it, unsaid; neither is worth anything: the credit of a
+state counts the labels after the first boundary. So start is the state after a
+boundary, where phi = 0, and the final cost of n is that of a boundary and phi after it.
+
+`outside_cost` is charged besides for every label that ends neither a phrase nor a
+proper prefix of one. Public implementations are not exact: for `ABC` and `BCD` one
+gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.boost import phrase_kernels
+from wfstdec.boost.spelling import Speller, Spelling
+from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.lm import kernels
+from wfstdec.lm.backoff import Automaton, BackoffModel, Unit, frozen
+from wfstdec.symbols import TokenTable
+
+LARGEST = 1e6
+"""A weight may not be larger, either way: so that no sum of costs reaches infinity."""
+GRAIN = 1 / 16384
+"""Amounts and credits are multiples of it."""
+
+
+@dataclass(frozen=True)
+class PhraseOptions:
+    """How much a phrase of weight 1 is worth.
+
+    Attributes:
+        c0: Nats for its first label.
+        beta: What `c0` is multiplied by for each label after; ln(depth) is added.
+        uniform: `c0` for every label instead.
+        outside_cost: Nats charged for each label that belongs to no phrase.
+        weights_are_totals: A weight is the amount of the phrase, in nats, as word
+            boosts have it; `c0` and `beta` only say when how much of it is paid.
+    """
+
+    c0: float = 1.0
+    beta: float = 2.0
+    uniform: bool = False
+    outside_cost: float = 0.0
+    weights_are_totals: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.c0 <= LARGEST:
+            raise OptionError(f"c0={self.c0!r}, expected nats above 0")
+        if not 0 <= self.beta <= LARGEST:
+            raise OptionError(f"beta={self.beta!r}, expected 0 or more")
+        if not abs(self.outside_cost) <= LARGEST:
+            raise OptionError(f"outside_cost={self.outside_cost!r}, expected nats")
+
+    def base(self, length: int) -> np.ndarray:
+        """What 0, 1, ..., `length` labels are worth, float64 [length + 1]."""
+        credit = np.full(length + 1, self.c0)
+        credit[0] = 0
+        if not self.uniform:
+            credit[2:] = self.c0 * self.beta + np.log(np.arange(2, length + 1))
+        return np.cumsum(credit)
+
+
+@dataclass(frozen=True, eq=False)
+class PhraseBoosts(BackoffModel):
+    """Compiled phrases; see `BackoffModel`. States and costs as in the module's text.
+
+    Attributes:
+        unknown: The phrases that could not be spelt, sorted; they have no effect.
+        top_credit: No label is credited more: a bound for searches, at least 0.
+    """
+
+    unknown: tuple[str, ...]
+    top_credit: float
+
+
+class PhraseCompiler:
+    """Makes `PhraseBoosts` of phrases in text; remembers the last 64 lists.
+
+    Args:
+        speller: From `boost.spelling`, or a function of a list of phrases that gives
+            the spellings of each: sequences of labels; none where it cannot be spelt.
+        labels: What the labels are: a token table, or a word table.
+        options: The amounts.
+        boundary: The token that stands between words wherever one ends, for tables
+            that have it: phrases then count as whole words only.
+    """
+
+    _MOST_REMEMBERED = 64
+
+    def __init__(
+        self,
+        speller: Speller,
+        labels: TokenTable | Sequence[str],
+        options: PhraseOptions | None = None,
+        boundary: int | None = None,
+    ) -> None:
+        self.options = options or PhraseOptions()
+        self.boundary = boundary
+        self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
+        self.num_labels = len(labels)
+        self.speller = speller
+        self._remembered: OrderedDict[tuple, PhraseBoosts] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compile(self, phrases: Mapping[str, float] | Iterable[str]) -> PhraseBoosts:
+        """Compile a list; an equal list, in any order, gives the same object again.
+
+        Args:
+            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
+
+        Raises:
+            BoostError: A phrase is no string or empty, or a weight no number.
+
+        Warns:
+            BoostWarning: Phrases that cannot be spelt; names them.
+        """
+        content = tuple(sorted(_checked(phrases).items()))
+        with self._lock:
+            boosts = self._remembered.pop(content, None) or self._compile(content)
+            self._remembered[content] = boosts
+            if len(self._remembered) > self._MOST_REMEMBERED:
+                self._remembered.popitem(last=False)
+        if boosts.unknown:
+            shown = ", ".join(map(repr, boosts.unknown[:10]))
+            more = len(boosts.unknown) - 10
+            warnings.warn(
+                f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
+                f"effect: {shown}{f' and {more} more' if more > 0 else ''}",
+                BoostWarning,
+                stacklevel=2,
+            )
+        return boosts
+
+    def _compile(self, content: tuple[tuple[str, float], ...]) -> PhraseBoosts:
+        texts = [text for text, _ in content]
+        spellings = self.speller(texts)
+        unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
+        automaton, top_credit = compile_spellings(
+            spellings,
+            [weight for _, weight in content],
+            self.options,
+            self.num_labels,
+            self.boundary,
+        )
+        return PhraseBoosts(
+            automaton, self.unit, self.num_labels, tuple(unknown), top_credit
+        )
+
+
+def compile_spellings(
+    spellings: Sequence[Sequence[Spelling]],
+    weights: Sequence[float],
+    options: PhraseOptions,
+    num_labels: int,
+    boundary: int | None = None,
+) -> tuple[Automaton, float]:
+    """Compile phrases that are spelt already.
+
+    Args:
+        spellings: The spellings of each phrase, tuples of labels; may be none.
+        weights: The weight of each phrase.
+        options: The amounts.
+        num_labels: Labels are below it.
+        boundary: The label between words, to count whole words only.
+
+    Returns:
+        The automaton, and the most that a label is credited.
+
+    Raises:
+        BoostError: A spelling is empty or has a label that does not exist.
+    """
+    edge = () if boundary is None else (boundary,)
+    longest = max((len(s) for spelt in spellings for s in spelt), default=0)
+    base = options.base(longest)
+    amounts: defaultdict[Spelling, float] = defaultdict(float)
+    for spelt, weight in zip(spellings, weights, strict=True):
+        minimal = _without_containing([(*edge, *s, *edge) for s in spelt if s])
+        if len(minimal) < bool(spelt):
+            raise BoostError("a spelling without labels, expected at least one")
+        if minimal:
+            length = max(map(len, minimal)) - 2 * len(edge)
+            times = 1 if options.weights_are_totals else float(base[length])
+            amount = round(weight * times / GRAIN) * GRAIN
+            for spelling in minimal:
+                amounts[spelling] += amount
+    ordered = sorted(amounts)
+    lengths = np.array([len(spelling) for spelling in ordered], np.int64)
+    tree = _grown(ordered, lengths, num_labels)
+    worth = np.array([amounts[spelling] for spelling in ordered])
+    scale = worth / base[lengths - 2 * len(edge)]
+    depth = np.clip(tree.depth - len(edge), 0, longest)
+    automaton, top = _assemble(tree, worth, scale, base[depth], options.outside_cost)
+    return (automaton if boundary is None else _bounded(automaton, boundary)), top
+
+
+class _Tree(NamedTuple):
+    """The nodes as `phrase_kernels.grow_tree` gives them."""
+
+    parent: np.ndarray
+    label: np.ndarray
+    depth: np.ndarray
+    ending: np.ndarray
+
+
+def _grown(ordered: list[Spelling], lengths: np.ndarray, num_labels: int) -> _Tree:
+    """The tree of sorted spellings."""
+    flat = np.fromiter(chain.from_iterable(ordered), np.int64, int(lengths.sum()))
+    bad = flat[(flat < 0) | (flat >= num_labels)]
+    if len(bad):
+        raise BoostError(
+            f"label {bad[0]} in a spelling, expected 0 to {num_labels - 1}"
+        )
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    return _Tree(*phrase_kernels.grow_tree(flat.astype(np.int32), splits))
+
+
+def _bounded(automaton: Automaton, boundary: int) -> Automaton:
+    """The same between two boundaries that are not said."""
+    if not len(automaton.arc_label):
+        return automaton
+    states = np.arange(len(automaton.final_cost), dtype=np.int32)
+    costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
+    models, labels = np.zeros_like(states), np.full_like(states, boundary)
+    kernels.steps(automaton, models, states, labels, costs, nextstates)
+    final_cost = costs + automaton.final_cost[nextstates]
+    return frozen(automaton._replace(final_cost=final_cost, model_start=nextstates[:1]))
+
+
+def _assemble(
+    tree: _Tree,
+    worth: np.ndarray,
+    scale: np.ndarray,
+    base: np.ndarray,
+    outside_cost: float,
+) -> tuple[Automaton, float]:
+    """The automaton: amounts and scales by spelling, bases by node."""
+    by_depth = np.argsort(tree.depth, kind="stable")
+    num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
+    failure = _failures(tree, by_depth, num_children)
+    done, greatest = _sums(tree, by_depth, failure, worth, scale)
+    phi = np.round(greatest * base / GRAIN) * GRAIN
+    is_state = num_children > 0
+    is_state[phrase_kernels.ROOT] = True
+    nearest = phrase_kernels.nearest_states(failure, by_depth, is_state)
+    states = by_depth[is_state[by_depth]]
+    number = np.zeros(len(by_depth), np.int32)
+    number[states] = np.arange(len(states))
+    credit = phi[states]
+    backoff_state = np.full(len(states), -1, np.int32)
+    backoff_state[1:] = number[nearest[failure[states[1:]]]]
+    # Nodes by depth stand in the order of their parents, which is that of states, and
+    # children of one in the order of their labels: these are the rows of arcs.
+    arcs = by_depth[1:]
+    source, target = number[tree.parent[arcs]], number[nearest[arcs]]
+    gained = credit[target] + done[arcs]
+    automaton = Automaton(
+        state_arc_splits=np.concatenate([[0], np.cumsum(num_children[states])]),
+        arc_label=tree.label[arcs],
+        arc_next=target,
+        arc_cost=credit[source] - gained,
+        backoff_state=backoff_state,
+        backoff_cost=np.where(backoff_state < 0, 0, credit - credit[backoff_state]),
+        final_cost=credit,
+        model_start=np.zeros(1),
+        model_label_splits=np.zeros(2),
+        model_default_cost=np.array([outside_cost]),
+        label_alias=np.zeros(0),
+    )
+    least = phrase_kernels.least_above(credit, backoff_state)
+    top = max(float((gained - least[source]).max(initial=0)), -outside_cost)
+    return frozen(automaton), top
+
+
+def _failures(
+    tree: _Tree, by_depth: np.ndarray, num_children: np.ndarray
+) -> np.ndarray:
+    """The failure link of each node."""
+    child = 1 + np.argsort(tree.parent[1:], kind="stable")
+    splits = np.concatenate([[0], np.cumsum(num_children)])
+    children = (splits, child, tree.label[child])
+    return phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
+
+
+def _sums(
+    tree: _Tree,
+    by_depth: np.ndarray,
+    failure: np.ndarray,
+    worth: np.ndarray,
+    scale: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`phrase_kernels.spread` of amounts and scales by spelling."""
+    own, own_scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
+    ends = tree.ending >= 0
+    own[ends], own_scale[ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
+    return phrase_kernels.spread(tree.parent, failure, by_depth, own, own_scale)
+
+
+def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:
+    """The spellings that contain no other one, each once."""
+    different = dict.fromkeys(map(tuple, spelt))
+    if len(set(map(len, different))) <= 1:
+        return list(different)
+    kept: dict[str, Spelling] = {}
+    for spelling in sorted(different, key=len):
+        written = f",{','.join(map(str, spelling))},"
+        if not any(shorter in written for shorter in kept):
+            kept[written] = spelling
+    return list(kept.values())
+
+
+def _checked(phrases: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
+    if isinstance(phrases, str):
+        raise BoostError(f"phrases is the string {phrases!r}, expected a list of them")
+    if not isinstance(phrases, Mapping):
+        phrases = dict.fromkeys(phrases, 1.0)
+    for phrase, weight in phrases.items():
+        if not isinstance(phrase, str) or not phrase.strip():
+            raise BoostError(f"boosted phrase {phrase!r}, expected a string of words")
+        numeric = isinstance(weight, int | float | np.number)
+        if not numeric or not math.isfinite(weight) or abs(weight) > LARGEST:
+            raise BoostError(
+                f"weight {weight!r} of {phrase!r}, expected a number, -{LARGEST:g} to "
+                f"{LARGEST:g}"
+            )
+    return {phrase: float(weight) for phrase, weight in phrases.items()}

@@ -1,0 +1,163 @@
+"""How phrases are spelt: text to the labels that a boost follows.
+
+    by_words(graph.word_ids)                        # words: the unit is the word
+    by_lexicon(lexicon, separator=3)                # all pronunciations of all words
+    by_lexicon(lexicon, others=by_table(tokens))    # ... and words that it lacks
+    by_table(tokens)                                # characters or pieces
+    by_tokenizer(processor.encode)                  # whatever made the token ids
+
+A speller takes phrases and gives the spellings of each: none where a phrase cannot be
+spelt, several where it can be said in several ways.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from wfstdec.errors import LexiconError
+from wfstdec.lexicon import Lexicon, spelling_lexicon
+from wfstdec.symbols import TokenTable
+
+Spelling = tuple[int, ...]
+Speller = Callable[[Sequence[str]], Sequence[Sequence[Spelling]]]
+
+MOST_SPELLINGS = 256
+"""A phrase of many words with many pronunciations is spelt in no more ways."""
+
+_log = logging.getLogger("wfstdec.boost")
+
+
+def by_words(word_ids: Mapping[str, int]) -> Speller:
+    """Phrases as sequences of word ids."""
+
+    def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
+        ids = [[word_ids.get(word) for word in phrase.split()] for phrase in phrases]
+        return [
+            [] if None in found else [tuple(i for i in found if i is not None)]
+            for found in ids
+        ]
+
+    return spell
+
+
+def by_lexicon(
+    lexicon: Lexicon,
+    *,
+    separator: int | None = None,
+    separator_optional: bool = False,
+    others: Speller | None = None,
+) -> Speller:
+    """Phrases as the pronunciations of their words, in all ways (at most 256).
+
+    Args:
+        lexicon: Words to tokens.
+        separator: A token that stands between words.
+        separator_optional: It may also be left out, at each place.
+        others: Spells words that the lexicon lacks, one word at a time.
+    """
+    known: dict[str, list[Spelling]] = {}
+    for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
+        known.setdefault(word, []).append(tokens)
+    between: list[Spelling] = [()] if separator is None else [(separator,)]
+    if separator_optional and separator is not None:
+        between.append(())
+
+    def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
+        words = dict.fromkeys(word for phrase in phrases for word in phrase.split())
+        lacking = [word for word in words if word not in known]
+        extra: dict[str, Sequence[Spelling]] = {}
+        if others is not None and lacking:
+            extra = dict(zip(lacking, others(lacking), strict=True))
+        return [
+            _joined([known.get(word) or extra.get(word, ()) for word in phrase.split()])
+            for phrase in phrases
+        ]
+
+    def _joined(parts: Sequence[Sequence[Spelling]]) -> list[Spelling]:
+        places: list[Sequence[Spelling]] = []
+        for part in parts:
+            places += [between, part] if places else [part]
+        ways = itertools.product(*places)
+        spelt = [
+            tuple(itertools.chain(*way))
+            for way in itertools.islice(ways, MOST_SPELLINGS)
+        ]
+        if next(ways, None):
+            _log.warning(
+                "a phrase has over %d spellings, the rest are left out", MOST_SPELLINGS
+            )
+        return list(dict.fromkeys(spelt))
+
+    return spell
+
+
+def by_table(
+    tokens: TokenTable,
+    *,
+    separator: int | None = None,
+    sentencepiece_model: str | os.PathLike[str] | None = None,
+) -> Speller:
+    """Phrases as `lexicon.spelling_lexicon` spells their words; arguments as there."""
+
+    def spellable(words: list[str]) -> dict[str, list[Spelling]]:
+        """The spellings of those words that have one."""
+        try:
+            lexicon = spelling_lexicon(
+                words,
+                tokens,
+                separator=separator,
+                sentencepiece_model=sentencepiece_model,
+            )
+        except LexiconError:
+            half = len(words) // 2
+            return spellable(words[:half]) | spellable(words[half:]) if half else {}
+        pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
+        return {word: [spelling] for word, spelling in pairs}
+
+    def spell(phrases: Sequence[str]) -> Sequence[Sequence[Spelling]]:
+        words = list(dict.fromkeys(w for phrase in phrases for w in phrase.split()))
+        found = spellable(words)
+
+        def spell_word(lacking: Sequence[str]) -> list[list[Spelling]]:
+            return [found.get(word, []) for word in lacking]
+
+        empty = Lexicon((), (), np.zeros(0, np.float32))
+        return by_lexicon(empty, separator=separator, others=spell_word)(phrases)
+
+    return spell
+
+
+def by_tokenizer(
+    encode: Callable[[str], Sequence[int]],
+    variants: Callable[[str], Iterable[str]] | None = None,
+) -> Speller:
+    """Phrases as a tokenizer cuts them; an empty result is a phrase it cannot spell.
+
+    Args:
+        encode: Text to tokens.
+        variants: Other ways to write a phrase, each a spelling of its own; for
+            instance `case_variants`.
+    """
+
+    def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
+        return [
+            [
+                tuple(spelling)
+                for text in (variants(phrase) if variants else [phrase])
+                if (spelling := encode(text))
+            ]
+            for phrase in phrases
+        ]
+
+    return spell
+
+
+def case_variants(text: str) -> list[str]:
+    """As it is, in small letters, in capitals, and with a capital on each word."""
+    ways = (text, text.lower(), text.upper(), text.title())
+    return list(dict.fromkeys(ways))

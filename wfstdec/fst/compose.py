@@ -1,0 +1,278 @@
+"""Composition of FSTs in arrays: L o G and T o LG, without the detour of an engine.
+
+    lg = compose(l_fst, g)
+
+A state of the result is a pair of states, numbered in the order they are found. From
+(a, b) it has
+
+    an arc to (a', b)  for each arc a -> a' of the left with no output,
+    an arc to (a', b') for each arc a -> a' of the left and b -> b' of the right whose
+                       output and input label are the same.
+
+The right side must have no epsilons on its input side: then the two sides never move
+apart in two orders, so that no path comes twice and no composition filter is needed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.arcs import FstArrays
+from wfstdec.jit import jit
+from wfstdec.symbols import EPSILON
+
+_LEFT_FACTOR = 1000003
+_KEY_MASK = (1 << 31) - 1
+_SPREAD_FACTOR = 2654435761  # below 2**32: products stay below 2**63
+_FIRST_SIZE = 1 << 12
+_NONE = -1
+
+
+class _Side(NamedTuple):
+    """One side; the arcs of each state are sorted by the label to match.
+
+    Attributes:
+        start: The start state.
+        splits: int64 [S + 1].
+        epsilon_end: int64 [S], where the epsilons of each state end.
+        label: int32 [A], sorted within each state.
+        arc: int32 [A], the arc of each label, an index into `nextstate`.
+        nextstate: int32 [A].
+    """
+
+    start: int
+    splits: np.ndarray
+    epsilon_end: np.ndarray
+    label: np.ndarray
+    arc: np.ndarray
+    nextstate: np.ndarray
+
+
+def compose(left: FstArrays, right: FstArrays) -> FstArrays:
+    """The composition, trimmed; it has no states if it accepts nothing.
+
+    Args:
+        left: Any FST.
+        right: An FST without epsilons on its input side.
+    """
+    assert (right.ilabel != EPSILON).all(), "the right side has input epsilons"
+    a, b = _side(left, left.olabel), _side(right, right.ilabel)
+    states, splits, arcs, nextstate = _join(a, b)
+    left_arc, right_arc = arcs[:, 0], arcs[:, 1]
+    alone = right_arc == _NONE
+    cost = left.cost[left_arc]
+    cost += np.where(alone, np.float32(0), right.cost[right_arc])
+    return _trimmed(
+        FstArrays(
+            start=0,
+            final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
+            state_arc_splits=splits[:, 0],
+            ilabel=left.ilabel[left_arc],
+            olabel=np.where(alone, np.int32(EPSILON), right.olabel[right_arc]),
+            nextstate=nextstate[:, 0],
+            cost=cost,
+        )
+    )
+
+
+def _side(fst: FstArrays, label: np.ndarray) -> _Side:
+    key = fst.arc_state() * (int(label.max(initial=0)) + 1) + label
+    arc = np.argsort(key, kind="stable").astype(np.int32)
+    is_epsilon = np.concatenate([[0], np.cumsum(label == EPSILON)])
+    splits = fst.state_arc_splits
+    epsilon_end = splits[:-1] + is_epsilon[splits[1:]] - is_epsilon[splits[:-1]]
+    return _Side(fst.start, splits, epsilon_end, label[arc], arc, fst.nextstate)
+
+
+@jit
+def _lower_bound(labels: np.ndarray, begin: int, end: int, label: int) -> int:
+    """The first position of begin..end whose label is not below `label`.
+
+    It is looked for in steps that double: near `begin` it is found at once, and a
+    short row skips through a long one.
+    """
+    step = 1
+    while begin + step < end and labels[begin + step] < label:
+        begin += step
+        step *= 2
+    end = min(end, begin + step + 1)
+    while begin < end:
+        middle = (begin + end) // 2
+        if labels[middle] < label:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@jit
+def _arcs_from(
+    left: _Side, right: _Side, a: int, b: int, arcs: np.ndarray, num_arcs: int
+) -> int:
+    """Append pairs of arcs that leave (a, b); count those that have no room too."""
+    for x in range(left.splits[a], left.epsilon_end[a]):
+        if num_arcs < len(arcs):
+            arcs[num_arcs, 0], arcs[num_arcs, 1] = left.arc[x], _NONE
+        num_arcs += 1
+    x, x_end = left.epsilon_end[a], left.splits[a + 1]
+    y, y_end = right.splits[b], right.splits[b + 1]
+    while x < x_end and y < y_end:
+        label, other = left.label[x], right.label[y]
+        if label < other:
+            x = _lower_bound(left.label, x + 1, x_end, other)
+        elif other < label:
+            y = _lower_bound(right.label, y + 1, y_end, label)
+        else:
+            run = y
+            while run < y_end and right.label[run] == label:
+                if num_arcs < len(arcs):
+                    arcs[num_arcs, 0] = left.arc[x]
+                    arcs[num_arcs, 1] = right.arc[run]
+                num_arcs += 1
+                run += 1
+            x += 1
+    return num_arcs
+
+
+@jit
+def _slot(slots: np.ndarray, states: np.ndarray, a: int, b: int) -> int:
+    """Where state (a, b) stands in the hash table, or would stand."""
+    mask = len(slots) - 1
+    key = (int(a) * _LEFT_FACTOR ^ int(b)) & _KEY_MASK
+    slot = (key * _SPREAD_FACTOR >> 16) & mask
+    while True:
+        state = slots[slot]
+        if state < 0 or (states[state, 0] == a and states[state, 1] == b):
+            return slot
+        slot = (slot + 1) & mask
+
+
+@jit
+def _grown(rows: np.ndarray) -> np.ndarray:
+    """The rows in twice the room."""
+    larger = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
+    for i in range(len(rows)):  # a slice would take numba three seconds to compile
+        for j in range(rows.shape[1]):
+            larger[i, j] = rows[i, j]
+    return larger
+
+
+@jit
+def _rehashed(states: np.ndarray, num_states: int) -> np.ndarray:
+    """A hash table for four times as many states as there are."""
+    slots = np.full(8 * len(states), -1, np.int32)
+    for state in range(num_states):
+        slots[_slot(slots, states, states[state, 0], states[state, 1])] = state
+    return slots
+
+
+@jit
+def _join(
+    left: _Side, right: _Side
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """All states from the start on, breadth first.
+
+    Returns:
+        int32 [S, 2], the pair of each state; int64 [S + 1, 1], where its arcs begin;
+        int32 [A, 2], the pair of arcs of each arc, -1 for none on the right; int32
+        [A, 1], its next state.
+    """
+    states = np.empty((_FIRST_SIZE, 2), np.int32)
+    splits = np.zeros((_FIRST_SIZE, 1), np.int64)
+    arcs = np.empty((_FIRST_SIZE, 2), np.int32)
+    nextstate = np.empty((_FIRST_SIZE, 1), np.int32)
+    states[0, 0], states[0, 1] = left.start, right.start
+    num_states, num_arcs = 1, 0
+    slots = _rehashed(states, num_states)
+    state = 0
+    while state < num_states:
+        splits[state, 0] = num_arcs
+        a, b = int(states[state, 0]), int(states[state, 1])
+        end = _arcs_from(left, right, a, b, arcs, num_arcs)
+        while end > len(arcs):
+            arcs, nextstate = _grown(arcs), _grown(nextstate)
+            end = _arcs_from(left, right, a, b, arcs, num_arcs)
+        for arc in range(num_arcs, end):
+            next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
+            if arcs[arc, 1] != _NONE:
+                next_b = int(right.nextstate[arcs[arc, 1]])
+            slot = _slot(slots, states, next_a, next_b)
+            if slots[slot] < 0:
+                if num_states + 1 == len(states):  # `splits` has one row more
+                    states, splits = _grown(states), _grown(splits)
+                    slots = _rehashed(states, num_states)
+                    slot = _slot(slots, states, next_a, next_b)
+                states[num_states, 0], states[num_states, 1] = next_a, next_b
+                slots[slot] = num_states
+                num_states += 1
+            nextstate[arc, 0] = slots[slot]
+        num_arcs = end
+        state += 1
+    splits[num_states, 0] = num_arcs
+    return (
+        states[:num_states],
+        splits[: num_states + 1],
+        arcs[:num_arcs],
+        nextstate[:num_arcs],
+    )
+
+
+def _trimmed(fst: FstArrays) -> FstArrays:
+    """The part from which a final state can be reached."""
+    useful = _reaching_end(fst.state_arc_splits, fst.nextstate, fst.final_cost)
+    if useful.all():
+        return fst
+    state = fst.arc_state()
+    arc = np.flatnonzero(useful[state] & useful[fst.nextstate])
+    number = np.cumsum(useful) - 1
+    num_states = int(useful.sum())
+    num_arcs = np.bincount(number[state[arc]], minlength=num_states)
+    return FstArrays(
+        start=0,
+        final_cost=fst.final_cost[useful],
+        state_arc_splits=np.concatenate([[0], np.cumsum(num_arcs)]),
+        ilabel=fst.ilabel[arc],
+        olabel=fst.olabel[arc],
+        nextstate=number[fst.nextstate[arc]].astype(np.int32),
+        cost=fst.cost[arc],
+    )
+
+
+@jit
+def _reaching_end(
+    splits: np.ndarray, nextstate: np.ndarray, final_cost: np.ndarray
+) -> np.ndarray:
+    """Which states lead to a final one: a search along reversed arcs."""
+    num_states = len(final_cost)
+    entering = np.zeros(num_states + 1, np.int64)
+    for arc in range(len(nextstate)):
+        entering[nextstate[arc] + 1] += 1
+    for state in range(num_states):
+        entering[state + 1] += entering[state]
+    source = np.empty(len(nextstate), np.int32)
+    for state in range(num_states - 1, -1, -1):
+        for arc in range(splits[state], splits[state + 1]):
+            entering[nextstate[arc] + 1] -= 1
+            source[entering[nextstate[arc] + 1]] = state
+    useful = np.zeros(num_states, np.bool_)
+    queue = np.empty(num_states, np.int32)
+    size = 0
+    for state in range(num_states):
+        if final_cost[state] < np.inf:
+            useful[state] = True
+            queue[size] = state
+            size += 1
+    done = 0
+    while done < size:
+        state = queue[done]
+        done += 1
+        begin = entering[state + 1]
+        end = entering[state + 2] if state + 2 <= num_states else len(source)
+        for i in range(begin, end):
+            if not useful[source[i]]:
+                useful[source[i]] = True
+                queue[size] = source[i]
+                size += 1
+    return useful

@@ -1,0 +1,1 @@
+"""Automata with back-off: n-gram language models, and the form boosts share."""

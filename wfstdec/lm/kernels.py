@@ -1,0 +1,156 @@
+"""Queries of a back-off automaton in numba: what the kernels of all decoders call.
+
+    cost, nextstate = step(automaton, model, state, label)
+    cost = final(automaton, model, state)
+    row(automaton, model, state, costs, nextstates)      # of the labels 0..len(costs)-1
+
+`automaton` is an `Automaton`, shared by all threads; `model` says which of its models
+a row of the batch uses, and below 0 is none at all: cost 0, the same state. Costs are
+float32, added in the order of `reference.py`, whose bits these have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.jit import inlined, kernel
+
+
+@inlined
+def canonical(automaton, model, label):
+    """The label under which the arcs of `model` have it."""
+    first = automaton.model_label_splits[model]
+    count = automaton.model_label_splits[model + 1] - first
+    if count == 0:
+        return label
+    if label >= count:
+        return count
+    return np.int64(automaton.label_alias[first + label])
+
+
+@inlined
+def find_arc(arc_label, begin, end, label):
+    """The first arc of a row whose label is not below `label`; `end` if none is."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if arc_label[middle] < label:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@kernel
+def step(automaton, model, state, label):
+    """The cost of a label in a state, float32, and where it leads, int32."""
+    total = np.float32(0)
+    state = np.int64(state)
+    if model < 0:
+        return total, np.int32(state)
+    label = canonical(automaton, model, np.int64(label))
+    dense = (
+        automaton.model_label_splits[model + 1] > (automaton.model_label_splits[model])
+    )
+    while True:
+        begin = np.int64(automaton.state_arc_splits[state])
+        backoff = np.int64(automaton.backoff_state[state])
+        if backoff < 0 and dense:
+            arc = begin + label
+            break
+        end = np.int64(automaton.state_arc_splits[state + 1])
+        arc = find_arc(automaton.arc_label, begin, end, label)
+        if arc < end and automaton.arc_label[arc] == label:
+            break
+        if backoff < 0:
+            return total + automaton.model_default_cost[model], np.int32(state)
+        total += automaton.backoff_cost[state]
+        state = backoff
+    return total + automaton.arc_cost[arc], automaton.arc_next[arc]
+
+
+@kernel
+def final(automaton, model, state):
+    """The cost of ending in a state, float32."""
+    return np.float32(0) if model < 0 else automaton.final_cost[state]
+
+
+@inlined
+def _fill_root(automaton, model, root, total, costs, nextstates):
+    """The row of the root; every label has something there."""
+    begin = np.int64(automaton.state_arc_splits[root])
+    first = automaton.model_label_splits[model]
+    if automaton.model_label_splits[model + 1] > first:
+        for label in range(len(costs)):
+            arc = begin + canonical(automaton, model, label)
+            costs[label] = total + automaton.arc_cost[arc]
+            nextstates[label] = automaton.arc_next[arc]
+        return
+    for label in range(len(costs)):
+        costs[label] = total + automaton.model_default_cost[model]
+        nextstates[label] = root
+    _overwrite(automaton, model, root, total, costs, nextstates)
+
+
+@inlined
+def _overwrite(automaton, model, state, total, costs, nextstates):
+    """Put the arcs of a state into the row."""
+    count = automaton.model_label_splits[model + 1]
+    count -= automaton.model_label_splits[model]
+    begin = np.int64(automaton.state_arc_splits[state])
+    end = np.int64(automaton.state_arc_splits[state + 1])
+    for arc in range(begin, end):
+        label = np.int64(automaton.arc_label[arc])
+        if count > 0 and label == count:  # one arc for all labels of this alias
+            for alias in range(len(costs)):
+                if canonical(automaton, model, alias) == count:
+                    costs[alias] = total + automaton.arc_cost[arc]
+                    nextstates[alias] = automaton.arc_next[arc]
+        elif label < len(costs):
+            costs[label] = total + automaton.arc_cost[arc]
+            nextstates[label] = automaton.arc_next[arc]
+
+
+@kernel
+def row(automaton, model, state, costs, nextstates):
+    """Fill in what `step` gives for the labels 0..L-1; float32 [L], int32 [L]."""
+    if model < 0:
+        costs[:] = 0
+        nextstates[:] = state
+        return
+    depth = 0
+    below = np.int64(state)
+    while automaton.backoff_state[below] >= 0:
+        below = np.int64(automaton.backoff_state[below])
+        depth += 1
+    for level in range(depth, -1, -1):  # the root first, longer histories over it
+        total = np.float32(0)
+        below = np.int64(state)
+        for _ in range(level):
+            total += automaton.backoff_cost[below]
+            below = np.int64(automaton.backoff_state[below])
+        if level == depth:
+            _fill_root(automaton, model, below, total, costs, nextstates)
+        else:
+            _overwrite(automaton, model, below, total, costs, nextstates)
+
+
+@kernel
+def steps(automaton, models, states, labels, costs, nextstates):
+    """`step` for each of N queries."""
+    for i in range(len(states)):
+        costs[i], nextstates[i] = step(automaton, models[i], states[i], labels[i])
+
+
+@kernel
+def walk(automaton, model, state, labels, costs):
+    """`step` for N labels in a row; the last state."""
+    for i in range(len(labels)):
+        costs[i], state = step(automaton, model, state, labels[i])
+    return np.int32(state)
+
+
+@kernel
+def rows(automaton, models, states, costs, nextstates):
+    """`row` for each of N states; costs and nextstates are [N, L]."""
+    for i in range(len(states)):
+        row(automaton, models[i], states[i], costs[i], nextstates[i])

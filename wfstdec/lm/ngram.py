@@ -1,0 +1,159 @@
+"""N-gram language models as automata: queries by true back-off, as KenLM scores.
+
+    lm = NgramLM.from_arpa("lm.arpa.gz", graph.words)           # unit: word
+    lm = NgramLM.from_arpa("bpe.arpa.gz", graph.tokens)         # unit: token
+    lm.save("lm");  lm = load_lm("lm")                          # memory-mapped
+
+    state      a history: `<s>` (the start), the empty one (state 0), and every n-gram
+               that begins a longer one or has a back-off cost
+    (h w)      an arc `w` from h to the longest suffix of h w that is a state
+    (h </s>)   the final cost of h; backed off beforehand where there is none
+
+Labels are the ids of the table that comes with the decoder, not those of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from wfstdec.arpa import ArpaModel, read_arpa
+from wfstdec.errors import FormatError, OptionError
+from wfstdec.lm.backoff import DTYPES, Automaton, BackoffModel, Unit, frozen
+from wfstdec.lm.build import build_automaton, labels_by_name, labels_by_nemo
+from wfstdec.lm.checks import check_automaton
+from wfstdec.symbols import TokenTable
+
+FORMAT_VERSION = 1
+_HEADER = "header.json"
+_log = logging.getLogger("wfstdec.lm")
+
+
+@dataclass(frozen=True, eq=False)
+class NgramLM(BackoffModel):
+    """An n-gram model over the words or tokens of a decoder; see `BackoffModel`.
+
+    `start` is the history `<s>`; `final` the cost of `</s>`.
+    """
+
+    @classmethod
+    def from_arpa(
+        cls,
+        arpa: str | os.PathLike[str] | IO | ArpaModel,
+        labels: Sequence[str] | TokenTable,
+        *,
+        unk_cost: float | None = None,
+        nemo_tokens: bool = False,
+    ) -> NgramLM:
+        """Make a model of an ARPA file, for the labels of a table.
+
+        N-grams with a word that is not in the table are left out, and their number is
+        logged. `<eps>`, `<s>`, `</s>` and the blank cannot be predicted.
+
+        Args:
+            arpa: A path, an open file, or what `read_arpa` gave.
+            labels: A word table, position 0 being `<eps>` (the unit is then the word),
+                or a token table.
+            unk_cost: Nats for a label that the model lacks, after which the history is
+                empty. None: it is scored as `<unk>`, n-grams over `<unk>` included,
+                and impossible where the model has none.
+            nemo_tokens: The words of the file are NeMo's: the character of token + 100.
+
+        Raises:
+            ArpaError: A malformed file, no `<s>` or no `</s>`, or words that are not
+                NeMo's tokens.
+            FormatError: The file cannot be read.
+            OptionError: `unk_cost` is no number, or `nemo_tokens` without tokens.
+        """
+        unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
+        if unk_cost is not None and not abs(unk_cost) < 1e6:
+            raise OptionError(f"unk_cost={unk_cost!r}, expected nats")
+        model = arpa if isinstance(arpa, ArpaModel) else read_arpa(arpa)
+        if not nemo_tokens:
+            labelled = labels_by_name(model, labels)
+        elif isinstance(labels, TokenTable):
+            labelled = labels_by_nemo(model, labels)
+        else:
+            raise OptionError("nemo_tokens with a word table, expected a token table")
+        automaton = build_automaton(model, labelled, unk_cost)
+        lm = cls(frozen(automaton), unit, len(labels))
+        _log.info(
+            "language model: %d %ss, %d states, %d arcs, %.1f MB",
+            *(lm.num_labels, unit, lm.num_states, lm.num_arcs, lm.num_bytes / 1e6),
+        )
+        return lm
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as a folder of `.npy` files, whole or not at all.
+
+        Raises:
+            FormatError: It cannot be written, or `path` is something else already.
+        """
+        target = Path(path)
+        if target.exists() and not (target / _HEADER).is_file():
+            raise FormatError(
+                f"{target}: exists and is no language model, expected a new path"
+            )
+        header = {"format": "wfstdec.lm", "version": FORMAT_VERSION}
+        header |= {"unit": self.unit, "num_labels": self.num_labels}
+        try:
+            folder = Path(
+                tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+            )
+        except OSError as error:
+            raise FormatError(f"{target}: cannot write: {error.strerror}") from error
+        try:
+            for name, array in self.automaton._asdict().items():
+                np.save(folder / f"{name}.npy", array)
+            (folder / _HEADER).write_text(json.dumps(header), encoding="utf-8")
+            folder.chmod(0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            folder.rename(target)
+        except OSError as error:
+            raise FormatError(f"{target}: cannot write: {error.strerror}") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def load_lm(path: str | os.PathLike[str]) -> NgramLM:
+    """Map a model that `NgramLM.save` wrote into memory, and check it.
+
+    Raises:
+        FormatError: No such folder, not a language model of wfstdec, of another
+            version, or damaged.
+    """
+    folder = Path(path)
+    try:
+        header = json.loads((folder / _HEADER).read_text(encoding="utf-8"))
+        found = header["format"], header["version"], header["unit"]
+        num_labels = int(header["num_labels"])
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in DTYPES
+        }
+    except FileNotFoundError as error:
+        raise FormatError(
+            f"{error.filename}: no such file, expected a saved language model"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise FormatError(
+            f"{folder}: not a readable language model ({error}), expected what "
+            "NgramLM.save writes"
+        ) from None
+    if found[:2] != ("wfstdec.lm", FORMAT_VERSION) or found[2] not in ("word", "token"):
+        raise FormatError(
+            f"{folder}: found {found}, expected a language model of version "
+            f"{FORMAT_VERSION}; build it again"
+        )
+    automaton = Automaton(**arrays)
+    check_automaton(automaton, num_labels, str(folder))
+    return NgramLM(frozen(automaton), found[2], num_labels)
