@@ -1,9 +1,14 @@
-"""Where peers are required, none of their tests may be skipped."""
+"""Where peers are required, none of their tests may be skipped.
+
+A test that is given the backend "cuda" is marked `gpu`, and skipped without one.
+"""
 
 import importlib.util
 import os
 
 import pytest
+
+from wfstdec.wfst import cuda
 
 PEERS = ("kaldi_decoder", "kenlm", "pynini")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
@@ -15,10 +20,21 @@ def pytest_configure(config):
         raise pytest.UsageError(f"the peers {missing} are required and not installed")
 
 
+def pytest_collection_modifyitems(items):
+    no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU and CuPy")
+    for item in items:
+        given = getattr(item, "callspec", None)
+        if given is not None and "cuda" in map(str, given.params.values()):
+            item.add_marker("gpu")
+        if item.get_closest_marker("gpu") and not cuda.is_available():
+            item.add_marker(no_gpu)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if REQUIRED and report.skipped and item.get_closest_marker("peers"):
+    marked = item.get_closest_marker("peers") or item.get_closest_marker("nvrtc")
+    if REQUIRED and report.skipped and marked:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but peers are required"
     return report

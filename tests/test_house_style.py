@@ -48,6 +48,7 @@ THIRD_PARTY = {
     "pynini": "fst/",
     "pywrapfst": "fst/",
     "sentencepiece": "",
+    "cupy": "wfst/cuda.py",
 }
 """What the library may import, and under which part of it."""
 

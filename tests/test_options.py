@@ -1,5 +1,6 @@
 """The options of the search: defaults, and what is out of range."""
 
+import contextlib
 import dataclasses
 import math
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
-from wfstdec.errors import OptionError
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.wfst.backends import BACKENDS, make_backend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
@@ -75,6 +76,14 @@ BAD = {
 }
 
 
+def installed():
+    """The backends that this machine has."""
+    for name in BACKENDS:
+        with contextlib.suppress(BackendError):
+            make_backend(name, text_graph("0 0"))
+            yield name
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name in GOOD for value in GOOD[name]]
 )
@@ -85,7 +94,7 @@ def test_the_ends_of_every_range_decode_on_every_backend(name, value):
     x = np.log(np.random.default_rng(0).dirichlet([1, 1, 1], (2, 6))).astype(np.float32)
     hyps = []
     with np.errstate(all="raise"):
-        for backend in BACKENDS:
+        for backend in installed():
             decoder = WfstDecoder(text_graph(text), options, backend, threads=1)
             hyps.append(decoder.decode(x, boosts={"A": 0.25}))
     assert all(found == hyps[0] for found in hyps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,18 +31,19 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
         ShapeError: Axes, V or lengths are wrong; says both sizes.
         LogprobError: NaN, +inf or an absurdly large number, in the frames used.
     """
-    arrays = _split(logprobs)
-    counts = _check_lengths(lengths, arrays)
+    arrays = split_batch(logprobs, _as_numpy)
+    counts = check_lengths(lengths, len(arrays))
     return [
         _check(array, i, count, num_tokens)
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
     ]
 
 
-def _split(logprobs: Any) -> list[np.ndarray]:
+def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
+    """One array per utterance, unchecked; `as_array` makes arrays of what comes."""
     if isinstance(logprobs, Sequence):
-        return [_as_numpy(array) for array in logprobs]
-    batch = _as_numpy(logprobs)
+        return [as_array(array) for array in logprobs]
+    batch = as_array(logprobs)
     if batch.ndim != 3:
         hint = "; put one utterance into a list" if batch.ndim == 2 else ""
         raise ShapeError(
@@ -67,20 +68,22 @@ def _as_numpy(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-def _check_lengths(lengths: Any, arrays: list[np.ndarray]) -> list[int | None]:
+def check_lengths(lengths: Any, num_utterances: int) -> list[int | None]:
+    """The frames to use of each utterance; `None` where all are."""
     if lengths is None:
-        return [None] * len(arrays)
+        return [None] * num_utterances
     counts = _as_numpy(lengths)
     integers = np.issubdtype(counts.dtype, np.integer) or counts.size == 0
-    if counts.shape != (len(arrays),) or not integers:
+    if counts.shape != (num_utterances,) or not integers:
         raise ShapeError(
             f"lengths is {counts.dtype} {counts.shape}, expected integers "
-            f"({len(arrays)},), one per utterance"
+            f"({num_utterances},), one per utterance"
         )
     return [int(count) for count in counts]
 
 
-def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
+def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
+    """Check all but the numbers in utterance `i`, an array of NumPy or like it."""
     if array.ndim != 2:
         raise ShapeError(
             f"utterance {i}: logprobs has {array.ndim} axes {array.shape}, "
@@ -100,6 +103,10 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
         raise ShapeError(
             f"utterance {i}: length {count}, expected 0 to {frames} (T of logprobs)"
         )
+
+
+def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
+    check_axes(array, i, count, num_tokens)
     used = array[:count]
     if used.dtype != np.float32 or not used.flags.carray:
         with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below

@@ -158,7 +158,10 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
         "help": "'word<TAB>nats' for all, or JSON lines with lists by utterance",
     },
-    "--backend": {"default": "auto", "help": "auto, cpu, reference (default: auto)"},
+    "--backend": {
+        "default": "auto",
+        "help": "auto, cpu, cuda, reference (default: auto)",
+    },
     "--threads": {
         "type": count,
         "default": 0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from wfstdec.wfst.path import BestPath
 BACKENDS = {
     "reference": ("wfstdec.wfst.reference", "ReferenceBackend"),
     "cpu": ("wfstdec.wfst.cpu", "CpuBackend"),
+    "cuda": ("wfstdec.wfst.cuda", "CudaBackend"),
 }
 """Name to module and class."""
 
@@ -37,6 +39,37 @@ class Backend(Protocol):
         """Begin an utterance."""
 
 
+class Batch(Protocol):
+    """Utterances under way side by side."""
+
+    def advance(self, chunks: Sequence[Any]) -> None:
+        """Pass each utterance through its chunk, float32 [T, V]."""
+
+    def finish(self) -> list[BestPath]:
+        """End all utterances."""
+
+
+@runtime_checkable
+class BatchBackend(Protocol):
+    """A backend that takes many utterances at a time, arrays on its device."""
+
+    def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
+        """As `wfstdec.inputs.as_utterances`; arrays may stay on the device."""
+
+    def start_batch(
+        self, options: DecodeOptions, boosts: Sequence[WordBoosts]
+    ) -> Batch:
+        """Begin utterances, each with its own boosts."""
+
+    def decode_batch(
+        self,
+        utterances: Sequence[Any],
+        options: DecodeOptions,
+        boosts: Sequence[WordBoosts],
+    ) -> list[BestPath]:
+        """Whole utterances."""
+
+
 def make_backend(name: str, graph: PackedGraph) -> Backend:
     """The backend of that name for a graph; `"auto"` takes the fastest there is.
 
@@ -44,7 +77,8 @@ def make_backend(name: str, graph: PackedGraph) -> Backend:
         BackendError: No such backend.
     """
     if name == "auto":
-        name = "cpu"
+        cuda = importlib.import_module(BACKENDS["cuda"][0])
+        name = "cuda" if cuda.is_available() else "cpu"
     if name not in BACKENDS:
         known = ", ".join(map(repr, ("auto", *BACKENDS)))
         raise BackendError(f"backend {name!r}, expected one of {known}")

@@ -29,7 +29,7 @@ from wfstdec.graph import PackedGraph
 from wfstdec.hypothesis import Hypothesis, Word
 from wfstdec.inputs import as_utterances
 from wfstdec.wfst.alignment import Aligner
-from wfstdec.wfst.backends import Search, make_backend
+from wfstdec.wfst.backends import Batch, BatchBackend, Search, make_backend
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 
@@ -46,7 +46,7 @@ class WfstDecoder:
     Args:
         graph: From `build_graph`, `load_graph` or a conversion.
         options: Search options.
-        backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`.
+        backend: `"cpu"`, `"cuda"`, `"reference"` (plain Python, slow), or `"auto"`.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
 
@@ -97,8 +97,11 @@ class WfstDecoder:
         Warns:
             BoostWarning: Boosted words are not in the graph; names them.
         """
-        utterances = as_utterances(logprobs, lengths, len(self.graph.tokens))
+        utterances = self._utterances(logprobs, lengths)
         compiled = self._compile(boosts, len(utterances))
+        if isinstance(self._backend, BatchBackend):
+            paths = self._backend.decode_batch(utterances, self.options, compiled)
+            return list(map(self._hypothesis, paths, compiled))
 
         def decode_one(i: int) -> Hypothesis:
             search = self._backend.start(self.options, compiled[i])
@@ -115,8 +118,20 @@ class WfstDecoder:
     def start(self, n: int, boosts: Boosts = None) -> Decoding:
         """Begin `n` utterances that come in chunks; arguments as in `decode`."""
         compiled = self._compile(boosts, n)
-        searches = [self._backend.start(self.options, one) for one in compiled]
-        return Decoding(self, searches, compiled)
+        if isinstance(self._backend, BatchBackend):
+            batch = self._backend.start_batch(self.options, compiled)
+        else:
+            searches = [self._backend.start(self.options, one) for one in compiled]
+            batch = _SearchesInThreads(self, searches)
+        return Decoding(self, batch, compiled)
+
+    def _utterances(self, logprobs: Any, lengths: Any) -> list[Any]:
+        """Checked arrays, where the backend wants them."""
+        if isinstance(self._backend, BatchBackend):
+            place = self._backend.as_utterances
+        else:
+            place = as_utterances
+        return place(logprobs, lengths, len(self.graph.tokens))
 
     def _map(self, function: Callable[[int], _Item], items: list[int]) -> list[_Item]:
         """Call for every item, in threads where that helps; results in order."""
@@ -191,14 +206,29 @@ class WfstDecoder:
         )
 
 
+class _SearchesInThreads:
+    """Searches of one utterance each as one batch."""
+
+    def __init__(self, decoder: WfstDecoder, searches: list[Search]) -> None:
+        self._decoder, self._searches = decoder, searches
+
+    def advance(self, chunks: Sequence[Any]) -> None:
+        self._decoder._map(
+            lambda i: self._searches[i].advance(chunks[i]), list(range(len(chunks)))
+        )
+
+    def finish(self) -> list[BestPath]:
+        return [search.finish() for search in self._searches]
+
+
 class Decoding:
     """Utterances that come in chunks; made by `WfstDecoder.start`."""
 
     def __init__(
-        self, decoder: WfstDecoder, searches: list[Search], boosts: list[WordBoosts]
+        self, decoder: WfstDecoder, batch: Batch, boosts: list[WordBoosts]
     ) -> None:
         self._decoder = decoder
-        self._searches = searches
+        self._batch = batch
         self._boosts = boosts
         self._finished = False
 
@@ -215,14 +245,12 @@ class Decoding:
             InputError: The utterances were finished.
         """
         self._check_under_way()
-        chunks = as_utterances(logprobs, lengths, len(self._decoder.graph.tokens))
-        if len(chunks) != len(self._searches):
+        chunks = self._decoder._utterances(logprobs, lengths)
+        if len(chunks) != len(self._boosts):
             raise ShapeError(
-                f"chunks of {len(chunks)} utterances, expected {len(self._searches)}"
+                f"chunks of {len(chunks)} utterances, expected {len(self._boosts)}"
             )
-        self._decoder._map(
-            lambda i: self._searches[i].advance(chunks[i]), list(range(len(chunks)))
-        )
+        self._batch.advance(chunks)
 
     def finish(self) -> list[Hypothesis]:
         """End all utterances; the object cannot be used afterwards.
@@ -232,11 +260,8 @@ class Decoding:
         """
         self._check_under_way()
         self._finished = True
-        paths = [search.finish() for search in self._searches]
-        return [
-            self._decoder._hypothesis(path, boosts)
-            for path, boosts in zip(paths, self._boosts, strict=True)
-        ]
+        paths = self._batch.finish()
+        return list(map(self._decoder._hypothesis, paths, self._boosts))
 
     def _check_under_way(self) -> None:
         if self._finished:

@@ -1,0 +1,108 @@
+"""A `Device` that is this machine's CPU: the kernels as they are, compiled by g++."""
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from wfstdec.wfst.device_layout import kernel_source
+
+HERE = Path(__file__).parent
+FLAGS = (
+    "-std=c++17 -O2 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
+    "-fno-gnu-unique -pthread"
+).split()
+ENTRIES = "EMULATE(search_chunk)\nEMULATE(best_paths)\n"
+
+
+def compile_kernels(source=None, entries=ENTRIES, flags=()):
+    """A shared library of the kernels; equal sources and flags are compiled once."""
+    source = kernel_source() if source is None else source
+    text = f'#include "emulation.h"\n{source}\n{entries}'
+    header = (HERE / "emulation.h").read_text()
+    key = hashlib.blake2b(
+        repr((text, header, FLAGS, flags)).encode(), digest_size=12
+    ).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"wfstdec-emulation-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    library = folder / f"{key}.so"
+    if not library.exists():
+        part = library.with_suffix(f".{os.getpid()}")
+        command = ["g++", *FLAGS, *flags, f"-I{HERE}", "-x", "c++", "-", "-o", part]
+        done = subprocess.run(command, input=text, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        part.rename(library)
+    return library
+
+
+class EmulatedDevice:
+    """Blocks of `threads` fibers.
+
+    Args:
+        threads: threads of a block, a multiple of 32.
+        num_blocks: blocks of a launch, at most.
+        os_threads: how many threads of the operating system share them.
+        preempt: a thread gives way at about one of so many atomics; 0: never.
+        seed: which schedule.
+        memory_limit: bytes a batch may take.
+        library: from `compile_kernels`.
+    """
+
+    def __init__(
+        self,
+        threads=32,
+        num_blocks=2,
+        *,
+        os_threads=1,
+        preempt=0,
+        seed=1,
+        memory_limit=1 << 40,
+        library=None,
+    ):
+        self.threads, self.num_blocks = threads, num_blocks
+        self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
+        self.memory_limit = memory_limit
+        self.launches = []
+        self._library = ctypes.CDLL(str(library or compile_kernels()))
+
+    def empty(self, count, dtype):
+        """Filled with a pattern: nothing may depend on what memory held before."""
+        buffer = np.empty(count, dtype)
+        buffer.view(np.uint8)[:] = 0xA5
+        return buffer
+
+    def upload(self, array):
+        return np.array(array)
+
+    def download(self, buffer, dtype):
+        assert buffer.dtype == dtype
+        return np.array(buffer)
+
+    def copy(self, target, source):
+        target[: len(source)] = source
+
+    def address(self, buffer):
+        assert buffer.flags.c_contiguous
+        return buffer.ctypes.data
+
+    def logprobs(self, chunk):
+        return np.array(chunk, np.float32, order="C")
+
+    def launch(self, kernel, num_blocks, task):
+        self.launches.append(kernel)
+        run = getattr(self._library, f"emulate_{kernel}")
+        run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 2, ctypes.c_int]
+        run.argtypes += [ctypes.c_uint] * 2
+        run.restype = None
+        run(
+            task.ctypes.data,
+            num_blocks,
+            self.threads,
+            self.os_threads,
+            self.preempt,
+            self.seed,
+        )

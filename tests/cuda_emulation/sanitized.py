@@ -1,0 +1,51 @@
+"""Runs random searches in the emulation under a sanitizer; for a process of its own.
+
+    LD_PRELOAD=libtsan.so python sanitized.py CASES LIBRARY    # of `compile_kernels`
+
+Prints "CASES cases agree". A sanitizer that finds something says so and ends the
+process with an error.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+
+from cuda_emulation.device import EmulatedDevice
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.wfst.device_search import DeviceBackend
+from wfstdec.wfst.reference import ReferenceBackend
+
+
+def main(num_cases, library):
+    """Decode random batches on the device and by the specification."""
+    for i in range(num_cases):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 6, 7)]
+        boosts = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        device = EmulatedDevice(
+            int(rng.choice([32, 64])),
+            os_threads=2,
+            preempt=int(rng.choice([0, 7])),
+            seed=i,
+            library=library,
+        )
+        capacity = int(rng.choice([1, 8, 64]))
+        backend = DeviceBackend(graph, device, first_capacity=capacity)
+        found = backend.decode_batch(batch, options, [boosts] * len(batch))
+        for logprobs, path in zip(batch, found, strict=True):
+            search = ReferenceBackend(graph).start(options, boosts)
+            search.advance(logprobs)
+            expected = search.finish()
+            assert path.arcs.tobytes() == expected.arcs.tobytes(), i
+            assert path.search_cost == expected.search_cost, i
+    print(f"{num_cases} cases agree")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,91 @@
+"""What only a GPU can show: `pytest -m gpu`, with all tests over backends."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from test_wfst_backends import bits
+from test_wfst_invariance import random_splits
+
+from wfstdec import build_graph
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.wfst import cuda
+from wfstdec.wfst.backends import make_backend
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.device_search import DeviceBackend
+from wfstdec.wfst.options import DecodeOptions
+
+pytestmark = pytest.mark.gpu
+RECIPE = Path(__file__).parent.parent / "graphs" / "librispeech_demo"
+
+
+@pytest.mark.parametrize("threads", [32, 64, 256, 512])
+def test_random_graphs_over_block_sizes_and_capacities(threads):
+    for i in range(100):
+        rng = np.random.default_rng([threads, i])
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 1, 4, 9)]
+        boosts = [
+            compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+            for _ in batch
+        ]
+        capacity = int(rng.choice([1, 8, 1024]))
+        device = cuda.CupyDevice(threads)
+        backend = DeviceBackend(graph, device, first_capacity=capacity)
+        cpu, expected = make_backend("cpu", graph), []
+        for logprobs, one in zip(batch, boosts, strict=True):
+            search = cpu.start(options, one)
+            search.advance(logprobs)
+            expected.append(bits(search.finish()))
+        found = backend.decode_batch(batch, options, boosts)
+        assert list(map(bits, found)) == expected, i
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """The demo's graph and log-probs."""
+    graph = build_graph(
+        tokens=RECIPE / "tokens.txt",
+        lexicon=RECIPE / "lexicon.txt.gz",
+        arpa=RECIPE / "lm.arpa.gz",
+        separator="<wb>",
+    )
+    with np.load(RECIPE / "logprobs.npz") as file:
+        return graph, [file[name].astype(np.float32) for name in file.files]
+
+
+@pytest.mark.parametrize("repeat", [1, 8])
+def test_real_speech_whole_and_in_chunks(demo, repeat):
+    graph, batch = demo
+    batch = batch * repeat
+    options = DecodeOptions(lm_scale=0.8)
+    boosts = {word: 1.5 for word in graph.words[1:2000:2]}
+    expected = WfstDecoder(graph, options, "cpu").decode(batch, boosts=boosts)
+    decoder = WfstDecoder(graph, options, "cuda")
+    for _ in range(3):
+        assert decoder.decode(batch, boosts=boosts) == expected
+    rng = np.random.default_rng(0)
+    under_way = decoder.start(len(batch), boosts)
+    for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
+        under_way.advance(chunks)
+    assert under_way.finish() == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_torch_tensors_on_the_gpu(demo, dtype):
+    torch = pytest.importorskip("torch")
+    graph, batch = demo
+    options = DecodeOptions(lm_scale=0.8)
+    lengths = [len(x) for x in batch[:6]]
+    padded = np.zeros((6, max(lengths), len(graph.tokens)), np.float32)
+    for row, x in zip(padded, batch, strict=False):
+        row[: len(x)] = x
+    tensor = torch.from_numpy(padded).to(getattr(torch, dtype))
+    expected = WfstDecoder(graph, options, "cpu").decode(tensor, lengths)
+    decoder = WfstDecoder(graph, options, "cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):  # made on a stream, decoded without waiting for it
+        on_gpu = (tensor.to("cuda", non_blocking=True) * 2) / 2
+        assert decoder.decode(on_gpu, torch.tensor(lengths).cuda()) == expected
+        assert decoder.decode(list(on_gpu), lengths) == expected
