@@ -160,7 +160,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--backend": {
         "default": "auto",
-        "help": "auto, cpu, cuda, reference (default: auto)",
+        "help": "auto (the CPU), cpu, cuda, reference (default: auto)",
     },
     "--threads": {
         "type": count,

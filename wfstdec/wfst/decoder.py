@@ -46,7 +46,8 @@ class WfstDecoder:
     Args:
         graph: From `build_graph`, `load_graph` or a conversion.
         options: Search options.
-        backend: `"cpu"`, `"cuda"`, `"reference"` (plain Python, slow), or `"auto"`.
+        backend: `"cpu"`, `"cuda"` (tested in emulation, not yet on a GPU),
+            `"reference"` (plain Python, slow), or `"auto"`, which is the CPU.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
 
