@@ -397,6 +397,26 @@ OPTION_ERRORS = {
         OptionError,
         "both a separator and a silence",
     ),
+    "the blank between words": (
+        {"separator": "<blank>"},
+        LexiconError,
+        "separator is '<blank>', expected one of the V=8 tokens and not the blank",
+    ),
+    "a silence that is blank": (
+        {"silence": "<blank>"},
+        OptionError,
+        "the blank '<blank>' as separator or silence, expected another token",
+    ),
+    "no separator to leave out": (
+        {"separator_optional": True},
+        OptionError,
+        "separator_optional without a separator, expected the token",
+    ),
+    "no finite cost": (
+        {"unk_cost": float("nan")},
+        OptionError,
+        "unk_cost nan, expected a finite number of nats",
+    ),
     "no probability": (
         {"silence": "|", "silence_prob": 0},
         OptionError,

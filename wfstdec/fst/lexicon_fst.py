@@ -47,8 +47,14 @@ class Fillers:
         """Check the options.
 
         Raises:
-            OptionError: Both a separator and a silence, or a probability of 0 or 1.
+            OptionError: Both a separator and a silence, an option of one that is not
+                there, or a probability of 0 or 1.
         """
+        if self.separator_optional and self.separator is None:
+            raise OptionError(
+                "separator_optional without a separator, expected the token that may "
+                "be missing"
+            )
         if self.separator is not None and self.silence is not None:
             raise OptionError(
                 "both a separator and a silence, expected one of them: a separator "
@@ -107,6 +113,7 @@ def mark_lexicon(
     Raises:
         LexiconError: No entries, an empty pronunciation, or one that has the blank or
             the separator in it.
+        OptionError: The blank as a filler.
     """
     _check(lexicon, fillers, tokens)
     counts = Counter(lexicon.pronunciations)
@@ -133,6 +140,11 @@ def _proper_prefixes(lexicon: Lexicon) -> set[tuple[int, ...]]:
 def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
     if not len(lexicon):
         raise LexiconError("the lexicon has no words left, expected at least one")
+    if tokens.blank in fillers.tokens:
+        raise OptionError(
+            f"the blank {tokens.names[tokens.blank]!r} as separator or silence, "
+            "expected another token: blanks may stand anywhere as it is"
+        )
     unfit = {tokens.blank: "blank"}
     if fillers.separator is not None:
         unfit[fillers.separator] = "separator"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,7 @@ from wfstdec.fst.lexicon_fst import (
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
 from wfstdec.fst.stages import Stages
-from wfstdec.fst.topology import build_topology
+from wfstdec.fst.topology import build_topology, check_topology
 from wfstdec.graph import PackedGraph
 from wfstdec.lexicon import Lexicon, read_lexicon
 from wfstdec.symbols import EPSILON, EPSILON_WORD, TokenTable, read_tokens, token_table
@@ -95,6 +96,8 @@ def build_graph(
         BackendError: The engine is not installed.
     """
     fst_engine = get_engine(engine)
+    check_topology(topology)  # now, and not after minutes
+    _check_unk_cost(unk_cost, grammar)
     with Stages(_NUM_STAGES, progress) as stages:
         table = _token_table(tokens, blank)
         fillers = Fillers(
@@ -121,6 +124,18 @@ def build_graph(
         graph = _pack(tlg, marked, labels, topology)
         stages.done("pack", graph.num_states, graph.num_arcs)
     return graph
+
+
+def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
+    if unk_cost is None:
+        return
+    if grammar is not None:
+        raise OptionError(
+            "unk_cost with a grammar of your own, expected it with arpa: add the words "
+            "to the grammar"
+        )
+    if not math.isfinite(unk_cost):
+        raise OptionError(f"unk_cost {unk_cost!r}, expected a finite number of nats")
 
 
 def _token_table(tokens: Path | TokenTable, blank: int | str | None) -> TokenTable:
@@ -171,11 +186,6 @@ def _usable(
 ) -> Lexicon:
     """The entries whose words the grammar can have."""
     if isinstance(model, WordAcceptor):
-        if unk_cost is not None:
-            raise OptionError(
-                "unk_cost with a grammar of your own, expected it with arpa: add the "
-                "words to the grammar"
-            )
         return lexicon.restrict(model.vocabulary)[0]
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:

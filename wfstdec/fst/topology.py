@@ -52,9 +52,7 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
     Raises:
         OptionError: There is no such topology.
     """
-    if name not in TOPOLOGIES:
-        expected = ", ".join(map(repr, TOPOLOGIES))
-        raise OptionError(f"topology {name!r}, expected one of {expected}")
+    check_topology(name)
     base, _, selfless = name.partition("-")
     builders = {
         "normal": _normal,
@@ -63,6 +61,17 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
         "minimal": _minimal,
     }
     return builders[base](labels, bool(selfless))
+
+
+def check_topology(name: str) -> None:
+    """Refuse what is no name of a topology.
+
+    Raises:
+        OptionError: It is none.
+    """
+    if name not in TOPOLOGIES:
+        expected = ", ".join(map(repr, TOPOLOGIES))
+        raise OptionError(f"topology {name!r}, expected one of {expected}")
 
 
 def _normal(labels: LabelSpace, selfless: bool) -> FstArrays:
