@@ -179,6 +179,14 @@ def test_a_graph_goes_to_openfst_and_back(form, files, capsys):
     assert "topology          unknown" in capsys.readouterr().out
 
 
+def test_the_name_of_the_file_says_its_form(files):
+    build(files)
+    assert wfstdec(files, "convert", "graph.npz", "x.txt") == 0
+    assert wfstdec(files, "convert", "graph.npz", "x.fst") == 0
+    assert (files / "x.txt").read_text(encoding="utf-8").startswith("0")
+    assert b"const" in (files / "x.fst").read_bytes()[:16]
+
+
 def test_a_foreign_file_that_is_no_graph(files, capsys):
     assert wfstdec(files, "convert", "x.npz", "x.fst") == 1
     assert "wfstdec convert: " in capsys.readouterr().err

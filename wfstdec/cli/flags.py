@@ -112,8 +112,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--words": {"metavar": "FILE", "help": "word table: 'word id' lines, <eps> is 0"},
     "--to": {
         "choices": FORMS,
-        "default": "const",
-        "help": "the kind of OpenFst file to write (default: const)",
+        "help": "kind of OpenFst file to write (default: text for .txt, else const)",
     },
     # decoding
     "--graph": {"metavar": "FILE", "help": "what `wfstdec build` wrote"},
