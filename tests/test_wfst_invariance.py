@@ -6,12 +6,12 @@ import threading
 import numpy as np
 import pytest
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
-from test_wfst_backends import UNBOUNDED, backend_of, bits, decoder_of, search
+from test_wfst_backends import UNBOUNDED, bits, decoder_of, search
 from text_graphs import text_graph
 
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backends import BACKENDS, make_backend
 from wfstdec.wfst.cpu import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
@@ -38,7 +38,7 @@ def test_any_split_into_chunks(name):
     for i in range(150):
         rng = np.random.default_rng(i)
         graph, options, x, boosts = draw(rng)
-        backend = backend_of(name, graph)
+        backend = make_backend(name, graph)
         whole = bits(search(backend, options, x, boosts))
         under_way = backend.start(
             options, compile_word_boosts(boosts, graph.word_ids)[0]
@@ -52,7 +52,7 @@ def test_any_split_into_chunks(name):
 def test_no_chunk_at_all_is_an_empty_utterance(name):
     for i in range(20):
         graph, options, x, _ = draw(np.random.default_rng(i))
-        backend = backend_of(name, graph)
+        backend = make_backend(name, graph)
         without = backend.start(options, NO_BOOSTS).finish()
         assert bits(without) == bits(search(backend, options, x[:0]))
 
@@ -77,7 +77,6 @@ def test_batch_padding_order_and_threads(name, threads):
     for i in range(15):
         rng = np.random.default_rng(i)
         graph, options, _, _ = draw(rng)
-        backend_of(name, graph)
         lengths = rng.integers(0, 9, 6)
         utterances = [random_logprobs(rng, t, len(graph.tokens)) for t in lengths]
         boosts = [random_boosts(rng, graph) for _ in utterances]
@@ -101,7 +100,6 @@ def test_streams_of_different_lengths_side_by_side(name, threads):
     for i in range(15):
         rng = np.random.default_rng(i)
         graph, options, _, _ = draw(rng)
-        backend_of(name, graph)
         utterances = [random_logprobs(rng, t, len(graph.tokens)) for t in (7, 0, 3)]
         boosts = [random_boosts(rng, graph) for _ in utterances]
         decoder = WfstDecoder(graph, options, name, threads=threads)
@@ -119,7 +117,7 @@ def test_streams_of_different_lengths_side_by_side(name, threads):
 def test_searches_that_take_turns_do_not_touch_each_other(name):
     rng = np.random.default_rng(3)
     graph = random_graph(rng, 4, num_states=30)
-    backend = backend_of(name, graph)
+    backend = make_backend(name, graph)
     options = [random_options(rng) for _ in range(5)]
     utterances = [random_logprobs(rng, 12, 4) for _ in options]
     pairs = list(zip(options, utterances, strict=True))
@@ -214,7 +212,7 @@ def test_long_utterances_from_tight_arrays(name):
     options = DecodeOptions(beam=3.0)
     tight = CpuBackend(graph, first_capacity=1)
     assert bits(search(tight, options, x)) == bits(
-        search(backend_of(name, graph), options, x)
+        search(make_backend(name, graph), options, x)
     )
 
 
