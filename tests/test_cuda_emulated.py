@@ -12,6 +12,7 @@ from test_wfst_invariance import dense_graph, random_splits
 from text_graphs import text_graph
 
 from wfstdec import build_graph
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
 from wfstdec.lexicon import read_lexicon
@@ -25,7 +26,7 @@ from wfstdec.wfst.options import DecodeOptions
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 RECIPE = Path(__file__).parent.parent / "graphs" / "librispeech_demo"
 BLOCK_SIZES = [32, 64, 128, 256]
-NO_BOOSTS = compile_word_boosts(None, {})[0]
+NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
 
 
 def draw(rng, num_utterances=3, **kinds):
@@ -36,7 +37,10 @@ def draw(rng, num_utterances=3, **kinds):
         for t in rng.integers(0, 9, num_utterances)
     ]
     boosts = [
-        compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0] for _ in batch
+        UtteranceBoosts(
+            compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        )
+        for _ in batch
     ]
     return graph, random_options(rng), batch, boosts
 
@@ -241,7 +245,7 @@ def test_real_speech(real_graph, options, threads):
         batch = [file[name].astype(np.float32) for name in file.files[:5]]
     batch[0] = batch[0][:0]
     bonuses = {word: 1.5 for word in real_graph.words[1:400:2]}
-    boosted = compile_word_boosts(bonuses, real_graph.word_ids)[0]
+    boosted = UtteranceBoosts(compile_word_boosts(bonuses, real_graph.word_ids)[0])
     boosts = [NO_BOOSTS, boosted, NO_BOOSTS, boosted, NO_BOOSTS]
     device = EmulatedDevice(threads, preempt=200, os_threads=2)
     backend = DeviceBackend(real_graph, device, first_capacity=32)

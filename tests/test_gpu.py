@@ -9,6 +9,7 @@ from test_wfst_backends import bits
 from test_wfst_invariance import random_splits
 
 from wfstdec import build_graph
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst import cuda
 from wfstdec.wfst.backends import make_backend
@@ -27,7 +28,9 @@ def test_random_graphs_over_block_sizes_and_capacities(threads):
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 1, 4, 9)]
         boosts = [
-            compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+            UtteranceBoosts(
+                compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+            )
             for _ in batch
         ]
         capacity = int(rng.choice([1, 8, 1024]))

@@ -27,6 +27,7 @@ ROOMS = (
     {"lm"},
     {"arcs", "tables", "graph", "graph_checks"},
     {"hypothesis", "boost", "inputs"},
+    {"decoder"},
     {"wfst"},
     {"fst"},
     {"io", "metrics"},
@@ -34,7 +35,7 @@ ROOMS = (
 )
 """The import order: a room imports from its own row and from rows above."""
 
-STRANGERS = {"fst": {"lm", "wfst", "boost", "hypothesis", "inputs"}}
+STRANGERS = {"fst": {"lm", "wfst", "boost", "hypothesis", "inputs", "decoder"}}
 """Rows above that a room has nothing to do with all the same."""
 
 THIRD_PARTY = {

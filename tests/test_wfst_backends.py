@@ -21,6 +21,7 @@ from real_speech import speech_graph, utterances
 from text_graphs import text_graph
 
 from wfstdec.arcs import LABEL_MASK
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
 from wfstdec.symbols import EPSILON, token_of
@@ -41,7 +42,7 @@ def search(backend, options, logprobs, boosts=None):
     """One utterance through a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
-    under_way = backend.start(options, compiled)
+    under_way = backend.start(options, UtteranceBoosts(compiled))
     under_way.advance(logprobs)
     return under_way.finish()
 

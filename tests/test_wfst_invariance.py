@@ -9,6 +9,7 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from test_wfst_backends import UNBOUNDED, bits, decoder_of, search
 from text_graphs import text_graph
 
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.wfst.backends import BACKENDS, make_backend
@@ -16,7 +17,7 @@ from wfstdec.wfst.cpu import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
-NO_BOOSTS = compile_word_boosts(None, {})[0]
+NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
 
 
 def random_splits(rng, array, pieces=4):
@@ -41,7 +42,7 @@ def test_any_split_into_chunks(name):
         backend = make_backend(name, graph)
         whole = bits(search(backend, options, x, boosts))
         under_way = backend.start(
-            options, compile_word_boosts(boosts, graph.word_ids)[0]
+            options, UtteranceBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
         )
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)

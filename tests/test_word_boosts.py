@@ -10,9 +10,9 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from text_graphs import text_graph
 
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
-from wfstdec.errors import BoostError, ShapeError
+from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.wfst.backends import BACKENDS
-from wfstdec.wfst.decoder import BoostWarning, WfstDecoder
+from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
 MASK = 0xFFFFFFFF
@@ -219,7 +219,8 @@ def test_unknown_words_are_named():
             [TWICE] * 3, boosts=[{"hare": 1.0}, None, {"here": 1, "Hear": 2}]
         )
     assert [str(w.message) for w in caught] == [
-        "2 boosted words are not in the graph and have no effect: 'Hear', 'hare'"
+        "2 boosted words are not in the decoder's table and have no effect: "
+        "'Hear', 'hare'"
     ]
     assert caught[0].filename == __file__
     with pytest.warns(BoostWarning, match="'hare'"):
@@ -231,7 +232,7 @@ def test_many_unknown_words_are_counted():
     with pytest.warns(BoostWarning) as caught:
         decoder.decode([TWICE], boosts={f"w{i:02}": 1.0 for i in range(13)})
     message = str(caught[0].message)
-    assert message.startswith("13 boosted words are not in the graph")
+    assert message.startswith("13 boosted words are not in the decoder's table")
     assert message.endswith("'w09' and 3 more")
 
 

@@ -22,6 +22,7 @@ import peers
 from bench_compare import Comparison, Outcome, compare
 from bench_data import SpeechSet
 
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph import PackedGraph, load_graph
 from wfstdec.hypothesis import Hypothesis
@@ -106,7 +107,7 @@ def count_work(case: Case, options: DecodeOptions) -> Figures:
     A candidate is an arc whose cost is within the bound when it is looked at.
     """
     backend = make_backend("cpu", case.graph)
-    no_boosts, _ = compile_word_boosts(None, {})
+    no_boosts = UtteranceBoosts(compile_word_boosts(None, {})[0])
     sums = dict.fromkeys(("frames", "active", "arcs"), 0)
     for logprobs in case.speech.logprobs.values():
         search: Any = backend.start(options, no_boosts)

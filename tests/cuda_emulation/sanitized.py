@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 
 from cuda_emulation.device import EmulatedDevice
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.device_search import DeviceBackend
 from wfstdec.wfst.reference import ReferenceBackend
@@ -27,7 +28,9 @@ def main(num_cases, library):
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 6, 7)]
-        boosts = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        boosts = UtteranceBoosts(
+            compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        )
         device = EmulatedDevice(
             int(rng.choice([32, 64])),
             os_threads=2,

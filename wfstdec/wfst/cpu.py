@@ -18,6 +18,7 @@ import threading
 import numpy as np
 
 from wfstdec.arcs import LABEL_MASK
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import WordBoosts
 from wfstdec.graph import PackedGraph
 from wfstdec.jit import jit
@@ -44,9 +45,10 @@ class CpuBackend:
         self._works: list[k.Work] = []
         self._channels: list[k.Channel] = []
 
-    def start(self, options: DecodeOptions, boosts: WordBoosts) -> CpuSearch:
+    def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> CpuSearch:
         """Begin an utterance."""
-        return CpuSearch(self, scales_of(options, bool(boosts)), boosts)
+        words = boosts.words
+        return CpuSearch(self, scales_of(options, bool(words)), words)
 
     def take_work(self, entries: int) -> k.Work:
         """Scratch for one thread and that many entries, from the pool or new."""

@@ -1,7 +1,7 @@
 """The search on a device, from the host's side: many utterances in one launch.
 
     backend = DeviceBackend(graph, device)
-    batch = backend.start_batch(options, boosts)     # one WordBoosts per utterance
+    batch = backend.start_batch(options, boosts)     # one UtteranceBoosts per utterance
     batch.advance(chunks)                            # float32 [T, V] per utterance
     batch.finish()                                   # a BestPath per utterance
 
@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import WordBoosts
+from wfstdec.errors import BoostError
 from wfstdec.graph import PackedGraph
 from wfstdec.inputs import as_utterances
 from wfstdec.wfst import device_layout as d
@@ -57,7 +59,7 @@ class DeviceBackend:
         check_memory(device, self._graph_bytes, f"a graph of {graph.num_arcs} arcs")
         self.arrays = {name: device.upload(array) for name, array in arrays.items()}
 
-    def start(self, options: DecodeOptions, boosts: WordBoosts) -> DeviceSearch:
+    def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> DeviceSearch:
         """Begin an utterance."""
         return DeviceSearch(self.start_batch(options, [boosts]))
 
@@ -76,7 +78,7 @@ class DeviceBackend:
         }
 
     def start_batch(
-        self, options: DecodeOptions, boosts: Sequence[WordBoosts]
+        self, options: DecodeOptions, boosts: Sequence[UtteranceBoosts]
     ) -> DeviceBatch:
         """Begin utterances that go side by side, each with its own boosts."""
         return DeviceBatch(self, options, boosts)
@@ -89,7 +91,7 @@ class DeviceBackend:
         self,
         utterances: Sequence[Any],
         options: DecodeOptions,
-        boosts: Sequence[WordBoosts],
+        boosts: Sequence[UtteranceBoosts],
     ) -> list[BestPath]:
         """Whole utterances, float32 [T, V], in as many parts as memory asks for.
 
@@ -184,9 +186,11 @@ class DeviceBatch:
         self,
         backend: DeviceBackend,
         options: DecodeOptions,
-        boosts: Sequence[WordBoosts],
+        boosts: Sequence[UtteranceBoosts],
     ) -> None:
         self._backend, self._device = backend, backend.device
+        if any(one.phrases is not None for one in boosts):
+            raise BoostError("phrases, which backend 'cuda' lacks; use backend='cpu'")
         scales = scales_of(options, any(map(bool, boosts)))
         self._task = d.task_of(scales, backend.graph.tokens.blank)
         for name, array in backend.arrays.items():
@@ -201,7 +205,7 @@ class DeviceBatch:
         for i, one in enumerate(boosts):
             self._lengthen("frontier", self._frontiers, i, entries)
             self._lengthen("trace", self._traces, i, FRAMES_PER_TRACE * entries)
-            self._upload_boosts(i, one)
+            self._upload_boosts(i, one.words)
 
     def advance(self, chunks: Sequence[Any]) -> None:
         """Pass every utterance through its next chunk, float32 [T, V].

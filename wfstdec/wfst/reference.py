@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.arcs import LABEL_MASK
+from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import WordBoosts
 from wfstdec.graph import PackedGraph
 from wfstdec.symbols import EPSILON, token_of
@@ -59,9 +60,9 @@ class ReferenceBackend:
     def __init__(self, graph: PackedGraph) -> None:
         self.graph = graph
 
-    def start(self, options: DecodeOptions, boosts: WordBoosts) -> ReferenceSearch:
+    def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self.graph, options, boosts)
+        return ReferenceSearch(self.graph, options, boosts.words)
 
 
 class ReferenceSearch:

@@ -1,0 +1,169 @@
+"""What a user may boost in an utterance, and the form in which searches take it.
+
+    boosts = {"bartley": 4.0}                            # words, nats
+    boosts = {"bartley": 4.0, "new york": 3.0}           # and phrases, nats each time
+    boosts = compiler.compile(["new york"])              # phrases, token by token
+    boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
+    boosts = [None, boosts]                              # a list for each utterance
+
+Both kinds are credited in the search itself and reported apart from other costs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_words
+from wfstdec.boost.words import WordBoosts, compile_word_boosts
+from wfstdec.errors import BoostError, BoostWarning, ShapeError
+
+_NAMED_AT_MOST = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Boosts:
+    """The boosts of an utterance.
+
+    Attributes:
+        words: Word to bonus, nats; above 0 favours. A key of several words is a
+            phrase, worth its bonus each time it is said.
+        phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
+    """
+
+    words: Mapping[str, float] = field(default_factory=dict)
+    phrases: PhraseBoosts | None = None
+
+
+AnyBoosts = Boosts | Mapping[str, float] | PhraseBoosts | None
+
+
+class UtteranceBoosts(NamedTuple):
+    """Compiled boosts of an utterance; every search takes them.
+
+    Attributes:
+        words: The hash map of boosted words; may be empty.
+        phrases: The automaton of boosted phrases, of words or of tokens.
+    """
+
+    words: WordBoosts
+    phrases: PhraseBoosts | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.words) or self.phrases is not None
+
+
+class BoostCompiler:
+    """Compiles what users give, for the words and tokens of one decoder.
+
+    Args:
+        words: The word table, `words[0]` being `<eps>`; empty where there is none.
+        word_ids: The ids of these words.
+        num_tokens: V.
+    """
+
+    def __init__(
+        self, words: Sequence[str], word_ids: Mapping[str, int], num_tokens: int
+    ) -> None:
+        self._word_ids = word_ids
+        self._num_labels = {"word": len(words), "token": num_tokens}
+        options = PhraseOptions(weights_are_totals=True)
+        self._phrases = PhraseCompiler(by_words(word_ids), words, options)
+
+    def compile(self, boosts: AnyBoosts | Sequence, n: int) -> list[UtteranceBoosts]:
+        """One compiled list per utterance; equal objects are compiled once.
+
+        Args:
+            boosts: For all utterances, or a sequence with one for each.
+            n: The number of utterances.
+
+        Raises:
+            BoostError: A boost of the wrong kind, or phrases of other tables.
+            ShapeError: Not as many lists as utterances.
+
+        Warns:
+            BoostWarning: Words that the decoder does not have; names them.
+        """
+        if boosts is None or isinstance(boosts, Boosts | Mapping | PhraseBoosts):
+            lists: list[AnyBoosts] = [boosts] * n
+        elif isinstance(boosts, Sequence) and not isinstance(boosts, str):
+            lists = list(boosts)
+        else:
+            raise BoostError(
+                f"boosts is a {type(boosts).__name__}, expected a mapping from word to "
+                "bonus, compiled phrases, Boosts, or a sequence of them"
+            )
+        if len(lists) != n:
+            raise ShapeError(
+                f"{len(lists)} boost lists, expected {n}, one per utterance"
+            )
+        done: dict[int, tuple[UtteranceBoosts, list[str]]] = {}
+        for i, one in enumerate(lists):
+            if id(one) not in done:
+                done[id(one)] = self._compile_one(one, i)
+        _warn_of({word for _, unknown in done.values() for word in unknown})
+        return [done[id(one)][0] for one in lists]
+
+    def _compile_one(
+        self, boosts: AnyBoosts, i: int
+    ) -> tuple[UtteranceBoosts, list[str]]:
+        if isinstance(boosts, PhraseBoosts):
+            boosts = Boosts(phrases=boosts)
+        elif boosts is None or isinstance(boosts, Mapping):
+            boosts = Boosts(words=boosts or {})
+        if not isinstance(boosts, Boosts):
+            raise BoostError(
+                f"boosts of utterance {i} is a {type(boosts).__name__}, expected a "
+                "mapping from word to bonus, compiled phrases, Boosts, or None"
+            )
+        several = {
+            key: bonus
+            for key, bonus in boosts.words.items()
+            if isinstance(key, str) and len(key.split()) > 1
+        }
+        single = {
+            key: bonus for key, bonus in boosts.words.items() if key not in several
+        }
+        words, unknown = compile_word_boosts(single, self._word_ids)
+        phrases = boosts.phrases
+        if several:
+            if phrases is not None:
+                raise BoostError(
+                    f"boosts of utterance {i} has compiled phrases and {min(several)!r}"
+                    " among its words, expected phrases in one place"
+                )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", BoostWarning)  # named with the words
+                phrases = self._phrases.compile(several)
+            unknown += phrases.unknown
+        if phrases is not None:
+            phrases = self._checked(phrases, i)
+        return UtteranceBoosts(words, phrases), unknown
+
+    def _checked(self, phrases: PhraseBoosts, i: int) -> PhraseBoosts | None:
+        """The phrases, None where they cannot change anything."""
+        if phrases.num_labels != self._num_labels[phrases.unit]:
+            raise BoostError(
+                f"boosts of utterance {i}: phrases over {phrases.num_labels} "
+                f"{phrases.unit}s, expected {self._num_labels[phrases.unit]}: compile "
+                f"them for the {phrases.unit} table of this decoder"
+            )
+        costless = not phrases.automaton.model_default_cost[0]
+        return None if costless and phrases.num_arcs == 0 else phrases
+
+
+def _warn_of(unknown: set[str]) -> None:
+    if not unknown:
+        return
+    shown = ", ".join(map(repr, sorted(unknown)[:_NAMED_AT_MOST]))
+    over = len(unknown) - _NAMED_AT_MOST
+    more = f" and {over} more" if over > 0 else ""
+    warnings.warn(
+        f"{len(unknown)} boosted words are not in the decoder's table and have no "
+        f"effect: {shown}{more}",
+        BoostWarning,
+        stacklevel=4,
+    )
