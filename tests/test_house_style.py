@@ -29,6 +29,7 @@ ROOMS = (
     {"hypothesis", "boost", "inputs"},
     {"decoder"},
     {"wfst"},
+    {"beam"},
     {"fst"},
     {"io", "metrics"},
     {"cli", "__main__"},

@@ -1,0 +1,1 @@
+"""Decoding without a graph: a beam over a trie of the lexicon, or over tokens."""
