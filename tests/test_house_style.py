@@ -26,7 +26,7 @@ ROOMS = (
     {"lexicon", "spelling", "arpa", "arpa_scan", "ngram_trie"},
     {"lm"},
     {"arcs", "tables", "graph", "graph_checks"},
-    {"hypothesis", "boost", "inputs"},
+    {"hypothesis", "boost", "inputs", "option_checks"},
     {"decoder"},
     {"wfst"},
     {"beam"},

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from wfstdec.errors import OptionError
-
-LARGEST = 1e6
-"""Scales and nats may not be larger: so that no sum of costs reaches infinity."""
-MOST = (1 << 31) - 1
-"""Counts may not be larger: there are no more states."""
+from wfstdec.option_checks import MOST, CheckedOptions, is_count
 
 
 @dataclass(frozen=True)
-class DecodeOptions:
+class DecodeOptions(CheckedOptions):
     """Options of the WFST decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
@@ -56,40 +47,12 @@ class DecodeOptions:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        self._check("beam", _is_width, f"a number of nats, 0 to {LARGEST:g}, or inf")
-        self._check("max_active", _is_count(1), f"1 to {MOST}, or None", optional=True)
+        self.check_width("beam")
+        self.check_count("max_active", optional=True)
         limit = MOST if self.max_active is None else self.max_active
         expected = f"0 to max_active ({self.max_active!r})"
-        self._check("min_active", _is_count(0, limit), expected)
-        for name in ("acoustic_scale", "lm_scale"):
-            self._check(name, lambda x: 0 <= x <= LARGEST, f"0 to {LARGEST:g}")
-        for name in ("word_insertion", "blank_penalty"):
-            expected = f"a number of nats, -{LARGEST:g} to {LARGEST:g}"
-            self._check(name, lambda x: abs(x) <= LARGEST, expected)
-        expected = "a probability above 0, at most 1, or None"
-        skip = "blank_skip_threshold"
-        self._check(skip, lambda x: 0 < x <= 1, expected, optional=True)
-        expected = f"a number of nats, 0 to {LARGEST:g}, inf or None"
-        self._check("beam_delta", _is_width, expected, optional=True)
-
-    def _check(
-        self,
-        name: str,
-        good: Callable[[Any], bool],
-        expected: str,
-        *,
-        optional: bool = False,
-    ) -> None:
-        value = getattr(self, name)
-        if value is None and optional:
-            return
-        if not (isinstance(value, numbers.Real) and good(value)):
-            raise OptionError(f"{name}={value!r}, expected {expected}")
-
-
-def _is_count(low: int, high: int = MOST) -> Callable[[Any], bool]:
-    return lambda x: isinstance(x, numbers.Integral) and low <= int(x) <= high
-
-
-def _is_width(x: Any) -> bool:
-    return 0 <= x <= LARGEST or x == math.inf
+        self.check("min_active", is_count(0, limit), expected)
+        self.check_scales("acoustic_scale", "lm_scale")
+        self.check_nats("word_insertion", "blank_penalty")
+        self.check_probability("blank_skip_threshold")
+        self.check_width("beam_delta", optional=True)
