@@ -1,0 +1,182 @@
+"""What a beam search walks: a lexicon trie, or bare tokens, and a language model.
+
+    with a lexicon      node = node of the trie; the model is over words
+    without             node = the last token, V before the first; the model is over
+                        tokens
+
+The arrays are the same for all backends and read-only: threads share them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.beam.lookahead import Kind, Lookahead, build_lookahead, potential
+from wfstdec.beam.trie import LexiconTrie
+from wfstdec.lm.backoff import Automaton, BackoffModel, frozen
+from wfstdec.lm.ngram import NgramLM
+
+NONE = -1
+
+
+class Network(NamedTuple):
+    """The arrays that the kernels take.
+
+    Attributes:
+        trie: The lexicon; a lone root where there is none.
+        node_token: int32, the token that a node holds: of the root the separator,
+            -1 for none.
+        automaton: The language model; of no consequence where `model` is -1.
+        model: 0, or -1 without a language model.
+        lookahead: What is paid in advance at a node.
+        slack: float32, no word that ends lowers the cost by more (before the scale).
+        lexical: Whether there is a lexicon.
+        separator: The token between words, -1 for none.
+        optional: Whether words may follow each other without it.
+        blank: The blank.
+        start: The node before the first token.
+    """
+
+    trie: LexiconTrie
+    node_token: np.ndarray
+    automaton: Automaton
+    model: int
+    lookahead: Lookahead
+    slack: np.float32
+    lexical: bool
+    separator: int
+    optional: bool
+    blank: int
+    start: int
+
+
+def lexical_network(
+    trie: LexiconTrie,
+    lm: NgramLM | None,
+    kind: Kind,
+    separator: int | None,
+    separator_optional: bool,
+    blank: int,
+) -> Network:
+    """The network of a lexicon."""
+    node_token = trie.node_token.copy()
+    node_token[0] = NONE if separator is None else separator
+    lookahead = _no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
+    return Network(
+        trie=trie,
+        node_token=_readonly(node_token),
+        automaton=_NO_MODEL if lm is None else lm.automaton,
+        model=NONE if lm is None else 0,
+        lookahead=lookahead,
+        slack=_slack_of(lookahead, lm),
+        lexical=True,
+        separator=NONE if separator is None else separator,
+        optional=separator is None or separator_optional,
+        blank=blank,
+        start=0,
+    )
+
+
+def token_network(num_tokens: int, lm: NgramLM | None, blank: int) -> Network:
+    """The network of V tokens and no lexicon."""
+    empty = np.zeros(0, np.int32)
+    bare = np.zeros(2, np.int32)
+    trie = LexiconTrie(
+        child_splits=bare,
+        child_token=empty,
+        child_node=empty,
+        node_token=np.full(1, NONE, np.int32),
+        node_end=np.ones(1, np.int32),
+        said_splits=bare,
+        said_word=empty,
+        said_cost=np.zeros(0, np.float32),
+    )
+    trie = LexiconTrie(*map(_readonly, trie))
+    return Network(
+        trie=trie,
+        node_token=_readonly(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
+        automaton=_NO_MODEL if lm is None else lm.automaton,
+        model=NONE if lm is None else 0,
+        lookahead=_no_lookahead(trie),
+        slack=_slack_of(None, lm),
+        lexical=False,
+        separator=NONE,
+        optional=True,
+        blank=blank,
+        start=num_tokens,
+    )
+
+
+def ahead_of(network: Network, state: int, node: int) -> np.float32:
+    """What is paid in advance in a state at a node, float32; as the kernel has it."""
+    lookahead = network.lookahead
+    if network.model < 0 or not network.lexical:
+        return np.float32(0)
+    if node == 0:
+        return lookahead.state_cost[state]
+    return np.float32(potential(lookahead, network.automaton, state, node))
+
+
+def _no_lookahead(trie: LexiconTrie) -> Lookahead:
+    zero = _readonly(np.zeros(1, np.float32))
+    return Lookahead(
+        splits=_readonly(np.zeros(2, np.int64)),
+        node=_readonly(np.zeros(0, np.int32)),
+        cost=_readonly(np.zeros(0, np.float32)),
+        root_cost=_readonly(np.zeros(len(trie.node_token), np.float32)),
+        state_cost=zero,
+        chained=False,
+    )
+
+
+def _slack_of(lookahead: Lookahead | None, lm: BackoffModel | None) -> np.float32:
+    """How much the end of a word, or a token, may lower the cost."""
+    if lm is None:
+        return np.float32(0)
+    least = min(0.0, _least_cost(lm.automaton))
+    if lookahead is None or not lookahead.root_cost.any():
+        return np.float32(-least)
+    if not lookahead.chained:
+        return np.float32(np.inf)
+    finite = lookahead.state_cost[np.isfinite(lookahead.state_cost)]
+    return np.float32(-min(0.0, float(finite.min(initial=0))) + 1e-3)
+
+
+def _least_cost(automaton: Automaton) -> float:
+    """A bound of what any label costs in any state, back-off included."""
+    backoff = automaton.backoff_cost
+    paid = np.where(automaton.backoff_state < 0, 0, backoff).astype(np.float64)
+    for _ in range(16):  # no chain is longer than the order of the model
+        link = automaton.backoff_state
+        longer = np.minimum(paid, np.where(link < 0, 0, backoff + paid[link]))
+        if (longer == paid).all():
+            break
+        paid = longer
+    arcs = automaton.arc_cost
+    finite = arcs[np.isfinite(arcs)]
+    return float(finite.min(initial=0)) + min(0.0, float(paid.min(initial=0)))
+
+
+def _readonly(array: np.ndarray) -> np.ndarray:
+    array = np.ascontiguousarray(array)
+    array.setflags(write=False)
+    return array
+
+
+_NO_MODEL = frozen(
+    Automaton(
+        state_arc_splits=np.zeros(2),
+        arc_label=np.zeros(0),
+        arc_next=np.zeros(0),
+        arc_cost=np.zeros(0),
+        backoff_state=np.full(1, NONE),
+        backoff_cost=np.zeros(1),
+        final_cost=np.zeros(1),
+        model_start=np.zeros(1),
+        model_label_splits=np.zeros(2),
+        model_default_cost=np.zeros(1),
+        label_alias=np.zeros(0),
+    )
+)

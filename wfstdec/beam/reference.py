@@ -1,0 +1,442 @@
+"""The trie beam search in plain Python: the specification for every backend.
+
+An entry is a language model state, a trie node and a boost state; with `merge="sum"`
+also a text. It has a cost for each of two phases: the last token is over (a blank was
+said, or nothing yet), or it goes on. Costs are float32, added in the order written
+here; what the language model will cost at least is paid in advance (`ahead`).
+
+    frame:  entries stand in the order of (cost, model state, node, boost state, text);
+            for each of them, in each phase:
+              a blank             the same entry, token over      cost + acoustic
+              the token again     the same entry, token goes on   cost + acoustic
+              then for each token that may begin, pronunciation, phase: not the same
+              token as before, unless it is over
+                                  another entry, token goes on
+                ((cost + lm_scale * graph) + insertion + phrases) + acoustic
+                graph inside a word = ahead' - ahead
+                      a word ends   = ((word + pronunciation) + ahead') - ahead
+            what is not finite or above `least of these + beam` is dropped
+            of an entry and phase, the first of the least goes on ("max"), or the sum
+            of all, added in this order ("sum")
+            beam_size entries are kept, the least; where that drops some with "sum",
+            entries that cost more in both phases than one of the same model state,
+            node and boost state go first
+            none left: the utterance ends here
+    end:    a word that is whole ends; `</s>`, and the refund of a phrase half said;
+            with "sum", texts are added up once more
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.beam.nbest import End, Node, State, add, paths_of
+from wfstdec.beam.network import NONE, Network, ahead_of
+from wfstdec.beam.options import BeamOptions
+from wfstdec.beam.path import BeamPath
+from wfstdec.beam.trie import find_child
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.lm import kernels
+
+F = np.float32
+INF = F(np.inf)
+LARGEST = F(np.finfo(np.float32).max)
+OVER, ON = 0, 1
+"""The phases: the last token is over, or goes on."""
+
+
+class Key(NamedTuple):
+    """What an entry is; `text` is 0 with "max"."""
+
+    state: int
+    node: int
+    boost: int
+    text: int = 0
+
+
+class Phase(NamedTuple):
+    """How the least alignment reached an entry in a phase.
+
+    Attributes:
+        cost: Relative to the best of the frame.
+        text: The hash of its text.
+        trace: Its last token, a position in the trace; -1 before the first.
+        end: One behind the last frame of that token, where it is over.
+        acoustic: Unscaled, from the beginning.
+    """
+
+    cost: np.float32 = INF
+    text: int = 0
+    trace: int = -1
+    end: int = 0
+    acoustic: float = 0.0
+
+
+@dataclass
+class Entry:
+    """An entry of the frontier."""
+
+    key: Key
+    ahead: np.float32
+    phases: tuple[Phase, Phase]
+    cost: np.float32
+
+
+class Candidate(NamedTuple):
+    """A way into a phase of an entry; `token` is set where one begins."""
+
+    cost: np.float32
+    key: Key
+    phase: int
+    before: Phase
+    end: int
+    text: int
+    acoustic: np.float32
+    token: int = NONE
+    said: int = NONE
+
+
+class ReferenceBackend:
+    """A network, as it is."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def start(self, options: BeamOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+        """Begin an utterance."""
+        return ReferenceSearch(self.network, options, boosts)
+
+
+class ReferenceSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    def __init__(
+        self, network: Network, options: BeamOptions, boosts: UtteranceBoosts
+    ) -> None:
+        self._network, self._options, self._boosts = network, options, boosts
+        self._sums = options.merge == "sum"
+        self._beam = min(F(options.beam), LARGEST)
+        self._base, self._frames, self._died = 0.0, 0, -1
+        self._trace: list[Node] = []
+        model_start = network.automaton.model_start
+        phrases = boosts.phrases
+        key = Key(
+            state=int(model_start[0]) if network.model >= 0 else 0,
+            node=network.start,
+            boost=phrases.start if phrases is not None else 0,
+        )
+        ahead = ahead_of(network, key.state, key.node)
+        self._frontier = [Entry(key, ahead, (Phase(F(0)), Phase()), F(0))]
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V]."""
+        for row in logprobs:
+            if self._died >= 0:
+                return
+            self._frame(row)
+
+    def finish(self) -> list[BeamPath]:
+        """End the utterance: at most `nbest` paths of different texts, best first."""
+        ends = [] if self._died >= 0 else list(self._ends())
+        complete = any(end.cost < INF for end in ends)
+        if not complete:
+            ends = list(self._stops())
+        state = State(self._base, complete, self._frames, self._died)
+        return paths_of(ends, self._trace, self._network, self._options, state)
+
+    def _frame(self, logprobs: np.ndarray) -> None:
+        unscaled, costs, may_begin = self._price(logprobs)
+        made: list[Candidate] = []
+        for entry in self._frontier:
+            made += self._stay(entry, unscaled, costs)
+            for token in may_begin:
+                made += self._begin(entry, token, unscaled, costs)
+        least = min((c.cost for c in made), default=INF)
+        if not least < INF:
+            self._died = self._frames
+            return
+        cutoff = min(F(least + self._beam), LARGEST)
+        reached: dict[Key, tuple[list[Candidate], list[Candidate]]] = {}
+        for candidate in made:
+            if candidate.cost <= cutoff:
+                ways = reached.setdefault(candidate.key, ([], []))
+                ways[candidate.phase].append(candidate)
+        costs_of = {key: self._cost_of(ways) for key, ways in reached.items()}
+        order = sorted(reached, key=lambda key: (costs_of[key], key))
+        if len(order) > self._options.beam_size:
+            order = self._kept(order, reached)
+        best = costs_of[order[0]]
+        self._frontier = [self._entry(key, reached[key], best) for key in order]
+        self._base += float(best)
+        self._frames += 1
+
+    def _price(
+        self, logprobs: np.ndarray
+    ) -> tuple[list[np.float32], list[np.float32], list[int]]:
+        """Each token's cost, unscaled and scaled, and which tokens may begin."""
+        options, blank = self._options, self._network.blank
+        skip = options.blank_skip_threshold
+        unscaled = [F(-x) for x in logprobs]
+        unscaled[blank] = F(-F(logprobs[blank] - F(options.blank_penalty)))
+        if skip is not None and logprobs[blank] >= F(math.log(skip)):
+            unscaled = [x if v == blank else INF for v, x in enumerate(unscaled)]
+        scale = F(options.acoustic_scale)
+        costs = [F(scale * x) if x < INF else x for x in unscaled]
+        ranked = sorted((x, v) for v, x in enumerate(unscaled) if v != blank)
+        top = len(ranked) if options.token_top_k is None else options.token_top_k
+        may_begin = sorted(v for x, v in ranked[:top] if x < INF)
+        return unscaled, costs, may_begin
+
+    def _stay(
+        self, entry: Entry, unscaled: list[np.float32], costs: list[np.float32]
+    ) -> Iterator[Candidate]:
+        blank = self._network.blank
+        token = int(self._network.node_token[entry.key.node])
+        for phase, before in enumerate(entry.phases):
+            end = self._frames if phase == ON else before.end
+            cost = F(before.cost + costs[blank])
+            yield Candidate(
+                cost, entry.key, OVER, before, end, before.text, unscaled[blank]
+            )
+        before = entry.phases[ON]
+        if before.cost < INF:
+            cost = F(before.cost + costs[token])
+            yield Candidate(
+                cost, entry.key, ON, before, 0, before.text, unscaled[token]
+            )
+
+    def _begin(
+        self,
+        entry: Entry,
+        token: int,
+        unscaled: list[np.float32],
+        costs: list[np.float32],
+    ) -> Iterator[Candidate]:
+        """A token begins: inside a word, or a word ends, or between words."""
+        network, key = self._network, entry.key
+        for state, node, said, word_cost in self._ways(key, token):
+            ahead = ahead_of(network, state, node)
+            graph = F(F(word_cost + ahead) - entry.ahead)
+            insertion, word = F(self._options.token_insertion), NONE
+            if said != NONE:
+                word = int(network.trie.said_word[said])
+                insertion = F(insertion + self._word_insertion(word))
+            boost, phrase_cost = self._step_phrases(key.boost, word, token)
+            for phase, before in enumerate(entry.phases):
+                same = token == network.node_token[key.node]
+                if (phase == ON and same) or not before.cost < INF:
+                    continue
+                total = F(before.cost + F(F(self._options.lm_scale) * graph))
+                total = F(F(F(total + insertion) + phrase_cost) + costs[token])
+                text = before.text
+                if said != NONE or not network.lexical:
+                    text = extended(text, word if network.lexical else token)
+                yield Candidate(
+                    total,
+                    Key(state, node, boost, text if self._sums else 0),
+                    ON,
+                    before,
+                    self._frames if phase == ON else before.end,
+                    text,
+                    unscaled[token],
+                    token,
+                    said,
+                )
+
+    def _ways(
+        self, key: Key, token: int
+    ) -> Iterator[tuple[int, int, int, np.float32]]:
+        """(model state, node, pronunciation that ends or -1, its cost) by a token."""
+        network = self._network
+        if not network.lexical:
+            cost, state = kernels.step(
+                network.automaton, network.model, key.state, token
+            )
+            yield int(state), token, NONE, F(cost)
+            return
+        if token == network.separator:
+            next_node = 0
+            if key.node == 0:
+                yield key.state, 0, NONE, F(0)
+        else:
+            child = int(find_child(network.trie, key.node, token))
+            if child != NONE:
+                yield key.state, child, NONE, F(0)
+            if not network.optional:
+                return
+            next_node = int(find_child(network.trie, 0, token))
+        if key.node != 0 and next_node != NONE:
+            for said, cost, state in self._said(key):
+                yield state, next_node, said, cost
+
+    def _said(self, key: Key) -> Iterator[tuple[int, np.float32, int]]:
+        """(pronunciation, cost of it and its word, next state) that end at a node."""
+        network, trie = self._network, self._network.trie
+        for said in range(trie.said_splits[key.node], trie.said_splits[key.node + 1]):
+            word = trie.said_word[said]
+            cost, state = kernels.step(
+                network.automaton, network.model, key.state, word
+            )
+            yield said, F(F(cost) + trie.said_cost[said]), int(state)
+
+    def _word_insertion(self, word: int) -> np.float32:
+        bonus = F(self._boosts.words.bonus(word))
+        return F(F(self._options.word_insertion) - bonus)
+
+    def _step_phrases(
+        self, boost: int, word: int, token: int
+    ) -> tuple[int, np.float32]:
+        """The boost state after a word or token, and the cost; -1 is none of it."""
+        phrases = self._boosts.phrases
+        if phrases is None:
+            return boost, F(0)
+        label = word if phrases.unit == "word" else token
+        if label == NONE:
+            return boost, F(0)
+        cost, state = kernels.step(phrases.automaton, 0, boost, label)
+        return int(state), F(cost)
+
+    def _cost_of(self, ways: tuple[list[Candidate], list[Candidate]]) -> np.float32:
+        """The cost of an entry: of its better phase, or of both together."""
+        over, on = (self._phase_cost(part) for part in ways)
+        return add(over, on) if self._sums else min(over, on)
+
+    def _phase_cost(self, ways: list[Candidate]) -> np.float32:
+        if not self._sums:
+            return min((way.cost for way in ways), default=INF)
+        total = INF
+        for way in ways:
+            total = add(total, way.cost)
+        return total
+
+    def _kept(
+        self,
+        order: list[Key],
+        reached: dict[Key, tuple[list[Candidate], list[Candidate]]],
+    ) -> list[Key]:
+        """The best `beam_size`."""
+        size, kept = self._options.beam_size, order
+        if self._sums and self._options.nbest == 1:
+            kept, better = [], {}
+            for key in order:
+                costs = [self._phase_cost(part) for part in reached[key]]
+                rivals = better.setdefault(key[:3], [])
+                if not any(
+                    all(a <= b for a, b in zip(rival, costs, strict=True))
+                    for rival in rivals
+                ):
+                    kept.append(key)
+                    rivals.append(costs)
+        return kept[:size]
+
+    def _entry(
+        self,
+        key: Key,
+        ways: tuple[list[Candidate], list[Candidate]],
+        best: np.float32,
+    ) -> Entry:
+        """Make the trace and re-base."""
+        phases = tuple(self._phase(part, best) for part in ways)
+        cost = self._cost_of(ways)
+        ahead = ahead_of(self._network, key.state, key.node)
+        return Entry(key, ahead, phases, F(cost - best))  # type: ignore[arg-type]
+
+    def _phase(self, ways: list[Candidate], best: np.float32) -> Phase:
+        if not ways:
+            return Phase()
+        first = min(ways, key=lambda way: way.cost)
+        trace = self._extend(first)
+        acoustic = first.before.acoustic + float(first.acoustic)
+        if self._options.nbest > 1 and not self._sums:
+            for other in self._others(ways, first):
+                other_acoustic = other.before.acoustic + float(other.acoustic)
+                self._trace.append(
+                    Node(
+                        previous=trace,
+                        other=self._extend(other),
+                        end=other.end if other.token == NONE and not other.phase else 0,
+                        merges=True,
+                        cost=float(F(other.cost - first.cost)),
+                        acoustic=other_acoustic - acoustic,
+                    )
+                )
+                trace = len(self._trace) - 1
+        cost = F(self._phase_cost(ways) - best)
+        return Phase(cost, first.text, trace, first.end, acoustic)
+
+    def _others(self, ways: list[Candidate], first: Candidate) -> list[Candidate]:
+        """The least candidate of each other text."""
+        least: dict[int, Candidate] = {}
+        for way in ways:
+            if way.text not in least or way.cost < least[way.text].cost:
+                least[way.text] = way
+        return [way for text, way in least.items() if text != first.text]
+
+    def _extend(self, way: Candidate) -> int:
+        """The trace of a candidate, with a node for the token that begins."""
+        if way.token == NONE:
+            return way.before.trace
+        self._trace.append(
+            Node(
+                previous=way.before.trace,
+                token=way.token,
+                said=way.said,
+                start=self._frames,
+                end=way.end,
+            )
+        )
+        return len(self._trace) - 1
+
+    def _ends(self) -> Iterator[End]:
+        """All ways to end here."""
+        network, phrases = self._network, self._boosts.phrases
+        for entry in self._frontier:
+            key = entry.key
+            ways = [(NONE, F(0), key.state)]
+            if network.lexical and key.node != 0:
+                ways = list(self._said(key))
+            for said, cost, state in ways:
+                last = F(kernels.final(network.automaton, network.model, state))
+                graph = F(F(cost + last) - entry.ahead)
+                insertion, boost, phrase_cost, word = F(0), key.boost, F(0), NONE
+                if said != NONE:
+                    word = int(network.trie.said_word[said])
+                    insertion = self._word_insertion(word)
+                    boost, phrase_cost = self._step_phrases(boost, word, NONE)
+                refund = F(0)
+                if phrases is not None:
+                    refund = F(kernels.final(phrases.automaton, 0, boost))
+                for phase in entry.phases:
+                    total = F(phase.cost + F(F(self._options.lm_scale) * graph))
+                    total = F(F(F(total + insertion) + phrase_cost) + refund)
+                    yield self._end(total, phase, phase is entry.phases[ON], said)
+
+    def _stops(self) -> Iterator[End]:
+        """All entries as they are, nothing paid in advance."""
+        phrases = self._boosts.phrases
+        for entry in self._frontier:
+            refund = F(0)
+            if phrases is not None:
+                refund = F(kernels.final(phrases.automaton, 0, entry.key.boost))
+            graph = F(F(self._options.lm_scale) * F(-entry.ahead))
+            for phase in entry.phases:
+                total = F(F(phase.cost + graph) + refund)
+                yield self._end(total, phase, phase is entry.phases[ON], NONE)
+
+    def _end(self, cost: np.float32, phase: Phase, on: bool, said: int) -> End:
+        text = phase.text
+        if said != NONE:
+            text = extended(text, int(self._network.trie.said_word[said]))
+        end = self._frames if on else phase.end
+        return End(cost, text, phase.trace, end, said, phase.acoustic)
+
+
+def extended(text: int, label: int) -> int:
+    """The hash of a text with one more word or token, 64 bits."""
+    return (text * 6364136223846793005 + label + 1442695040888963407) % 2**64
+
