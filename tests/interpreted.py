@@ -60,9 +60,12 @@ kernel_types.prefetch = lambda array, index: None
 kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 import naive_cases
+import naive_trie
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 
 from wfstdec.arpa import read_arpa
+from wfstdec.beam.lookahead import build_lookahead, potential
+from wfstdec.beam.trie import build_trie, find_child
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.backoff import pack_models
@@ -93,10 +96,26 @@ def check_queries(rng):
             assert np.array_equal(expected, np.transpose(found))
 
 
+def check_trie(rng):
+    """A trie and its look-ahead, built and asked without the JIT."""
+    entries, ids, lm, *_ = naive_trie.random_case(rng)
+    spoken = naive_trie.said(entries, ids)
+    trie = build_trie(naive_trie.lexicon_of(entries), ids)
+    ahead = build_lookahead(lm, trie, "ngram")
+    nodes = naive_trie.nodes(spoken)
+    for number, node in enumerate(nodes):
+        above = nodes.index(node[:-1])
+        assert not node or find_child(trie, above, node[-1]) == number
+        for state in range(lm.num_states):
+            expected = naive_trie.phi(lm.automaton, spoken, state, node)
+            assert potential(ahead, lm.automaton, state, number) == expected
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
         check_queries(np.random.default_rng(i))
+        check_trie(np.random.default_rng(i))
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

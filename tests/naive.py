@@ -9,7 +9,7 @@ pruning. A sentence of the decoder's language is understood in four plain steps:
       -> cost          `naive_lm`: the ARPA model, exact or with epsilon back-off
 
     total = acoustic_scale * sum(-x) + lm_scale * (lexicon + LM incl. </s>)
-            + word_insertion * words - boosts
+            + word_insertion * words - boosts (of words; of phrases: `naive_phrases`)
 
 and `best` takes the least total over all of them. All costs are float64 nats.
 """
@@ -271,6 +271,7 @@ def best(
     fillers: Fillers | None = None,
     options: Options | None = None,
     boosts: Mapping[str, float] | None = None,
+    phrase_cost: Callable[[Words, tuple[str, ...]], float] | None = None,
     tolerance: float = 1e-4,
 ) -> Best:
     """The least total over all alignments, readings and segmentations.
@@ -284,6 +285,7 @@ def best(
         fillers: what may stand between words; default nothing.
         options: scales and penalties; lm_scale may not be negative.
         boosts: word -> nats off the total for each occurrence.
+        phrase_cost: words, tokens -> nats to add to the total.
         tolerance: totals this close to the least one count as ties.
     """
     options, boosts = options or Options(), boosts or {}
@@ -302,8 +304,10 @@ def best(
     segment = segmenter(lexicon, fillers)
     candidates = []  # (total, the part of it that is not acoustic, sequence, ...)
     for i in np.flatnonzero(np.isfinite(least_acoustic)).tolist():
-        for seg in segment(tuple(names[v] for v in alignments.sequences[i])):
+        said = tuple(names[v] for v in alignments.sequences[i])
+        for seg in segment(said):
             rest = _language_cost(seg, sentence_cost, options, boosts)
+            rest += phrase_cost(seg.words, said) if phrase_cost else 0.0
             if rest < INF:
                 candidates.append((least_acoustic[i] + rest, rest, i, seg))
 

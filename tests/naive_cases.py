@@ -13,6 +13,7 @@ from typing import Any
 import naive
 import naive_lm
 import numpy as np
+from naive_phrases import Phrases
 
 WORD_NAMES = ("ann", "bob", "cy", "dee", "éva", "fin's")
 LM_ONLY_NAMES = ("zed", "yak")
@@ -25,7 +26,7 @@ class Case:
     """All that a decoding needs, in the form of files and call arguments.
 
     options holds keyword arguments that `naive.Options` and the decoder's options
-    have in common; boosts names only words that a sentence can contain.
+    have in common; boosts and phrases name only words that a sentence can contain.
     """
 
     tokens: list[str]
@@ -42,6 +43,7 @@ class Case:
     unk_cost: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     boosts: dict[str, float] = field(default_factory=dict)
+    phrases: Phrases | None = None
 
     @property
     def tokens_text(self) -> str:
@@ -69,18 +71,22 @@ def solve(
     exact_lm: true back-off (as kenlm) instead of back-off as an epsilon (as G).
     """
     scorer = naive_lm.exact_scorer if exact_lm else naive_lm.epsilon_scorer
+    lexicon = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
+    fillers = naive.Fillers(
+        case.separator, case.separator_optional, case.silence, case.silence_prob
+    )
+    phrases = case.phrases
     return naive.best(
         case.logprobs if logprobs is None else logprobs,
         tokens=case.tokens,
         blank=case.blank,
-        lexicon=naive.parse_lexicon(case.lexicon, case.lexicon_has_probs),
+        lexicon=lexicon,
         sentence_cost=scorer(naive_lm.parse_arpa(case.arpa), case.unk_cost),
         topology=case.topology,
-        fillers=naive.Fillers(
-            case.separator, case.separator_optional, case.silence, case.silence_prob
-        ),
+        fillers=fillers,
         options=naive.Options(**case.options),
         boosts=case.boosts,
+        phrase_cost=phrases.coster(lexicon, fillers) if phrases else None,
         tolerance=tolerance,
     )
 
@@ -303,3 +309,29 @@ def random_boosts(rng: np.random.Generator, words: list[str]) -> dict[str, float
     if rng.random() < 0.5:
         return {}
     return {w: float(rng.choice([0.5, 3.0, -1.0])) for w in words if rng.random() < 0.5}
+
+
+def random_phrases(
+    rng: np.random.Generator, words: list[str], unit: str | None = None
+) -> Phrases:
+    """Phrases of one to three words, some of them penalties, and what they are worth.
+
+    Args:
+        rng: the only source of chance.
+        words: what the phrases are made of, at least one.
+        unit: "word" or "token"; drawn where it is not given.
+    """
+    weights = {
+        " ".join(rng.choice(words, rng.integers(1, 4))): float(
+            rng.choice([1.0, 0.5, 0.25, 2.0, -1.0, 0.0])
+        )
+        for _ in range(rng.integers(1, 6))
+    }
+    options = {
+        "c0": float(rng.choice([1.0, 0.5])),
+        "beta": float(rng.choice([2.0, 1.0, 0.0])),
+        "uniform": bool(rng.random() < 0.3),
+        "outside_cost": float(rng.choice([0.0, 0.0, 0.5, -0.25])),
+        "weights_are_totals": bool(rng.random() < 0.3),
+    }
+    return Phrases(weights, unit or str(rng.choice(["word", "token"])), options)

@@ -146,16 +146,17 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: Kind) -> Lookahead:
 
 @jit
 def _arcs_by_label(automaton, num_labels):
-    first = automaton.state_arc_splits[ROOT + 1]
-    arc_label = automaton.arc_label[first:]
-    splits = _splits_of(np.bincount(arc_label, minlength=num_labels + 1))
+    row_splits, arc_label = automaton.state_arc_splits, automaton.arc_label
+    counts = np.zeros(num_labels + 1, np.int64)
+    for arc in range(row_splits[ROOT + 1], len(arc_label)):
+        counts[arc_label[arc]] += 1
+    splits = _splits_of(counts)
     place = splits[:-1].copy()
-    states = np.empty(len(arc_label), np.int32)
-    costs = np.empty(len(arc_label), np.float32)
+    states = np.empty(splits[-1], np.int32)
+    costs = np.empty(splits[-1], np.float32)
     for state in range(ROOT + 1, len(automaton.final_cost)):
-        begin, end = automaton.state_arc_splits[state : state + 2]
-        for arc in range(begin, end):
-            label = automaton.arc_label[arc]
+        for arc in range(row_splits[state], row_splits[state + 1]):
+            label = arc_label[arc]
             states[place[label]] = state
             costs[place[label]] = automaton.arc_cost[arc]
             place[label] += 1
@@ -250,7 +251,8 @@ def _state_costs(lookahead, automaton, costs):
 @jit
 def _splits_of(sizes):
     splits = np.zeros(len(sizes) + 1, np.int64)
-    splits[1:] = np.cumsum(sizes)
+    for row in range(len(sizes)):
+        splits[row + 1] = splits[row] + sizes[row]
     return splits
 
 

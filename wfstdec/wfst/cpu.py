@@ -20,6 +20,7 @@ import numpy as np
 from wfstdec.arcs import LABEL_MASK
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import WordBoosts
+from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.wfst import cpu_kernels, trace
@@ -47,6 +48,8 @@ class CpuBackend:
 
     def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> CpuSearch:
         """Begin an utterance."""
+        if boosts.phrases is not None:
+            raise BackendError("phrases, which backend 'cpu' lacks; use 'reference'")
         words = boosts.words
         return CpuSearch(self, scales_of(options, bool(words)), words)
 

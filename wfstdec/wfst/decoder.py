@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
 from wfstdec.decoder import Decoder
-from wfstdec.errors import BoostError
 from wfstdec.graph import PackedGraph
 from wfstdec.hypothesis import Hypothesis, Word
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import make_backend
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.phrase_labels import check_phrases, said_labels
 
 
 class WfstDecoder(Decoder[BestPath]):
@@ -63,8 +63,9 @@ class WfstDecoder(Decoder[BestPath]):
         self._aligner = Aligner(graph)
 
     def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
-        if any(one.phrases is not None for one in boosts):
-            raise BoostError("phrases, expected words: this search has no phrases yet")
+        for one in boosts:
+            if one.phrases is not None:
+                check_phrases(self.graph, one.phrases)
 
     def _hypothesis(self, path: BestPath, boosts: UtteranceBoosts) -> Hypothesis:
         options = self.options
@@ -73,6 +74,9 @@ class WfstDecoder(Decoder[BestPath]):
         shift = self.frame_shift_s
         ids = read.word.tolist()
         boost_cost = 0.0 - sum(boosts.words.bonus(word) for word in ids)
+        if boosts.phrases is not None:
+            said = said_labels(self.graph, path.arcs, boosts.phrases.unit)
+            boost_cost += boosts.phrases.total(said)
         graph_cost = read.graph_cost + path.final_cost
         insertion_cost = float(options.word_insertion * len(ids)) + 0.0  # no -0.0
         total = options.acoustic_scale * read.acoustic_cost

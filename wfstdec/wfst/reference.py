@@ -1,22 +1,33 @@
 """The search in plain Python: the specification that every backend equals bit for bit.
 
-A search state is a graph state (word boosting has one boost state). Costs are float32,
-added in the order written here. An arc's id names its source, so (cost, arc id) is
-unique: no order of visits decides anything.
+A search state is a graph state and a boost state: that of the phrases' automaton, 0
+without phrases. Costs are float32, added in the order written here. An arc's id names
+the graph state that it leaves, so (cost, arc, source boost state) is unique: no order
+of visits decides anything. A tie between states goes to the lower graph state, then
+to the lower boost state.
 
-    start:  frontier = {0: +0.0}; close(frontier, cutoff = beam); re-base
+    start:  frontier = {(0, start of the phrases): +0.0}; close(frontier, cutoff =
+            beam); re-base
     frame:  kept    = entries with cost <= beam; if there are more, the max_active
                       least (ties: lower state); if fewer, the min_active least
             next    = per emitting arc of kept: ((cost + lm_scale * arc.cost) + extras)
-                      + acoustic_scale * -logprob; per state keep the least (cost, arc)
+                      + acoustic_scale * -logprob; per state keep the least
+                      (cost, arc, source boost state)
             cutoff  = least of next + beam; raised to the min_active-th least of next
                       where fewer survive; what is not finite or above it is dropped;
                       none left: the utterance ends here
             close(next, cutoff); trace nodes; re-base
     close:  relax epsilon arcs in rank order of their states, storing nothing above the
-            cutoff; at equal cost an emitting arc beats an epsilon arc
-    finish: least cost + lm_scale * final over final entries; if none is final, or no
-            entry survived a frame, the least entry
+            cutoff; at equal cost an emitting arc beats an epsilon arc, then the least
+            (arc, source boost state)
+    extras: first, on an arc with a word, + (word_insertion - bonus of the word);
+            then, where the phrases step, + the cost of their step
+    steps:  phrases of words step on every arc with a word; phrases of tokens on every
+            emitting arc whose token is not the blank and that does not repeat the
+            frame before; on other arcs the boost state stays
+    finish: least (cost + lm_scale * final) + final of the phrases over final entries;
+            if none is final, or no entry survived a frame, the least cost + final of
+            the phrases over all entries
 """
 
 from __future__ import annotations
@@ -26,16 +37,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.arcs import LABEL_MASK
+from wfstdec.arcs import LABEL_MASK, REPEAT
 from wfstdec.boost.boosts import UtteranceBoosts
-from wfstdec.boost.words import WordBoosts
 from wfstdec.graph import PackedGraph
+from wfstdec.lm import reference as automata
 from wfstdec.symbols import EPSILON, token_of
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 
 F = np.float32
 LARGEST = F(np.finfo(np.float32).max)
+Key = tuple[int, int]
+"""A search state: graph state, boost state."""
 
 
 class Node(NamedTuple):
@@ -47,11 +60,12 @@ class Node(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """How a state was reached; compares as (cost, epsilon last, arc)."""
+    """How a state was reached; compares as (cost, epsilon last, arc, source)."""
 
     cost: np.float32
     epsilon: bool
     arc: int
+    source_boost: int
 
 
 class ReferenceBackend:
@@ -62,27 +76,28 @@ class ReferenceBackend:
 
     def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self.graph, options, boosts.words)
+        return ReferenceSearch(self.graph, options, boosts)
 
 
 class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, graph: PackedGraph, options: DecodeOptions, boosts: WordBoosts
+        self, graph: PackedGraph, options: DecodeOptions, boosts: UtteranceBoosts
     ) -> None:
-        self._graph, self._options, self._boosts = graph, options, boosts
+        self._graph, self._options = graph, options
+        self._words, self._phrases = boosts
         self._source = np.repeat(
             np.arange(graph.num_states), np.diff(graph.state_arc_splits)
         )
         self._beam = min(F(options.beam), LARGEST)
         self._base, self._frames, self._died = 0.0, 0, -1
-        self._costs: dict[int, np.float32] = {}
-        self._nodes: dict[int, Node] = {}
-        frontier = {0: Entry(F(0), False, -1)}
-        root = {0: Node(None, -1, F(0))}
+        self._costs: dict[Key, np.float32] = {}
+        self._nodes: dict[Key, Node] = {}
+        start = (0, self._phrases.start if self._phrases else 0)
+        frontier = {start: Entry(F(0), False, -1, -1)}
         self._close(frontier, self._beam)
-        self._settle(frontier, root, None)
+        self._settle(frontier, {start: Node(None, -1, F(0))}, None)
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V]."""
@@ -95,13 +110,18 @@ class ReferenceSearch:
         """End the utterance."""
         final_cost, lm_scale = self._graph.final_cost, F(self._options.lm_scale)
         ends = [
-            (F(cost + F(lm_scale * final_cost[state])), state)
-            for state, cost in self._costs.items()
-            if final_cost[state] < np.inf and self._died < 0
+            (F(F(cost + F(lm_scale * final_cost[s])) + self._refund(boost)), s, boost)
+            for (s, boost), cost in self._costs.items()
+            if final_cost[s] < np.inf and self._died < 0
         ]
         reached_final = bool(ends)
-        cost, state = min(ends or [(c, s) for s, c in self._costs.items()])
-        arcs, acoustic = self._walk_back(self._nodes[state])
+        if not reached_final:
+            ends = [
+                (F(cost + self._refund(boost)), s, boost)
+                for (s, boost), cost in self._costs.items()
+            ]
+        cost, state, boost = min(ends)
+        arcs, acoustic = self._walk_back(self._nodes[state, boost])
         return BestPath(
             arcs=np.array(arcs, np.int64),
             acoustic=np.array(acoustic, np.float32),
@@ -115,14 +135,16 @@ class ReferenceSearch:
     def _frame(self, logprobs: np.ndarray) -> None:
         beam = self._prune()
         unscaled, costs = self._price(logprobs)
-        reached: dict[int, Entry] = {}
-        for state, cost in self._costs.items():
+        reached: dict[Key, Entry] = {}
+        for (state, boost), cost in self._costs.items():
             for a in self._row(state):
                 arc = self._graph.arcs[a]
                 label = int(arc["ilabel"]) & LABEL_MASK
                 if label != EPSILON:
-                    total = F(self._follow(cost, arc) + costs[token_of(label)])
-                    self._improve(reached, arc, Entry(total, False, a), LARGEST)
+                    total, next_boost = self._follow(cost, boost, arc)
+                    total = F(total + costs[token_of(label)])
+                    key = int(arc["nextstate"]), next_boost
+                    self._improve(reached, key, Entry(total, False, a, boost), LARGEST)
         if not reached:
             self._died = self._frames
             return
@@ -131,7 +153,7 @@ class ReferenceSearch:
         if survivors < self._options.min_active:
             least = sorted(entry.cost for entry in reached.values())
             cutoff = max(cutoff, least[: self._options.min_active][-1])
-        reached = {s: e for s, e in reached.items() if e.cost <= cutoff}
+        reached = {key: e for key, e in reached.items() if e.cost <= cutoff}
         self._close(reached, cutoff)
         self._settle(reached, self._nodes, unscaled)
         self._frames += 1
@@ -139,14 +161,14 @@ class ReferenceSearch:
     def _prune(self) -> np.float32:
         """Keep what the frame goes on from; returns the frame's beam."""
         options = self._options
-        ranked = sorted((cost, state) for state, cost in self._costs.items())
-        kept = [(cost, state) for cost, state in ranked if cost <= self._beam]
+        ranked = sorted((cost, key) for key, cost in self._costs.items())
+        kept = [(cost, key) for cost, key in ranked if cost <= self._beam]
         bound = options.max_active is not None and len(kept) > options.max_active
         if bound:
             kept = kept[: options.max_active]
         if len(kept) < options.min_active:
             kept = ranked[: options.min_active]
-        self._costs = {state: cost for cost, state in kept}
+        self._costs = {key: cost for cost, key in kept}
         if bound and options.beam_delta is not None:
             return min(self._beam, F(kept[-1][0] + F(options.beam_delta)))
         return self._beam
@@ -162,66 +184,91 @@ class ReferenceSearch:
         scale = F(options.acoustic_scale)
         return unscaled, [F(scale * x) if x < np.inf else x for x in unscaled]
 
-    def _close(self, frontier: dict[int, Entry], cutoff: np.float32) -> None:
+    def _close(self, frontier: dict[Key, Entry], cutoff: np.float32) -> None:
         """Relax epsilon arcs, states by rank."""
         rank = self._graph.epsilon_rank
-        waiting = {int(rank[state]) for state in frontier}
+        waiting = {int(rank[state]) for state, _ in frontier}
         done = -1
         while waiting:
             done = min(waiting)
             waiting.remove(done)
-            for state in [s for s in frontier if rank[s] == done]:
+            for state, boost in [key for key in frontier if rank[key[0]] == done]:
                 for a in self._row(state):
                     arc = self._graph.arcs[a]
                     if arc["ilabel"] & LABEL_MASK != EPSILON:
                         continue
-                    total = self._follow(frontier[state].cost, arc)
-                    self._improve(frontier, arc, Entry(total, True, a), cutoff)
+                    cost = frontier[state, boost].cost
+                    total, next_boost = self._follow(cost, boost, arc)
+                    key = int(arc["nextstate"]), next_boost
+                    self._improve(frontier, key, Entry(total, True, a, boost), cutoff)
                     waiting.add(int(rank[arc["nextstate"]]))
 
     def _settle(
         self,
-        frontier: dict[int, Entry],
-        before: dict[int, Node],
+        frontier: dict[Key, Entry],
+        before: dict[Key, Node],
         unscaled: list[np.float32] | None,
     ) -> None:
         """Make trace nodes, sources first, and re-base."""
         rank, nodes = self._graph.epsilon_rank, {}
-        by_source = sorted(frontier, key=lambda s: (frontier[s].epsilon, rank[s]))
-        for state in by_source:
-            _, epsilon, arc = frontier[state]
+        by_source = sorted(frontier, key=lambda k: (frontier[k].epsilon, rank[k[0]]))
+        for key in by_source:
+            _, epsilon, arc, source_boost = frontier[key]
             if arc < 0:
-                nodes[state] = before[state]
+                nodes[key] = before[key]
                 continue
-            source = int(self._source[arc])
+            source = int(self._source[arc]), source_boost
             acoustic = F(0)
             if not epsilon:
                 label = int(self._graph.arcs[arc]["ilabel"]) & LABEL_MASK
                 acoustic = unscaled[token_of(label)]  # type: ignore[index]
-            nodes[state] = Node((nodes if epsilon else before)[source], arc, acoustic)
+            nodes[key] = Node((nodes if epsilon else before)[source], arc, acoustic)
         best = min(entry.cost for entry in frontier.values())
-        self._costs = {s: F(entry.cost - best) for s, entry in frontier.items()}
+        self._costs = {key: F(entry.cost - best) for key, entry in frontier.items()}
         self._nodes, self._base = nodes, self._base + float(best)
 
     def _row(self, state: int) -> range:
         splits = self._graph.state_arc_splits
         return range(int(splits[state]), int(splits[state + 1]))
 
-    def _follow(self, cost: np.float32, arc: np.void) -> np.float32:
-        """(cost + graph) + extras."""
+    def _follow(
+        self, cost: np.float32, boost: int, arc: np.void
+    ) -> tuple[np.float32, int]:
+        """(cost + graph) + extras, and the next boost state."""
         total = F(cost + F(F(self._options.lm_scale) * arc["cost"]))
-        if arc["olabel"] == EPSILON:
-            return total
-        bonus = F(self._boosts.bonus(int(arc["olabel"])))
-        return F(total + F(F(self._options.word_insertion) - bonus))
+        word = int(arc["olabel"])
+        if word != EPSILON:
+            bonus = F(self._words.bonus(word))
+            total = F(total + F(F(self._options.word_insertion) - bonus))
+        label = self._phrase_label(arc)
+        if self._phrases is None or label is None:
+            return total, boost
+        step, boost = automata.step(self._phrases.automaton, 0, boost, label)
+        return F(total + step), boost
+
+    def _phrase_label(self, arc: np.void) -> int | None:
+        """What the phrases step by on an arc: a word, a token or nothing."""
+        if self._phrases is None:
+            return None
+        if self._phrases.unit == "word":
+            return int(arc["olabel"]) if arc["olabel"] != EPSILON else None
+        label, repeats = int(arc["ilabel"]) & LABEL_MASK, arc["ilabel"] & REPEAT
+        if label == EPSILON or repeats or token_of(label) == self._graph.tokens.blank:
+            return None
+        return token_of(label)
+
+    def _refund(self, boost: int) -> np.float32:
+        """What it costs to end in a boost state."""
+        if self._phrases is None:
+            return F(0)
+        return automata.final(self._phrases.automaton, 0, boost)
 
     @staticmethod
     def _improve(
-        reached: dict[int, Entry], arc: np.void, entry: Entry, cutoff: np.float32
+        reached: dict[Key, Entry], key: Key, entry: Entry, cutoff: np.float32
     ) -> None:
-        state = int(arc["nextstate"])
-        if entry.cost <= cutoff and (state not in reached or entry < reached[state]):
-            reached[state] = entry
+        if entry.cost <= cutoff and (key not in reached or entry < reached[key]):
+            reached[key] = entry
 
     @staticmethod
     def _walk_back(node: Node) -> tuple[list[int], list[np.float32]]:

@@ -1,0 +1,101 @@
+"""Phrase boosts for the oracle: strings are spelt, searched and counted, nothing else.
+
+    phrases = Phrases({"ann bob": 1.5}, unit="word")
+    cost = phrases.coster(lexicon, fillers)     # lexicon, fillers: those of `naive`
+    cost(words, tokens)                         # nats to add to a total
+
+A phrase is worth `weight * base(n)` nats each time one of its spellings ends, n being
+the labels of the longest; base(n) = c0 + sum over d = 2..n of (c0 * beta + ln d).
+Spellings that contain another one of the same phrase do not count besides it. A worth
+is rounded to 1/16384 nat. `outside_cost` is charged for every label that ends neither
+a spelling nor a beginning of one.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import naive
+
+Labels = tuple[str, ...]
+
+
+def occurrences(text: Labels, part: Labels) -> int:
+    """How often a string stands in another, overlaps included."""
+    starts = range(len(text) - len(part) + 1)
+    return sum(text[i : i + len(part)] == part for i in starts)
+
+
+def minimal(spellings: set[Labels]) -> set[Labels]:
+    """Those that contain no other one."""
+    return {
+        s for s in spellings if not any(o != s and occurrences(s, o) for o in spellings)
+    }
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """A list of phrases, in text, and what they are worth.
+
+    options holds keyword arguments that the library's options have too.
+    """
+
+    weights: Mapping[str, float]
+    unit: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def worth(self, weight: float, length: int) -> float:
+        """Nats each time."""
+        c0, beta = self.options.get("c0", 1.0), self.options.get("beta", 2.0)
+        base = c0 + sum(c0 * beta + math.log(d) for d in range(2, length + 1))
+        if self.options.get("uniform"):
+            base = c0 * length
+        if self.options.get("weights_are_totals"):
+            base = 1.0
+        return round(weight * base * 16384) / 16384
+
+    def coster(
+        self, lexicon: Sequence[naive.Entry], fillers: naive.Fillers
+    ) -> Callable[[Labels, Labels], float]:
+        """A function of words and tokens -> the cost of the phrases in them."""
+        spelt = {}
+        for phrase in self.weights:
+            words = tuple(phrase.split())
+            ways = {words} if self.unit == "word" else said(words, lexicon, fillers)
+            spelt[phrase] = minimal(ways)
+        outside = self.options.get("outside_cost", 0.0)
+        strings = set().union(*spelt.values())
+
+        def belongs(text: Labels) -> bool:
+            """Whether the last label ends or begins a phrase."""
+            ends = [text[i:] for i in range(len(text))]
+            return any(end == s[: len(end)] for end in ends for s in strings)
+
+        def cost(words: Labels, tokens: Labels) -> float:
+            text = words if self.unit == "word" else tokens
+            total = 0.0
+            for phrase, spellings in spelt.items():
+                count = sum(occurrences(text, spelling) for spelling in spellings)
+                if count:
+                    longest = max(map(len, spellings))
+                    total -= count * self.worth(self.weights[phrase], longest)
+            others = sum(not belongs(text[: i + 1]) for i in range(len(text)))
+            return total + outside * others
+
+        return cost
+
+
+def said(
+    words: Labels, lexicon: Sequence[naive.Entry], fillers: naive.Fillers
+) -> set[Labels]:
+    """All ways to say some words: their pronunciations and what stands between."""
+    between = [()] if fillers.separator is None else [(fillers.separator,)]
+    if fillers.separator is not None and fillers.separator_optional:
+        between.append(())
+    places = []
+    for word in words:
+        ways = [entry.tokens for entry in lexicon if entry.word == word]
+        places += [between, ways] if places else [ways]
+    return {tuple(itertools.chain(*way)) for way in itertools.product(*places)}

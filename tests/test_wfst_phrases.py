@@ -1,0 +1,245 @@
+"""Phrases in the WFST search: by hand, against the oracle, equal on all backends."""
+
+import dataclasses
+import logging
+
+import naive_cases
+import numpy as np
+import pytest
+from naive_phrases import Phrases
+from test_oracle import assert_best, build, words_of
+from test_wfst_backends import UNBOUNDED, decoder_of, log
+from text_graphs import text_graph
+
+from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lexicon import read_lexicon
+from wfstdec.wfst.options import DecodeOptions
+
+BACKENDS = ["reference"]
+TOTALS = PhraseOptions(weights_are_totals=True)
+
+
+def compiled(graph, spelt, unit="word", options=TOTALS):
+    """Phrases, written as labels between spaces, with their weights."""
+    if unit == "word":
+        ids, table = graph.word_ids, graph.words
+    else:
+        ids, table = graph.tokens.ids, graph.tokens
+
+    def spell(phrases):
+        return [[tuple(ids[label] for label in phrase.split())] for phrase in phrases]
+
+    return PhraseCompiler(spell, table, options).compile(spelt)
+
+
+# ----------------------------------------------------------------------- by hand
+NEW_YORK = """
+    0 1 a new 0
+    0 1 b old 0.5
+    1 2 a york 0
+    1 2 b town 1
+    2 0
+"""
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_phrase_of_words_by_hand(name):
+    """A phrase half said is worth nothing, and keeps another in the search no more."""
+    graph = text_graph(NEW_YORK)
+    x = np.zeros((2, 3), np.float32)
+    expected = {
+        ("new york", 3.0): ("new york", -3.0, -3.0),
+        ("new town", 3.0): ("new town", -3.0, -2.0),
+        ("old town", 3.0): ("old town", -3.0, -1.5),
+        ("old town", 1.25): ("new york", 0.0, 0.0),
+        ("town old", 9.0): ("new york", 0.0, 0.0),
+        ("new york", -1.0): ("old york", 0.0, 0.5),
+        ("york", -2.0): ("new town", 0.0, 1.0),
+    }
+    for (phrase, weight), (text, boost_cost, total) in expected.items():
+        boosts = compiled(graph, {phrase: weight})
+        (hyp,) = decoder_of(name, graph).decode([x], boosts=boosts)
+        assert (hyp.text, hyp.boost_cost, hyp.total_cost) == (text, boost_cost, total)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_phrases_among_words(name):
+    """A mapping's keys of several words are phrases; single words are apart."""
+    graph = text_graph(NEW_YORK)
+    x = np.zeros((2, 3), np.float32)
+    boosts = {"old": 0.25, "new town": 1.5, "york": -0.5}
+    (hyp,) = decoder_of(name, graph).decode([x], boosts=boosts)
+    assert (hyp.text, hyp.boost_cost, hyp.total_cost) == ("new town", -1.5, -0.5)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_phrase_of_tokens_by_hand(name):
+    """Blanks and repeats are no labels; `a b` is said at its first `b` frame."""
+    text = """
+        0 0 _ - 0
+        0 1 a - 0
+        1 1 a' - 0
+        1 2 _ - 0
+        1 3 b AB 0
+        2 2 _ - 0
+        2 3 b AB 0
+        2 1 a AA 0
+        3 3 b' - 0
+        3 0
+        1 0
+    """
+    graph = text_graph(text)
+    boosts = compiled(graph, {"a b": 2.0, "b b": 50.0, "a a": 3.0}, "token")
+    decoder = decoder_of(name, graph)
+    for frames, text, cost in (
+        ("ab", "AB", -2.0),
+        ("a_b", "AB", -2.0),
+        ("aab", "AB", -2.0),
+        ("abb", "AB", -2.0),
+        ("_a_a", "AA", -3.0),
+        ("a_a_b", "AA AB", -5.0),
+        ("aa", "", 0.0),
+    ):
+        p = [[float(frame == token) for token in "_ab"] for frame in frames]
+        (hyp,) = decoder.decode([log(p)], boosts=boosts)
+        assert (hyp.text, hyp.boost_cost, hyp.total_cost) == (text, cost, cost)
+        assert hyp.reached_final
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_state_before_an_utterance_is_that_of_a_boundary(name):
+    """Whole words only: `b` counts after a boundary or at the start, not after `a`."""
+    lines = [f"0 0 {token} - 0" for token in "_abs"]
+    graph = text_graph("\n".join([*lines, "0 0"]), tokens="_ a b s")
+
+    def spell(phrases):
+        return [[(2,)] for _ in phrases]
+
+    compiler = PhraseCompiler(spell, graph.tokens, TOTALS, boundary=3)
+    boosts = compiler.compile({"b": 1.0})
+    for frames, cost in (("b", -1), ("ab", 0), ("asb", -1), ("bsb", -2), ("b_a", 0)):
+        p = [[float(frame == token) for token in "_abs"] for frame in frames]
+        (hyp,) = decoder_of(name, graph).decode([log(p)], boosts=boosts)
+        assert (hyp.boost_cost, hyp.total_cost) == (cost, cost)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_an_unfinished_phrase_is_refunded_whatever_the_end(name):
+    for text in ("0 1 a A 0\n1 2 b B 0\n1 0", "0 1 a A 0\n1 2 b B 0\n2 0", "0 1 a A 0"):
+        graph = text_graph(f"{text}\n9 0\n0 9 _ - 9")
+        boosts = compiled(graph, {"a b": 4.0}, "token")
+        for num_frames in (1, 2):  # in the second the search may die
+            x = log([[0, 1, 0]] * num_frames)
+            (hyp,) = decoder_of(name, graph).decode([x], boosts=boosts)
+            assert (hyp.text, hyp.boost_cost, hyp.total_cost) == ("A", 0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_ties_between_boost_states_go_to_the_lower_one(name):
+    """All costs are 0; after one frame the state of `a` is lower than that of `b`."""
+    graph = text_graph("0 1 a A 0\n0 1 b B 0\n1 2 a - 0\n2 0")
+    for phrases, text in (
+        (("b b", "a a"), "A"),  # both lead to the state `a`: the source decides
+        (("a b", "b a b"), "A"),  # to `a` and to `b a`
+        (("a a a", "b b b"), "B"),  # to `a a` and to `a`
+    ):
+        boosts = compiled(graph, dict.fromkeys(phrases, 0.0), "token")
+        for max_active, expected in ((None, text), (2, text), (1, "A")):
+            options = DecodeOptions(beam=9.0, max_active=max_active)
+            decoder = decoder_of(name, graph, options)
+            (hyp,) = decoder.decode([np.zeros((2, 3), np.float32)], boosts=boosts)
+            assert hyp.text == expected
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_max_active_counts_boost_states(name):
+    """State 1 is active twice, and both of it come before the cheap state 2."""
+    text = "0 1 a A 0\n0 1 b B 0\n0 2 a C 0.5\n1 3 a - 1\n2 3 a - 0\n3 0"
+    graph, x = text_graph(text), np.zeros((2, 3), np.float32)
+    boosts = compiled(graph, {"b b": 0.0}, "token")
+    for max_active, expected in ((1, "A"), (2, "A"), (3, "C")):
+        options = DecodeOptions(beam=9.0, max_active=max_active)
+        (hyp,) = decoder_of(name, graph, options).decode([x], boosts=boosts)
+        assert hyp.text == expected
+
+
+# ---------------------------------------------------------------------- the oracle
+@pytest.fixture
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def library_phrases(case, graph, folder):
+    """The phrases of a case, compiled from its texts."""
+    options = PhraseOptions(**case.phrases.options)
+    if case.phrases.unit == "word":
+        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
+        return compiler.compile(case.phrases.weights)
+    separator = case.separator and graph.tokens.ids[case.separator]
+    (folder / "lexicon").write_text(case.lexicon, "utf-8")
+    lexicon = read_lexicon(
+        folder / "lexicon", graph.tokens, has_probs=case.lexicon_has_probs
+    )
+    speller = by_lexicon(
+        lexicon, separator=separator, separator_optional=case.separator_optional
+    )
+    return PhraseCompiler(speller, graph.tokens, options).compile(case.phrases.weights)
+
+
+def decode_case(case, folder, backend, **options):
+    """The hypothesis of a case with phrases."""
+    graph = build(case, folder)
+    options = dataclasses.replace(UNBOUNDED, **case.options, **options)
+    boosts = Boosts(case.boosts, library_phrases(case, graph, folder))
+    decoder = decoder_of(backend, graph, options)
+    return decoder.decode([case.logprobs], boosts=boosts)[0]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("unit", ["word", "token"])
+@pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+def test_random_cases(name, unit, fillers, tmp_path, quiet):
+    sentences = credited = 0
+    for i in range(40):
+        rng = np.random.default_rng([i, len(unit), len(fillers)])
+        case = naive_cases.random_case(rng, fillers=fillers)
+        phrases = naive_cases.random_phrases(rng, sorted(case.usable_words), unit)
+        case = dataclasses.replace(case, phrases=phrases)
+        hyp = decode_case(case, tmp_path, name)
+        assert_best(hyp, naive_cases.solve(case))
+        sentences += len(hyp.words) > 0
+        credited += hyp.boost_cost < 0
+    assert sentences > 15
+    assert credited > 8
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
+    for i in range(30):
+        rng = np.random.default_rng(i)
+        case = naive_cases.random_case(rng)
+        phrases = naive_cases.random_phrases(rng, sorted(case.usable_words))
+        case = dataclasses.replace(case, phrases=phrases)
+        best = naive_cases.solve(case)
+        for bounds in ({"beam": 1.0}, {"max_active": 2}):
+            hyp = decode_case(case, tmp_path, name, **bounds)
+            if hyp.reached_final:
+                least = best.table[words_of(hyp)]
+                assert hyp.total_cost >= least - 1e-4 - 1e-5 * abs(least)
+
+
+def test_the_oracle_counts(tmp_path):
+    entries = [naive_cases.naive.Entry(*e) for e in (("A", ("a",)), ("B", ("b", "b")))]
+    fillers = naive_cases.naive.Fillers("s", separator_optional=True)
+    weights = {"A B": 1.0, "A": 2.0}
+    by_word = Phrases(weights, "word", {"uniform": True}).coster(entries, fillers)
+    assert by_word(("A", "B", "A"), ()) == -(2 * 2 + 2)
+    assert by_word(("B",), ()) == 0
+    options = {"uniform": True, "outside_cost": 0.5}
+    by_token = Phrases(weights, "token", options).coster(entries, fillers)
+    assert by_token((), tuple("abb")) == -(4 + 2)  # the longest is `a s b b`
+    assert by_token((), tuple("bbasbb")) == 1.0 - (4 + 2)
+    assert by_token((), tuple("asba")) == -2 * 2

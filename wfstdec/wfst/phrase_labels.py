@@ -1,0 +1,51 @@
+"""Which arcs of a graph phrases step on, and by which label.
+
+Phrases of words step on every arc with a word, by its id. Phrases of tokens step on
+every emitting arc that starts a token, by the token: not on blanks, and not on arcs
+that repeat the frame before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.arcs import LABEL_MASK, REPEAT
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.errors import BoostError
+from wfstdec.graph import PackedGraph
+from wfstdec.lm.backoff import Unit
+from wfstdec.symbols import EPSILON, ilabel_of, token_of
+
+
+def check_phrases(graph: PackedGraph, phrases: PhraseBoosts) -> None:
+    """See that a search of this graph can follow these phrases.
+
+    Raises:
+        BoostError: They are of tokens, and the graph's arcs do not say which of them
+            repeat a token.
+    """
+    if phrases.unit == "token" and not graph.tables.marks_repeats:
+        raise BoostError(
+            "phrases of tokens, but the graph does not say which arcs repeat a token, "
+            "expected a graph of `wfstdec build`; or compile the phrases for words"
+        )
+
+
+def said_labels(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
+    """What phrases step by along a path.
+
+    Args:
+        graph: The graph.
+        arcs: int64 [N], arc ids in order.
+        unit: That of the phrases.
+
+    Returns:
+        int32, word ids or tokens.
+    """
+    taken = graph.arcs[arcs]
+    if unit == "word":
+        return taken["olabel"][taken["olabel"] != EPSILON].astype(np.int32)
+    label = taken["ilabel"] & np.uint32(LABEL_MASK)
+    starts = (label != EPSILON) & (taken["ilabel"] & np.uint32(REPEAT) == 0)
+    starts &= label != ilabel_of(graph.tokens.blank)
+    return token_of(label[starts]).astype(np.int32)
