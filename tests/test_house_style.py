@@ -24,6 +24,7 @@ ROOMS = (
     {"atomic", "textfile", "jit"},
     {"symbols"},
     {"lexicon", "spelling", "arpa", "arpa_scan", "ngram_trie"},
+    {"vocabulary"},
     {"lm"},
     {"arcs", "tables", "graph", "graph_checks"},
     {"hypothesis", "boost", "inputs", "option_checks"},

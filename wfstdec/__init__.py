@@ -6,24 +6,38 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wfstdec.beam.decoder import BeamDecoder as BeamDecoder
+    from wfstdec.beam.options import BeamOptions as BeamOptions
+    from wfstdec.boost.boosts import Boosts as Boosts
+    from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
+    from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
     from wfstdec.errors import WfstdecError as WfstdecError
     from wfstdec.fst.tlg import build_graph as build_graph
     from wfstdec.graph import PackedGraph as PackedGraph
     from wfstdec.graph import load_graph as load_graph
     from wfstdec.hypothesis import Hypothesis as Hypothesis
+    from wfstdec.lm.ngram import NgramLM as NgramLM
+    from wfstdec.lm.ngram import load_lm as load_lm
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import DecodeOptions as DecodeOptions
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BeamDecoder": "wfstdec.beam.decoder",
+    "BeamOptions": "wfstdec.beam.options",
+    "Boosts": "wfstdec.boost.boosts",
     "DecodeOptions": "wfstdec.wfst.options",
     "Hypothesis": "wfstdec.hypothesis",
+    "NgramLM": "wfstdec.lm.ngram",
     "PackedGraph": "wfstdec.graph",
+    "PhraseCompiler": "wfstdec.boost.phrases",
+    "PhraseOptions": "wfstdec.boost.phrases",
     "WfstDecoder": "wfstdec.wfst.decoder",
     "WfstdecError": "wfstdec.errors",
     "build_graph": "wfstdec.fst.tlg",
     "load_graph": "wfstdec.graph",
+    "load_lm": "wfstdec.lm.ngram",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

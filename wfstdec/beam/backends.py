@@ -11,7 +11,6 @@ from wfstdec.errors import BackendError
 
 BACKENDS = {
     "reference": ("wfstdec.beam.reference", "ReferenceBackend"),
-    "cpu": ("wfstdec.beam.cpu", "CpuBackend"),
 }
 """Name to module and class."""
 
@@ -23,7 +22,7 @@ def make_backend(name: str, network: Network) -> Backend[list[BeamPath]]:
         BackendError: No such backend.
     """
     if name == "auto":
-        name = "cpu"
+        name = list(BACKENDS)[-1]
     if name not in BACKENDS:
         known = ", ".join(map(repr, ("auto", *BACKENDS)))
         raise BackendError(f"backend {name!r}, expected one of {known}")

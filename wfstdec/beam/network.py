@@ -56,6 +56,7 @@ def lexical_network(
     trie: LexiconTrie,
     lm: NgramLM | None,
     kind: Kind,
+    *,
     separator: int | None,
     separator_optional: bool,
     blank: int,

@@ -39,7 +39,7 @@ from wfstdec.beam.nbest import End, Node, State, add, paths_of
 from wfstdec.beam.network import NONE, Network, ahead_of
 from wfstdec.beam.options import BeamOptions
 from wfstdec.beam.path import BeamPath
-from wfstdec.beam.trie import find_child
+from wfstdec.beam.reference_steps import Key, Steps, extended
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.lm import kernels
 
@@ -48,15 +48,6 @@ INF = F(np.inf)
 LARGEST = F(np.finfo(np.float32).max)
 OVER, ON = 0, 1
 """The phases: the last token is over, or goes on."""
-
-
-class Key(NamedTuple):
-    """What an entry is; `text` is 0 with "max"."""
-
-    state: int
-    node: int
-    boost: int
-    text: int = 0
 
 
 class Phase(NamedTuple):
@@ -119,6 +110,7 @@ class ReferenceSearch:
         self, network: Network, options: BeamOptions, boosts: UtteranceBoosts
     ) -> None:
         self._network, self._options, self._boosts = network, options, boosts
+        self._steps = Steps(network, options, boosts)
         self._sums = options.merge == "sum"
         self._beam = min(F(options.beam), LARGEST)
         self._base, self._frames, self._died = 0.0, 0, -1
@@ -219,14 +211,14 @@ class ReferenceSearch:
     ) -> Iterator[Candidate]:
         """A token begins: inside a word, or a word ends, or between words."""
         network, key = self._network, entry.key
-        for state, node, said, word_cost in self._ways(key, token):
+        for state, node, said, word_cost in self._steps.ways(key, token):
             ahead = ahead_of(network, state, node)
             graph = F(F(word_cost + ahead) - entry.ahead)
             insertion, word = F(self._options.token_insertion), NONE
             if said != NONE:
                 word = int(network.trie.said_word[said])
-                insertion = F(insertion + self._word_insertion(word))
-            boost, phrase_cost = self._step_phrases(key.boost, word, token)
+                insertion = F(insertion + self._steps.word_insertion(word))
+            boost, phrase_cost = self._steps.step_phrases(key.boost, word, token)
             for phase, before in enumerate(entry.phases):
                 same = token == network.node_token[key.node]
                 if (phase == ON and same) or not before.cost < INF:
@@ -247,59 +239,6 @@ class ReferenceSearch:
                     token,
                     said,
                 )
-
-    def _ways(
-        self, key: Key, token: int
-    ) -> Iterator[tuple[int, int, int, np.float32]]:
-        """(model state, node, pronunciation that ends or -1, its cost) by a token."""
-        network = self._network
-        if not network.lexical:
-            cost, state = kernels.step(
-                network.automaton, network.model, key.state, token
-            )
-            yield int(state), token, NONE, F(cost)
-            return
-        if token == network.separator:
-            next_node = 0
-            if key.node == 0:
-                yield key.state, 0, NONE, F(0)
-        else:
-            child = int(find_child(network.trie, key.node, token))
-            if child != NONE:
-                yield key.state, child, NONE, F(0)
-            if not network.optional:
-                return
-            next_node = int(find_child(network.trie, 0, token))
-        if key.node != 0 and next_node != NONE:
-            for said, cost, state in self._said(key):
-                yield state, next_node, said, cost
-
-    def _said(self, key: Key) -> Iterator[tuple[int, np.float32, int]]:
-        """(pronunciation, cost of it and its word, next state) that end at a node."""
-        network, trie = self._network, self._network.trie
-        for said in range(trie.said_splits[key.node], trie.said_splits[key.node + 1]):
-            word = trie.said_word[said]
-            cost, state = kernels.step(
-                network.automaton, network.model, key.state, word
-            )
-            yield said, F(F(cost) + trie.said_cost[said]), int(state)
-
-    def _word_insertion(self, word: int) -> np.float32:
-        bonus = F(self._boosts.words.bonus(word))
-        return F(F(self._options.word_insertion) - bonus)
-
-    def _step_phrases(
-        self, boost: int, word: int, token: int
-    ) -> tuple[int, np.float32]:
-        """The boost state after a word or token, and the cost; -1 is none of it."""
-        phrases = self._boosts.phrases
-        if phrases is None:
-            return boost, F(0)
-        label = word if phrases.unit == "word" else token
-        if label == NONE:
-            return boost, F(0)
-        cost, state = kernels.step(phrases.automaton, 0, boost, label)
-        return int(state), F(cost)
 
     def _cost_of(self, ways: tuple[list[Candidate], list[Candidate]]) -> np.float32:
         """The cost of an entry: of its better phase, or of both together."""
@@ -322,7 +261,8 @@ class ReferenceSearch:
         """The best `beam_size`."""
         size, kept = self._options.beam_size, order
         if self._sums and self._options.nbest == 1:
-            kept, better = [], {}
+            kept = []
+            better: dict[tuple, list[list[np.float32]]] = {}
             for key in order:
                 costs = [self._phase_cost(part) for part in reached[key]]
                 rivals = better.setdefault(key[:3], [])
@@ -399,15 +339,15 @@ class ReferenceSearch:
             key = entry.key
             ways = [(NONE, F(0), key.state)]
             if network.lexical and key.node != 0:
-                ways = list(self._said(key))
+                ways = list(self._steps.said(key))
             for said, cost, state in ways:
                 last = F(kernels.final(network.automaton, network.model, state))
                 graph = F(F(cost + last) - entry.ahead)
                 insertion, boost, phrase_cost, word = F(0), key.boost, F(0), NONE
                 if said != NONE:
                     word = int(network.trie.said_word[said])
-                    insertion = self._word_insertion(word)
-                    boost, phrase_cost = self._step_phrases(boost, word, NONE)
+                    insertion = self._steps.word_insertion(word)
+                    boost, phrase_cost = self._steps.step_phrases(boost, word, NONE)
                 refund = F(0)
                 if phrases is not None:
                     refund = F(kernels.final(phrases.automaton, 0, boost))
@@ -434,9 +374,3 @@ class ReferenceSearch:
             text = extended(text, int(self._network.trie.said_word[said]))
         end = self._frames if on else phase.end
         return End(cost, text, phase.trace, end, said, phase.acoustic)
-
-
-def extended(text: int, label: int) -> int:
-    """The hash of a text with one more word or token, 64 bits."""
-    return (text * 6364136223846793005 + label + 1442695040888963407) % 2**64
-

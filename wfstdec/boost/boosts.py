@@ -55,6 +55,17 @@ class UtteranceBoosts(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.words) or self.phrases is not None
 
+    def cost(self, words: Sequence[int], tokens: Sequence[int]) -> float:
+        """What the words and tokens of an utterance are credited, negative, nats."""
+        total = 0.0
+        if self.words:
+            total -= sum(self.words.bonus(word) for word in words)
+        if self.phrases is not None:
+            total += self.phrases.total(
+                words if self.phrases.unit == "word" else tokens
+            )
+        return total + 0.0  # no -0.0
+
 
 class BoostCompiler:
     """Compiles what users give, for the words and tokens of one decoder.

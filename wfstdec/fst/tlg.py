@@ -21,7 +21,7 @@ import numpy as np
 
 from wfstdec.arcs import FstArrays
 from wfstdec.arpa import ArpaModel, read_arpa
-from wfstdec.errors import GraphError, LexiconError, OptionError
+from wfstdec.errors import GraphError, OptionError
 from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
 from wfstdec.fst.grammar_fst import build_grammar
@@ -41,9 +41,16 @@ from wfstdec.fst.minimize import minimize as minimize_fst
 from wfstdec.fst.stages import Stages
 from wfstdec.fst.topology import build_topology, check_topology
 from wfstdec.graph import PackedGraph
-from wfstdec.lexicon import Lexicon, read_lexicon
-from wfstdec.symbols import EPSILON, EPSILON_WORD, TokenTable, read_tokens, token_table
+from wfstdec.lexicon import Lexicon
+from wfstdec.symbols import EPSILON, TokenTable
 from wfstdec.tables import GraphTables, Pronunciations
+from wfstdec.vocabulary import (
+    load_lexicon,
+    load_tokens,
+    sayable,
+    token_named,
+    word_table,
+)
 
 _log = logging.getLogger("wfstdec.build")
 _NUM_STAGES = 8
@@ -99,18 +106,18 @@ def build_graph(
     check_topology(topology)  # now, and not after minutes
     _check_unk_cost(unk_cost, grammar)
     with Stages(_NUM_STAGES, progress) as stages:
-        table = _token_table(tokens, blank)
+        table = load_tokens(tokens, blank)
         fillers = Fillers(
-            separator=_token(separator, table, "separator"),
+            separator=token_named(separator, table, "separator"),
             separator_optional=separator_optional,
-            silence=_token(silence, table, "silence"),
+            silence=token_named(silence, table, "silence"),
             silence_prob=silence_prob,
         )
-        entries = _lexicon(lexicon, table, separator)
+        entries = load_lexicon(lexicon, table, separator)
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        words = (EPSILON_WORD, *dict.fromkeys(marked.lexicon.words))
+        words = word_table(marked.lexicon)
         labels = LabelSpace(table, words, marked.num_disambig)
         g = _grammar(model, labels, unk_cost)
         stages.done("G", *_size(g))
@@ -136,29 +143,6 @@ def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
         )
     if not math.isfinite(unk_cost):
         raise OptionError(f"unk_cost {unk_cost!r}, expected a finite number of nats")
-
-
-def _token_table(tokens: Path | TokenTable, blank: int | str | None) -> TokenTable:
-    if not isinstance(tokens, TokenTable):
-        return read_tokens(tokens, blank)
-    if blank is not None and token_table(tokens.names, blank) != tokens:
-        raise OptionError(
-            f"blank={blank!r} with a token table whose blank is "
-            f"{tokens.names[tokens.blank]!r}, expected the same or None"
-        )
-    return tokens
-
-
-def _token(name: str | None, table: TokenTable, option: str) -> int | None:
-    return None if name is None else table.index(name, option)
-
-
-def _lexicon(
-    lexicon: Path | Lexicon, table: TokenTable, separator: str | None
-) -> Lexicon:
-    if isinstance(lexicon, Lexicon):
-        return lexicon
-    return read_lexicon(lexicon, table, separator=separator)
 
 
 def _language_model(
@@ -187,29 +171,7 @@ def _usable(
     """The entries whose words the grammar can have."""
     if isinstance(model, WordAcceptor):
         return lexicon.restrict(model.vocabulary)[0]
-    marks = {"<s>", "</s>"} & set(lexicon.words)
-    if marks:
-        raise LexiconError(
-            f"{min(marks)!r} is a word of the lexicon, expected words that are said: "
-            "a sentence has <s> and </s> by itself"
-        )
-    if unk_cost is not None:
-        return lexicon
-    kept, dropped = lexicon.restrict(model.index)
-    if dropped:
-        _log.warning(
-            "%d of %d lexicon words are not in the language model and are dropped, "
-            "such as %s; unk_cost would keep them",
-            len(dropped),
-            len(set(lexicon.words)),
-            ", ".join(map(repr, dropped[:3])),
-        )
-    if not len(kept):
-        raise LexiconError(
-            f"none of the {len(dropped)} lexicon words is in the language model, "
-            "expected some: do they differ in case?"
-        )
-    return kept
+    return sayable(lexicon, model.index, unk_cost)
 
 
 def _optimized(

@@ -1,0 +1,206 @@
+"""The trie beam decoder that users hold: a lexicon or none, a language model, options.
+
+decoder = BeamDecoder(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz",
+                      separator="<wb>", options=BeamOptions(beam_size=256))
+hyps = decoder.decode(logprobs)                        # or, as audio comes in:
+
+search = decoder.start(len(logprobs))
+search.advance(logprobs)                               # any number of chunks
+hyps = search.finish()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from wfstdec.arpa import ArpaModel, read_arpa
+from wfstdec.beam.backends import make_backend
+from wfstdec.beam.network import Network, lexical_network, token_network
+from wfstdec.beam.options import BeamOptions
+from wfstdec.beam.path import BeamPath
+from wfstdec.beam.reading import Reader
+from wfstdec.beam.trie import build_trie
+from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.decoder import Decoder
+from wfstdec.errors import OptionError
+from wfstdec.hypothesis import Hypothesis
+from wfstdec.lexicon import Lexicon
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.symbols import TokenTable
+from wfstdec.vocabulary import (
+    load_lexicon,
+    load_tokens,
+    sayable,
+    token_named,
+    word_table,
+)
+
+Path = str | os.PathLike[str]
+
+
+class BeamDecoder(Decoder[list[BeamPath]]):
+    """Beam search on the trie of a lexicon, or on bare tokens; no graph is built.
+
+    The result for an utterance depends on its log-probs, the options, its boosts and
+    what the decoder was made of: not on the batch, padding, chunks, threads, backend
+    or the order of lists. With a lexicon every word is one of it, and CTC's rules are
+    exact with and without a separator: a sentence is `s* (w s+)* [w]`, with
+    `separator_optional` `s* (w s*)*`, without a separator `w*`.
+
+    Args:
+        tokens: A file or table of the V output units of the acoustic model.
+        lexicon: A file or object; None decodes tokens.
+        lm: An ARPA file, `read_arpa`'s result or an `NgramLM`, over words with a
+            lexicon and over tokens without; None for no language model.
+        options: Search options.
+        backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
+        words: With a lexicon and an `NgramLM`: the word table that it was made with;
+            None takes the words of the lexicon in their order.
+        separator: The token between words. Without a lexicon it only says how tokens
+            are read as words; None takes the mark U+2581 of word pieces.
+        separator_optional: The separator may be missing.
+        blank: The blank by name or index; None to recognise it.
+        unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
+            and scores tokens as `<unk>` where the model has it.
+        frame_shift_s: Seconds per frame of log-probs.
+        threads: Utterances decoded side by side; `None` takes one per processor.
+
+    Attributes:
+        tokens: The token table.
+        words: The word table, `words[0]` being `<eps>`; empty without a lexicon.
+        lm: The language model, or None.
+
+    Raises:
+        InputError: One of its subclasses, for what is wrong with a file or option.
+        BackendError: The backend is unknown.
+    """
+
+    options: BeamOptions
+
+    def __init__(
+        self,
+        *,
+        tokens: Path | TokenTable,
+        lexicon: Path | Lexicon | None = None,
+        lm: Path | ArpaModel | NgramLM | None = None,
+        options: BeamOptions | None = None,
+        backend: str = "auto",
+        words: Sequence[str] | None = None,
+        separator: str | None = None,
+        separator_optional: bool = False,
+        blank: int | str | None = None,
+        unk_cost: float | None = None,
+        frame_shift_s: float = 0.02,
+        threads: int | None = None,
+    ) -> None:
+        options = options or BeamOptions()
+        self.tokens = load_tokens(tokens, blank)
+        self.separator = token_named(separator, self.tokens, "separator")
+        if lm is not None and not isinstance(lm, ArpaModel | NgramLM):
+            lm = read_arpa(lm)
+        self.words: tuple[str, ...] = ()
+        self.lexicon: Lexicon | None = None
+        if lexicon is None:
+            self.lm = _model_over(lm, self.tokens, unk_cost)
+            network = self._token_network(options)
+        else:
+            entries = load_lexicon(lexicon, self.tokens, separator)
+            if isinstance(lm, ArpaModel):
+                entries = sayable(entries, lm.index, unk_cost)
+            self.words = word_table(entries) if words is None else tuple(words)
+            self.lexicon = entries
+            self.lm = _model_over(lm, self.words, unk_cost)
+            network = self._lexical_network(options, separator_optional)
+        word_ids = {word: i for i, word in enumerate(self.words) if i}
+        super().__init__(
+            options,
+            make_backend(backend, network),
+            BoostCompiler(self.words, word_ids, len(self.tokens)),
+            num_tokens=len(self.tokens),
+            frame_shift_s=frame_shift_s,
+            threads=threads,
+        )
+        self._reader = Reader(network, self)
+
+    def with_options(self, **changes: Any) -> BeamDecoder:
+        """The same decoder with some options changed; shares all its arrays.
+
+        Raises:
+            OptionError: A value is out of range, or `lookahead`, which is built in.
+        """
+        if changes.get("lookahead", self.options.lookahead) != self.options.lookahead:
+            raise OptionError(
+                f"lookahead={changes['lookahead']!r}, expected "
+                f"{self.options.lookahead!r}: make another decoder"
+            )
+        other = object.__new__(BeamDecoder)
+        other.__dict__.update(self.__dict__)
+        other.options = replace(self.options, **changes)
+        other._reader = Reader(self._reader.network, other)
+        return other
+
+    def decode_nbest(
+        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+    ) -> list[list[Hypothesis]]:
+        """At most `options.nbest` hypotheses of different texts, best first.
+
+        Arguments and errors as in `decode`; every list has at least one.
+        """
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._boosts.compile(boosts, len(utterances))
+        results = self._search(utterances, compiled)
+        return [
+            [self._reader.hypothesis(path, one) for path in paths]
+            for paths, one in zip(results, compiled, strict=True)
+        ]
+
+    def _hypothesis(
+        self, result: list[BeamPath], boosts: UtteranceBoosts
+    ) -> Hypothesis:
+        return self._reader.hypothesis(result[0], boosts)
+
+    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+        """Words need a lexicon; the compiler has refused phrases of other tables."""
+
+    def _token_network(self, options: BeamOptions) -> Network:
+        if options.word_insertion:
+            raise OptionError(
+                f"word_insertion={options.word_insertion!r} without a lexicon, "
+                "expected 0: use token_insertion"
+            )
+        return token_network(len(self.tokens), self.lm, self.tokens.blank)
+
+    def _lexical_network(self, options: BeamOptions, optional: bool) -> Network:
+        assert self.lexicon is not None
+        word_ids = {word: i for i, word in enumerate(self.words) if i}
+        return lexical_network(
+            build_trie(self.lexicon, word_ids),
+            self.lm,
+            options.lookahead,
+            separator=self.separator,
+            separator_optional=optional,
+            blank=self.tokens.blank,
+        )
+
+
+def _model_over(
+    lm: ArpaModel | NgramLM | None,
+    labels: TokenTable | Sequence[str],
+    unk_cost: float | None,
+) -> NgramLM | None:
+    """The model over these labels."""
+    if lm is None:
+        return None
+    if isinstance(lm, ArpaModel):
+        return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
+    unit = "token" if isinstance(labels, TokenTable) else "word"
+    if (lm.unit, lm.num_labels) != (unit, len(labels)):
+        raise OptionError(
+            f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
+            f"{len(labels)} {unit}s of this decoder (with a lexicon: the word table "
+            "that it was made with, words=...)"
+        )
+    return lm
