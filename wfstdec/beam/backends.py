@@ -11,6 +11,7 @@ from wfstdec.errors import BackendError
 
 BACKENDS = {
     "reference": ("wfstdec.beam.reference", "ReferenceBackend"),
+    "cpu": ("wfstdec.beam.cpu", "CpuBackend"),
 }
 """Name to module and class."""
 
@@ -22,7 +23,7 @@ def make_backend(name: str, network: Network) -> Backend[list[BeamPath]]:
         BackendError: No such backend.
     """
     if name == "auto":
-        name = list(BACKENDS)[-1]
+        name = "cpu"
     if name not in BACKENDS:
         known = ", ".join(map(repr, ("auto", *BACKENDS)))
         raise BackendError(f"backend {name!r}, expected one of {known}")

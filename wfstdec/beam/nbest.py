@@ -94,7 +94,7 @@ class End(NamedTuple):
     acoustic: float
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """A path that is read as far as `at`, from its end; the first in a queue is least.
 
     Attributes:
@@ -108,12 +108,12 @@ class _Way(NamedTuple):
     """
 
     cost: float
-    number: int
-    at: int
-    end: int
-    read: tuple[tuple[int, int, int, int], ...]
-    acoustic: float
-    said: int
+    number: int = 0
+    at: int = -1
+    end: int = 0
+    read: tuple[tuple[int, int, int, int], ...] = ()
+    acoustic: float = 0.0
+    said: int = -1
 
 
 def paths_of(
@@ -135,7 +135,8 @@ def paths_of(
     sums = options.merge == "sum"
     paths: dict[tuple[int, ...], BeamPath] = {}
     for way in _ways(added_up(ends) if sums else ends, trace, TRIES * options.nbest):
-        path = _path_of(way, state)
+        read = np.array(way.read[::-1], np.int32).reshape(-1, 4)
+        path = path_of(read, way, state)
         if sums:
             path = path._replace(acoustic=math.nan)
         text = path.token
@@ -169,10 +170,10 @@ def add(a: np.float32, b: np.float32) -> np.float32:
     return np.float32(low - math.log1p(math.exp(low - high)))
 
 
-def _ways(ends: Sequence[End], trace: Sequence[Node], tries: int) -> Iterator[_Way]:
+def _ways(ends: Sequence[End], trace: Sequence[Node], tries: int) -> Iterator[Way]:
     """Paths in the order of their costs, at most `tries`."""
     queue = [
-        _Way(float(e.cost), i, e.trace, e.end, (), e.acoustic, e.said)
+        Way(float(e.cost), i, e.trace, e.end, (), e.acoustic, e.said)
         for i, e in enumerate(ends)
         if e.cost < np.inf
     ]
@@ -202,19 +203,24 @@ def _ways(ends: Sequence[End], trace: Sequence[Node], tries: int) -> Iterator[_W
         yield way._replace(read=read)
 
 
-def _path_of(way: _Way, state: State) -> BeamPath:
-    read = way.read[::-1]
-    said = [(step[3], i) for i, step in enumerate(read) if step[3] >= 0]
+def path_of(read: np.ndarray, way: Way, state: State) -> BeamPath:
+    """The path of a way.
+
+    Args:
+        read: int32 [N, 4]: token, start, end, the pronunciation said before it or -1.
+        way: For its costs, and what was said at the end.
+        state: Of the search.
+    """
+    (before,) = np.nonzero(read[:, 3] >= 0)
+    said = read[before, 3]
     if way.said >= 0:
-        said.append((way.said, len(read)))
-    columns = np.array(read, np.int32).reshape(len(read), 4)
-    pairs = np.array(said, np.int32).reshape(len(said), 2)
+        said, before = np.append(said, way.said), np.append(before, len(read))
     return BeamPath(
-        token=columns[:, 0],
-        start=columns[:, 1],
-        end=columns[:, 2],
-        said=pairs[:, 0],
-        said_end=pairs[:, 1],
+        token=read[:, 0],
+        start=read[:, 1],
+        end=read[:, 2],
+        said=said.astype(np.int32),
+        said_end=before.astype(np.int32),
         acoustic=way.acoustic,
         search_cost=state.base + way.cost,
         complete=state.complete,

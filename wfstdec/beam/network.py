@@ -68,7 +68,7 @@ def lexical_network(
     return Network(
         trie=trie,
         node_token=_readonly(node_token),
-        automaton=_NO_MODEL if lm is None else lm.automaton,
+        automaton=NO_MODEL if lm is None else lm.automaton,
         model=NONE if lm is None else 0,
         lookahead=lookahead,
         slack=_slack_of(lookahead, lm),
@@ -98,7 +98,7 @@ def token_network(num_tokens: int, lm: NgramLM | None, blank: int) -> Network:
     return Network(
         trie=trie,
         node_token=_readonly(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
-        automaton=_NO_MODEL if lm is None else lm.automaton,
+        automaton=NO_MODEL if lm is None else lm.automaton,
         model=NONE if lm is None else 0,
         lookahead=_no_lookahead(trie),
         slack=_slack_of(None, lm),
@@ -166,7 +166,7 @@ def _readonly(array: np.ndarray) -> np.ndarray:
     return array
 
 
-_NO_MODEL = frozen(
+NO_MODEL = frozen(
     Automaton(
         state_arc_splits=np.zeros(2),
         arc_label=np.zeros(0),
@@ -181,3 +181,4 @@ _NO_MODEL = frozen(
         label_alias=np.zeros(0),
     )
 )
+"""Stands where there is no automaton; model -1 never looks at it."""

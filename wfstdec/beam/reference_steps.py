@@ -1,4 +1,4 @@
-"""Where an entry of the beam search may go, in plain Python: part of the specification."""
+"""Where an entry of the beam search may go: part of the specification."""
 
 from __future__ import annotations
 

@@ -1,0 +1,279 @@
+"""The CPU backend of the beam search: numba kernels, no GIL, an utterance per thread.
+
+    backend = CpuBackend(network)
+    search = backend.start(options, boosts)       # one utterance
+    search.advance(logprobs)                      # float32 [T, V], any number of times
+    search.finish()                               # BeamPaths
+
+Arrays grow when a kernel says so; the frame is then done again, so that growing never
+changes a result.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wfstdec.beam import cpu_ends, cpu_kernels, nbest
+from wfstdec.beam import cpu_types as k
+from wfstdec.beam.network import NO_MODEL, Network, ahead_of
+from wfstdec.beam.options import BeamOptions
+from wfstdec.beam.ordering import STACK
+from wfstdec.beam.path import BeamPath
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.words import WordBoosts
+
+NO_LIMIT = 1 << 40
+FIRST_ENTRIES = 1024
+
+
+class CpuBackend:
+    """A network and pools of scratch memory.
+
+    Args:
+        network: What is searched.
+        first_capacity: Candidates and nodes that arrays hold at first; they grow.
+    """
+
+    def __init__(self, network: Network, first_capacity: int = 4096) -> None:
+        self.network = network
+        num_tokens = len(network.node_token) if not network.lexical else 0
+        trie = network.trie
+        tokens = trie.child_token[: trie.child_splits[1]]
+        num_tokens = max(num_tokens, int(trie.child_token.max(initial=-1)) + 1)
+        num_tokens = max(num_tokens, network.blank + 1, network.separator + 1)
+        root_child = np.full(num_tokens, -1, np.int32)
+        root_child[tokens] = trie.child_node[: trie.child_splits[1]]
+        self.tree = k.Tree(network, root_child)
+        self.most_words = int(np.diff(trie.said_splits).max(initial=1))
+        self._capacity = first_capacity
+        self._lock = threading.Lock()
+        self._works: list[k.Work] = []
+
+    def start(self, options: BeamOptions, boosts: UtteranceBoosts) -> CpuSearch:
+        """Begin an utterance."""
+        return CpuSearch(self, options, boosts, self._capacity)
+
+    def take_work(self, num_tokens: int, entries: int) -> k.Work:
+        """Scratch for one thread, from the pool or new."""
+        with self._lock:
+            while self._works:
+                work = self._works.pop()
+                if len(work.costs) == num_tokens and len(work.before) >= entries:
+                    return work
+        return self.new_work(num_tokens, entries, max(self._capacity, 4 * entries))
+
+    def give_work(self, work: k.Work) -> None:
+        """Put scratch back."""
+        with self._lock:
+            self._works.append(work)
+
+    def new_work(self, num_tokens: int, entries: int, candidates: int) -> k.Work:
+        """Scratch for so many tokens, entries and candidates."""
+        return k.Work(
+            candidates=np.empty(candidates, k.CANDIDATE),
+            links=np.empty(candidates, np.int32),
+            made=np.empty(candidates, k.MADE),
+            keys=np.empty(max(candidates, num_tokens), np.uint64),
+            slots=np.zeros(1 << (2 * candidates).bit_length(), np.int64),
+            stack=np.empty(STACK, np.int64),
+            counts=np.zeros(8, np.int64),
+            before=np.empty(entries, k.ENTRY),
+            unscaled=np.zeros(num_tokens, np.float32),
+            costs=np.zeros(num_tokens, np.float32),
+            live=np.zeros(num_tokens, np.int32),
+            may_begin=np.zeros(num_tokens, np.bool_),
+            word_cost=np.empty(self.most_words, np.float32),
+            word_state=np.empty(self.most_words, np.int32),
+        )
+
+
+class CpuSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    def __init__(
+        self,
+        backend: CpuBackend,
+        options: BeamOptions,
+        boosts: UtteranceBoosts,
+        capacity: int,
+    ) -> None:
+        self._backend, self._options = backend, options
+        network = backend.network
+        self._words: WordBoosts = boosts.words
+        self._phrases = _phrases_of(boosts)
+        self._scales = scales_of(options, network, boosts)
+        frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
+        start = frontier[:1]
+        start["on"], start["over_trace"], start["on_trace"] = np.inf, -1, -1
+        start["node"] = network.start
+        if network.model >= 0:
+            start["state"] = network.automaton.model_start[0]
+        if boosts.phrases is not None:
+            start["boost"] = boosts.phrases.start
+        start["ahead"] = ahead_of(
+            network, int(start["state"][0]), int(start["node"][0])
+        )
+        counts = np.zeros(8, np.int64)
+        counts[k.FRONTIER], counts[k.DIED] = 1, -1
+        trace = np.empty(capacity, k.NODE)
+        self._channel = k.Channel(frontier, trace, counts, np.zeros(1))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Work done so far: `frames`, and sums of `active` entries and `candidates`."""
+        names = {"frames": k.FRAMES, "active": k.ACTIVE, "candidates": k.CANDIDATES}
+        return {name: int(self._channel.counts[at]) for name, at in names.items()}
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V], C order."""
+        num_tokens = logprobs.shape[1]
+        work = self._backend.take_work(num_tokens, len(self._channel.frontier))
+        try:
+            frame, status = 0, -1
+            while status != k.OK:
+                status, frame = cpu_kernels.advance(
+                    self._backend.tree,
+                    self._scales,
+                    self._words,
+                    self._phrases,
+                    work,
+                    self._channel,
+                    logprobs,
+                    frame,
+                )
+                work = self._grow(status, work)
+        finally:
+            self._backend.give_work(work)
+
+    def finish(self) -> list[BeamPath]:
+        """End the utterance; the search cannot be used afterwards."""
+        counts = self._channel.counts
+        network, complete = self._backend.network, False
+        if counts[k.DIED] < 0:
+            ends = cpu_ends.ways_to_end(
+                self._backend.tree,
+                self._scales,
+                self._words,
+                self._phrases,
+                self._channel,
+            )
+            complete = bool((ends["cost"] < np.inf).any())
+        if not complete:
+            ends = cpu_ends.ways_to_stop(self._scales, self._phrases, self._channel)
+        state = nbest.State(
+            float(self._channel.base[0]),
+            complete,
+            int(counts[k.FRAMES]),
+            int(counts[k.DIED]),
+        )
+        if not self._scales.sums and self._options.nbest == 1:
+            return [self._best_path(ends[ends["cost"].argmin()], state)]
+        return nbest.paths_of(
+            _as_ends(ends),
+            _Nodes(self._channel.trace),
+            network,
+            self._options,
+            state,
+        )
+
+    def _best_path(self, end: np.void, state: nbest.State) -> BeamPath:
+        trace, at, frame = self._channel.trace, int(end["trace"]), int(end["end"])
+        way = nbest.Way(
+            cost=float(end["cost"]),
+            acoustic=float(end["acoustic"]),
+            said=int(end["said"]),
+        )
+        return nbest.path_of(cpu_ends.walk_back(trace, at, frame), way, state)
+
+    def _grow(self, status: int, work: k.Work) -> k.Work:
+        """Enlarge what a kernel found too small; returns the work to go on with."""
+        channel = self._channel
+        if status == k.GROW_CANDIDATES:
+            sizes = len(work.costs), len(work.before), 2 * len(work.candidates)
+            return self._backend.new_work(*sizes)
+        if status == k.GROW_FRONTIER:
+            size = min(self._options.beam_size, 2 * len(channel.frontier))
+            frontier = np.zeros(size, k.ENTRY)
+            frontier[: len(channel.frontier)] = channel.frontier
+            self._channel = channel._replace(frontier=frontier)
+            sizes = len(work.costs), size, len(work.candidates)
+            return self._backend.new_work(*sizes)
+        if status == k.GROW_TRACE:
+            kept = cpu_ends.compact(channel)
+            most = 2 * len(work.candidates)
+            if 2 * (kept + most) > len(channel.trace):
+                longer = np.empty(2 * (len(channel.trace) + most), k.NODE)
+                longer[:kept] = channel.trace[:kept]
+                self._channel = channel._replace(trace=longer)
+        return work
+
+
+class _Nodes(Sequence[nbest.Node]):
+    """A trace as a sequence of nodes, made as they are asked for."""
+
+    def __init__(self, trace: np.ndarray) -> None:
+        self._trace = trace
+
+    def __len__(self) -> int:
+        return len(self._trace)
+
+    def __getitem__(self, at: Any) -> Any:
+        previous, token, said, start, end, other, cost, acoustic = self._trace[
+            at
+        ].item()
+        return nbest.Node(
+            previous, token, said, start, end, token < 0, other, cost, acoustic
+        )
+
+
+def scales_of(
+    options: BeamOptions, network: Network, boosts: UtteranceBoosts
+) -> k.Scales:
+    """The options as the kernels take them."""
+    skip, top_k = options.blank_skip_threshold, options.token_top_k
+    inside = max(0.0, -options.token_insertion)
+    begin = inside + max(0.0, float(boosts.words.top_bonus) - options.word_insertion)
+    if options.lm_scale > 0:
+        begin += options.lm_scale * float(network.slack)
+    if boosts.phrases is not None:
+        begin += boosts.phrases.top_credit
+        inside += boosts.phrases.top_credit
+    return k.Scales(
+        beam=min(np.float32(options.beam), k.LARGEST),
+        beam_size=options.beam_size,
+        token_top_k=NO_LIMIT if top_k is None else top_k,
+        sums=options.merge == "sum",
+        keeps_others=options.merge == "max" and options.nbest > 1,
+        drops_rivals=options.merge == "sum" and options.nbest == 1,
+        acoustic_scale=np.float32(options.acoustic_scale),
+        lm_scale=np.float32(options.lm_scale),
+        word_insertion=np.float32(options.word_insertion),
+        token_insertion=np.float32(options.token_insertion),
+        blank_penalty=np.float32(options.blank_penalty),
+        blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
+        begin_credit=np.float32(begin),
+        inside_credit=np.float32(inside),
+    )
+
+
+def _phrases_of(boosts: UtteranceBoosts) -> k.Phrases:
+    if boosts.phrases is None:
+        return k.Phrases(NO_MODEL, -1, False)
+    of_words = boosts.phrases.unit == "word"
+    return k.Phrases(boosts.phrases.automaton, 0, of_words)
+
+
+def _as_ends(ends: np.ndarray) -> list[nbest.End]:
+    return [
+        nbest.End(cost, *rest)
+        for cost, *rest in zip(
+            ends["cost"],
+            *(ends[name].tolist() for name in nbest.End._fields[1:]),
+            strict=True,
+        )
+    ]

@@ -1,0 +1,174 @@
+"""The end of an utterance: all ways to end, and the way back through the trace."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64
+
+from wfstdec.beam import cpu_types as k
+from wfstdec.beam.cpu_kernels import extended
+from wfstdec.boost.words import find_bonus
+from wfstdec.jit import inlined, jit, kernel
+from wfstdec.lm.kernels import final, step
+
+_INF = float32(np.inf)
+
+
+@jit
+def ways_to_end(tree, scales, words, phrases, channel):
+    """All ways to end, END [N]: whole words and `</s>`; the first least one wins."""
+    trie, frontier = tree.network.trie, channel.frontier
+    count = 0
+    for i in range(channel.counts[k.FRONTIER]):
+        node = frontier[i].node
+        if tree.network.lexical and node != 0:
+            count += 2 * int64(trie.said_splits[node + 1] - trie.said_splits[node])
+        else:
+            count += 2
+    ends = np.zeros(count, k.END)
+    _fill_ends(tree.network, scales, words, phrases, channel, ends)
+    return ends
+
+
+@kernel
+def _fill_ends(network, scales, words, phrases, channel, ends):
+    trie, frontier = network.trie, channel.frontier
+    at = 0
+    for i in range(channel.counts[k.FRONTIER]):
+        entry = frontier[i]
+        if not network.lexical or entry.node == 0:
+            last = final(network.automaton, network.model, entry.state)
+            graph = float32(last - entry.ahead)
+            refund = final(phrases.automaton, phrases.model, entry.boost)
+            extras = float32(0), float32(0), refund
+            at = _end(
+                scales, channel, entry, graph, extras, int64(-1), int64(-1), ends, at
+            )
+            continue
+        for said in range(
+            trie.said_splits[entry.node], trie.said_splits[entry.node + 1]
+        ):
+            word = trie.said_word[said]
+            cost, state = step(network.automaton, network.model, entry.state, word)
+            cost = float32(cost + trie.said_cost[said])
+            last = final(network.automaton, network.model, state)
+            graph = float32(float32(cost + last) - entry.ahead)
+            bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
+            insertion = float32(scales.word_insertion - bonus)
+            phrase, boost = float32(0), entry.boost
+            if phrases.of_words and phrases.model >= 0:
+                phrase, boost = step(phrases.automaton, phrases.model, boost, word)
+            refund = final(phrases.automaton, phrases.model, boost)
+            extras = insertion, phrase, refund
+            at = _end(
+                scales,
+                channel,
+                entry,
+                graph,
+                extras,
+                int64(said),
+                int64(word),
+                ends,
+                at,
+            )
+
+
+@inlined
+def _end(scales, channel, entry, graph, extras, said, word, ends, at):
+    """Add the ends of both phases."""
+    insertion, phrase, refund = extras
+    for on in range(2):
+        end = ends[at]
+        before = entry.on if on == 1 else entry.over
+        cost = float32(before + float32(scales.lm_scale * graph))
+        cost = float32(float32(float32(cost + insertion) + phrase) + refund)
+        end.cost = cost if before < _INF else _INF
+        end.text = entry.on_text if on == 1 else entry.over_text
+        if word >= 0 and (scales.sums or scales.keeps_others):
+            end.text = extended(end.text, word)
+        end.trace = entry.on_trace if on == 1 else entry.over_trace
+        end.end = channel.counts[k.FRAMES] if on == 1 else entry.over_end
+        end.said = said
+        end.acoustic = entry.on_acoustic if on == 1 else entry.over_acoustic
+        at += 1
+    return at
+
+
+@jit
+def ways_to_stop(scales, phrases, channel):
+    """All entries as they are, nothing paid in advance, END [N]."""
+    count = channel.counts[k.FRONTIER]
+    ends = np.zeros(2 * count, k.END)
+    for i in range(count):
+        entry = channel.frontier[i]
+        refund = final(phrases.automaton, phrases.model, entry.boost)
+        graph = float32(scales.lm_scale * float32(-entry.ahead))
+        for on in range(2):
+            end = ends[2 * i + on]
+            before = entry.on if on == 1 else entry.over
+            cost = float32(float32(before + graph) + refund)
+            end.cost = cost if before < _INF else _INF
+            end.text = entry.on_text if on == 1 else entry.over_text
+            end.trace = entry.on_trace if on == 1 else entry.over_trace
+            end.end = channel.counts[k.FRAMES] if on == 1 else entry.over_end
+            end.said = -1
+            end.acoustic = entry.on_acoustic if on == 1 else entry.over_acoustic
+    return ends
+
+
+@jit
+def walk_back(trace, at, end):
+    """The tokens on the way to a node: int32 [N, 4], token, start, end, said before."""
+    length, node = 0, at
+    while node >= 0:
+        length += 1
+        node = int64(trace[node].previous)
+    read = np.empty((length, 4), np.int32)
+    while at >= 0:
+        length -= 1
+        node = trace[at]
+        read[length, 0], read[length, 1] = node.token, node.start
+        read[length, 2], read[length, 3] = end, node.said
+        end = int64(node.end)
+        at = int64(node.previous)
+    return read
+
+
+@jit
+def compact(channel):
+    """Drop the nodes that no entry can reach, in place; returns how many are left."""
+    trace, counts = channel.trace, channel.counts
+    new = np.full(counts[k.TRACE], -1, np.int32)
+    for i in range(counts[k.FRONTIER]):
+        _mark(channel.frontier[i].over_trace, trace, new)
+        _mark(channel.frontier[i].on_trace, trace, new)
+    kept = 0
+    for i in range(counts[k.TRACE] - 1, -1, -1):  # what a merging leads to is before it
+        if new[i] >= 0 and trace[i].other >= 0:
+            _mark(trace[i].other, trace, new)
+    for i in range(counts[k.TRACE]):
+        if new[i] >= 0:
+            new[i] = kept
+            node = trace[i]
+            if node.previous >= 0:
+                node.previous = new[node.previous]
+            if node.other >= 0:
+                node.other = new[node.other]
+            trace[kept] = node
+            kept += 1
+    for i in range(counts[k.FRONTIER]):
+        entry = channel.frontier[i]
+        if entry.over_trace >= 0:
+            entry.over_trace = new[entry.over_trace]
+        if entry.on_trace >= 0:
+            entry.on_trace = new[entry.on_trace]
+    counts[k.TRACE] = kept
+    return kept
+
+
+@inlined
+def _mark(at, trace, new):
+    """Mark a node and all before it."""
+    while at >= 0 and new[at] < 0:
+        new[at] = 0
+        at = trace[at].previous

@@ -1,0 +1,456 @@
+"""The trie beam search in numba: one utterance, one frame after the other.
+
+The specification is `reference.py`; this computes the same bits faster:
+
+    for each frame:   price      the acoustic cost of each token, and which may begin
+                      emit       candidates, as far as a running bound lets them
+                      merge      one entry for each key   (`cpu_merge.py`)
+                      settle     the best entries, their trace, re-base
+
+The running bound `least so far + beam` drops only what the final one drops. Before the
+language model is asked, a candidate is held against it by source and acoustics alone:
+inside a word the look-ahead never falls, and at its end it falls by at most `slack`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int32, int64
+
+from wfstdec.beam import cpu_types as k
+from wfstdec.beam.cpu_merge import find_entries, settle
+from wfstdec.beam.cpu_types import LARGEST
+from wfstdec.beam.lookahead import potential
+from wfstdec.beam.ordering import index_of, key_of, sort_keys
+from wfstdec.beam.trie import find_child
+from wfstdec.boost.words import find_bonus
+from wfstdec.jit import inlined, kernel
+from wfstdec.lm.kernels import step
+
+_INF = float32(np.inf)
+_ZERO = float32(0)
+_TEXT_FACTOR = np.uint64(6364136223846793005)
+_TEXT_STEP = np.uint64(1442695040888963407)
+
+
+@kernel
+def advance(tree, scales, words, phrases, work, channel, logprobs, first):
+    """Pass the frontier through the frames `first` and on of a chunk.
+
+    Returns:
+        (status, frame): OK and T, or what must grow and the frame to go on from.
+    """
+    num_frames = logprobs.shape[0]
+    counts = channel.counts
+    for frame in range(first, num_frames):
+        if counts[k.DIED] >= 0:
+            break
+        first_entry = channel.frontier[0]
+        least = min(first_entry.over, first_entry.on)
+        num_live = price(tree.network.blank, scales, logprobs[frame], least, work)
+        made, least = _emit(tree, scales, words, phrases, work, channel, num_live)
+        for i in range(num_live):
+            work.may_begin[work.live[i]] = False
+        if made < 0:
+            return k.GROW_CANDIDATES, frame
+        if made == 0:
+            counts[k.DIED] = counts[k.FRAMES]
+            break
+        if not _has_room(scales, channel, made):
+            return k.GROW_TRACE, frame
+        cutoff = min(float32(least + scales.beam), LARGEST)
+        num_entries = find_entries(scales, work, made, cutoff)
+        if min(num_entries, scales.beam_size) > len(channel.frontier):
+            return k.GROW_FRONTIER, frame
+        counts[k.ACTIVE] += counts[k.FRONTIER]
+        counts[k.CANDIDATES] += made
+        settle(tree.network, scales, work, channel, num_entries)
+        counts[k.FRAMES] += 1
+    return k.OK, num_frames
+
+
+@inlined
+def _has_room(scales, channel, made):
+    """Whether the trace can take a frame."""
+    most = 2 * made if scales.keeps_others else min(made, 2 * scales.beam_size)
+    return channel.counts[k.TRACE] + most <= len(channel.trace)
+
+
+@kernel
+def price(blank, scales, logprobs, least, work):
+    """Fill `unscaled`, `costs`, `live` and `may_begin`; how many tokens are live.
+
+    Live is what may begin and could survive from the best entry, which costs `least`:
+    the blank after it is a candidate in any case.
+    """
+    unscaled, costs, keys = work.unscaled, work.costs, work.keys
+    num_tokens = len(logprobs)
+    for v in range(num_tokens):
+        unscaled[v] = float32(-logprobs[v])
+    unscaled[blank] = float32(-float32(logprobs[blank] - scales.blank_penalty))
+    if logprobs[blank] >= scales.blank_skip_logprob:
+        of_blank = unscaled[blank]
+        unscaled[:] = _INF
+        unscaled[blank] = of_blank
+    for v in range(num_tokens):
+        cost = float32(scales.acoustic_scale * unscaled[v])
+        costs[v] = cost if unscaled[v] < _INF else _INF
+    bound = LARGEST
+    if costs[blank] < _INF:
+        bound = min(float32(float32(least + costs[blank]) + scales.beam), LARGEST)
+        bound = _loosened(bound, scales.begin_credit)
+    count = 0
+    for v in range(num_tokens):
+        if costs[v] <= bound and costs[v] < _INF and v != blank:
+            keys[count] = key_of(unscaled[v], v)
+            count += 1
+    sort_keys(keys, count, work.stack)
+    count = min(count, scales.token_top_k)
+    for i in range(count):
+        v = index_of(keys[i])
+        work.live[i] = v
+        work.may_begin[v] = True
+    return count
+
+
+@inlined
+def _loosened(bound, credit):
+    """A bound that a sum of costs that can be credited is held against beforehand."""
+    room = float32(abs(bound) + credit) * float32(1e-5) + float32(1e-3)
+    return float32(float32(bound + credit) + room)
+
+
+@kernel
+def _emit(tree, scales, words, phrases, work, channel, num_live):
+    """Write the candidates of all entries; (how many, or -1, the least cost)."""
+    network = tree.network
+    frontier = channel.frontier
+    made, least = 0, _INF
+    for i in range(channel.counts[k.FRONTIER]):
+        if made + 3 > len(work.candidates):
+            return -1, least
+        made, least = _stay(network, scales, work, frontier[i], i, made, least)
+        if num_live == 0:
+            continue
+        if network.lexical:
+            made, least = _walk_trie(
+                tree,
+                scales,
+                words,
+                phrases,
+                work,
+                frontier[i],
+                i,
+                num_live,
+                made,
+                least,
+            )
+        else:
+            made, least = _any_token(
+                network, scales, phrases, work, frontier[i], i, num_live, made, least
+            )
+        if made < 0:
+            return -1, least
+    return made, least
+
+
+@inlined
+def _bound_of(scales, least):
+    return min(float32(least + scales.beam), LARGEST)
+
+
+@inlined
+def _stay(network, scales, work, entry, i, made, least):
+    """A blank, or the same token again."""
+    both = scales.sums or scales.keeps_others
+    blank = work.costs[network.blank]
+    if both or entry.over <= entry.on:
+        made, least = _stays(scales, work, entry, i, entry.over + blank, 0, made, least)
+    if both or entry.over > entry.on:
+        made, least = _stays(scales, work, entry, i, entry.on + blank, 1, made, least)
+    if entry.on < _INF:
+        cost = entry.on + work.costs[network.node_token[entry.node]]
+        made, least = _stays(scales, work, entry, i, cost, 3, made, least)
+    return made, least
+
+
+@inlined
+def _stays(scales, work, entry, i, cost, phases, made, least):
+    """Add a candidate of the same entry; bit 0 of `phases`: from on, bit 1: to on."""
+    cost = float32(cost)
+    if cost <= _bound_of(scales, least):
+        c = work.candidates[made]
+        c.cost, c.ahead, c.source = cost, entry.ahead, i
+        c.state, c.node, c.boost = entry.state, entry.node, entry.boost
+        c.from_on, c.to_on = phases & 1 != 0, phases & 2 != 0
+        c.token, c.said = -1, -1
+        c.text = entry.on_text if c.from_on else entry.over_text
+        made += 1
+        least = min(least, cost)
+    return made, least
+
+
+@inlined
+def _begins(scales, work, entry, i, way, made, least):
+    """Add the candidates of a token that begins, one for each phase; -1: no room.
+
+    `way`: (token, state, node, boost, ahead, said, graph, insertion, phrase cost,
+    text label or -1, whether the same token must be over).
+    """
+    token, state, node, boost, ahead, said, graph, insertion, phrase, label, same = way
+    if made + 2 > len(work.candidates):
+        return -1, least
+    both = scales.sums or scales.keeps_others
+    for on in range(2):
+        if on == 1 and same:
+            break
+        if not both and not same and (entry.on < entry.over) != (on == 1):
+            continue
+        before = entry.on if on == 1 else entry.over
+        cost = float32(before + float32(scales.lm_scale * graph))
+        cost = float32(float32(cost + insertion) + phrase)
+        cost = float32(cost + work.costs[token])
+        if cost <= _bound_of(scales, least):
+            c = work.candidates[made]
+            c.cost, c.ahead, c.source = cost, ahead, i
+            c.state, c.node, c.boost = state, node, boost
+            c.token, c.said = token, said
+            c.from_on, c.to_on = on == 1, True
+            c.text = entry.on_text if on == 1 else entry.over_text
+            if both and label >= 0:
+                c.text = extended(c.text, label)
+            made += 1
+            least = min(least, cost)
+    return made, least
+
+
+@inlined
+def extended(text, label):
+    """The hash of a text with one more word or token, uint64."""
+    return np.uint64(text * _TEXT_FACTOR + np.uint64(label) + _TEXT_STEP)
+
+
+@inlined
+def _source_cost(entry, same):
+    return entry.over if same else min(entry.over, entry.on)
+
+
+@inlined
+def _phrase_step(phrases, boost, label):
+    """(cost, next boost state) of a label of the phrases' unit."""
+    if phrases.model < 0:
+        return _ZERO, int32(boost)
+    return step(phrases.automaton, phrases.model, boost, label)
+
+
+@kernel
+def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
+    """Every live token, with a language model over tokens."""
+    before = network.node_token[entry.node]
+    insertion = scales.token_insertion
+    for n in range(num_live):
+        token = work.live[n]
+        same = token == before
+        cost = float32(_source_cost(entry, same) + work.costs[token])
+        if cost > _loosened(_bound_of(scales, least), scales.begin_credit):
+            continue
+        graph, state = step(network.automaton, network.model, entry.state, token)
+        phrase, boost = _phrase_step(phrases, entry.boost, token)
+        way = (
+            token,
+            state,
+            token,
+            boost,
+            _ZERO,
+            int32(-1),
+            float32(graph),
+            insertion,
+            phrase,
+            int64(token),
+            same,
+        )
+        made, least = _begins(scales, work, entry, i, way, made, least)
+        if made < 0:
+            break
+    return made, least
+
+
+@kernel
+def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, least):
+    """Tokens inside a word; tokens that end it; separators between words."""
+    network = tree.network
+    trie, node = network.trie, int64(entry.node)
+    first, last = int64(trie.child_splits[node]), int64(trie.child_splits[node + 1])
+    if last - first <= 2 * num_live:
+        for at in range(first, last):
+            token = trie.child_token[at]
+            if work.may_begin[token]:
+                made, least = _go_down(
+                    network,
+                    scales,
+                    phrases,
+                    work,
+                    entry,
+                    i,
+                    token,
+                    int64(trie.child_node[at]),
+                    made,
+                    least,
+                )
+                if made < 0:
+                    return made, least
+    else:
+        for n in range(num_live):
+            token = work.live[n]
+            if node == 0:
+                child = int64(tree.root_child[token])
+            else:
+                child = find_child(trie, node, token)
+            if child >= 0:
+                made, least = _go_down(
+                    network, scales, phrases, work, entry, i, token, child, made, least
+                )
+                if made < 0:
+                    return made, least
+    if node == 0:
+        if network.separator >= 0 and work.may_begin[network.separator]:
+            made, least = _go_down(
+                network,
+                scales,
+                phrases,
+                work,
+                entry,
+                i,
+                int32(network.separator),
+                int64(0),
+                made,
+                least,
+            )
+        return made, least
+    if trie.said_splits[node] < trie.said_splits[node + 1]:
+        made, least = _end_word(
+            tree, scales, words, phrases, work, entry, i, num_live, made, least
+        )
+    return made, least
+
+
+@inlined
+def _ahead(network, state, node):
+    """What is paid in advance in a state at a node."""
+    if network.model < 0:
+        return _ZERO
+    if node == 0:
+        return network.lookahead.state_cost[state]
+    return potential(network.lookahead, network.automaton, state, node)
+
+
+@inlined
+def _go_down(network, scales, phrases, work, entry, i, token, child, made, least):
+    """A token begins and no word ends."""
+    same = token == network.node_token[entry.node]
+    cost = float32(_source_cost(entry, same) + work.costs[token])
+    if cost > _loosened(_bound_of(scales, least), scales.inside_credit):
+        return made, least
+    ahead = entry.ahead
+    if child > 0:
+        ahead = _ahead(network, entry.state, child)
+    graph = float32(ahead - entry.ahead)
+    phrase, boost = _ZERO, entry.boost
+    if not phrases.of_words:
+        phrase, boost = _phrase_step(phrases, entry.boost, token)
+    way = (
+        token,
+        entry.state,
+        child,
+        boost,
+        ahead,
+        int32(-1),
+        graph,
+        scales.token_insertion,
+        phrase,
+        int64(-1),
+        same,
+    )
+    return _begins(scales, work, entry, i, way, made, least)
+
+
+@kernel
+def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, least):
+    """The words of the entry's node end: a separator or another word begins."""
+    network = tree.network
+    known = False
+    before = network.node_token[entry.node]
+    for n in range(num_live):
+        token = work.live[n]
+        child = int64(0)
+        if token != network.separator:
+            if not network.optional:
+                continue
+            child = int64(tree.root_child[token])
+            if child < 0:
+                continue
+        same = token == before
+        cost = float32(_source_cost(entry, same) + work.costs[token])
+        if cost > _loosened(_bound_of(scales, least), scales.begin_credit):
+            continue
+        if not known:
+            _price_words(network, work, entry)
+            known = True
+        made, least = _begin_after(
+            network, scales, words, phrases, work, entry, i, token, child, made, least
+        )
+        if made < 0:
+            break
+    return made, least
+
+
+@inlined
+def _price_words(network, work, entry):
+    """Fill `word_cost` and `word_state` for the words of the entry's node."""
+    trie = network.trie
+    first = int64(trie.said_splits[entry.node])
+    last = int64(trie.said_splits[entry.node + 1])
+    for said in range(first, last):
+        word = trie.said_word[said]
+        cost, state = step(network.automaton, network.model, entry.state, word)
+        work.word_cost[said - first] = float32(cost + trie.said_cost[said])
+        work.word_state[said - first] = state
+
+
+@inlined
+def _begin_after(
+    network, scales, words, phrases, work, entry, i, token, child, made, least
+):
+    """The words of a node end, and a token begins."""
+    trie = network.trie
+    first = int64(trie.said_splits[entry.node])
+    last = int64(trie.said_splits[entry.node + 1])
+    same = token == network.node_token[entry.node]
+    for said in range(first, last):
+        word, state = trie.said_word[said], work.word_state[said - first]
+        if not work.word_cost[said - first] < _INF:
+            continue
+        ahead = _ahead(network, state, child)
+        graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
+        bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
+        insertion = float32(scales.word_insertion - bonus)
+        insertion = float32(scales.token_insertion + insertion)
+        label = word if phrases.of_words else token
+        phrase, boost = _phrase_step(phrases, entry.boost, label)
+        way = (
+            token,
+            state,
+            child,
+            boost,
+            ahead,
+            int32(said),
+            graph,
+            insertion,
+            phrase,
+            int64(word),
+            same,
+        )
+        made, least = _begins(scales, work, entry, i, way, made, least)
+        if made < 0:
+            break
+    return made, least

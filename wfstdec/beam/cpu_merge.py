@@ -1,0 +1,305 @@
+"""From candidates to the next frontier: merging, choosing, and the trace."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy import float32, int64, uint64
+
+from wfstdec.beam import cpu_types as k
+from wfstdec.beam.ordering import index_of, key_of, sort_keys
+from wfstdec.jit import inlined, kernel
+
+_INF = float32(np.inf)
+
+
+@inlined
+def added(a, b):
+    """-ln(exp(-a) + exp(-b)), by way of float64, float32."""
+    low, high = np.float64(min(a, b)), np.float64(max(a, b))
+    if high == np.inf:
+        return float32(low)
+    return float32(low - math.log1p(math.exp(low - high)))
+
+
+@inlined
+def _hash(state, node, boost, text):
+    """A slot for a key: multiply and shift."""
+    mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
+    mixed ^= (uint64(node) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= (uint64(boost) + text) * uint64(0xD6E8FEB86659FD93)
+    mixed ^= mixed >> uint64(29)
+    mixed *= uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> uint64(32))
+
+
+@inlined
+def _slot_of(work, stamp, state, node, boost, text):
+    """The slot of a key, taken or free, and the entry there or -1."""
+    slots, made = work.slots, work.made
+    mask = uint64(len(slots) - 1)
+    slot = _hash(state, node, boost, text) & mask
+    while slots[slot] >> 32 == stamp:
+        e = slots[slot] & int64(0xFFFFFFFF)
+        m = made[e]
+        if m.state == state and m.node == node and m.boost == boost and m.text == text:
+            return slot, e
+        slot = (slot + uint64(1)) & mask
+    return slot, int64(-1)
+
+
+@kernel
+def find_entries(scales, work, num_candidates, cutoff):
+    """Merge the candidates within the cutoff into `work.made`; returns how many."""
+    candidates, made = work.candidates, work.made
+    work.counts[k.STAMP] += 1
+    stamp = work.counts[k.STAMP]
+    count = 0
+    for q in range(num_candidates):
+        c = candidates[q]
+        if c.cost > cutoff:
+            continue
+        text = c.text if scales.sums else uint64(0)
+        slot, e = _slot_of(work, stamp, c.state, c.node, c.boost, text)
+        if e < 0:
+            e = count
+            count += 1
+            work.slots[slot] = (stamp << 32) | e
+            m = made[e]
+            m.state, m.node, m.boost, m.text = c.state, c.node, c.boost, text
+            m.ahead, m.over, m.on, m.rival = c.ahead, _INF, _INF, -1
+            m.over_way, m.on_way, m.over_first, m.on_first = -1, -1, -1, -1
+        _enter(scales, work, e, q)
+    for e in range(count):
+        m = made[e]
+        m.cost = added(m.over, m.on) if scales.sums else min(m.over, m.on)
+    return count
+
+
+@inlined
+def _enter(scales, work, e, q):
+    """Candidate `q` leads into entry `e`."""
+    m, c = work.made[e], work.candidates[q]
+    if scales.keeps_others:
+        _put_last(work, m, q)
+    if c.to_on:
+        if m.on_way < 0 or c.cost < work.candidates[m.on_way].cost:
+            m.on_way = q
+        m.on = added(m.on, c.cost) if scales.sums else min(m.on, c.cost)
+    else:
+        if m.over_way < 0 or c.cost < work.candidates[m.over_way].cost:
+            m.over_way = q
+        m.over = added(m.over, c.cost) if scales.sums else min(m.over, c.cost)
+
+
+@inlined
+def _put_last(work, m, q):
+    """Put a candidate at the end of the list of its phase."""
+    work.links[q] = -1
+    if work.candidates[q].to_on:
+        if m.on_first < 0:
+            m.on_first = q
+        else:
+            work.links[m.on_last] = q
+        m.on_last = q
+    else:
+        if m.over_first < 0:
+            m.over_first = q
+        else:
+            work.links[m.over_last] = q
+        m.over_last = q
+
+
+@kernel
+def settle(network, scales, work, channel, num_entries):
+    """Choose the best entries, make their trace, re-base; the next frontier."""
+    keys, made = work.keys, work.made
+    for e in range(num_entries):
+        keys[e] = key_of(made[e].cost, e)
+    sort_keys(keys, num_entries, work.stack)
+    _order_ties(keys, made, num_entries)
+    if num_entries > scales.beam_size:
+        if scales.drops_rivals:
+            num_entries = _drop_rivals(work, num_entries)
+        num_entries = min(num_entries, scales.beam_size)
+    for i in range(channel.counts[k.FRONTIER]):
+        work.before[i] = channel.frontier[i]
+    best = made[index_of(keys[0])].cost
+    for r in range(num_entries):
+        m, entry = made[index_of(keys[r])], channel.frontier[r]
+        entry.state, entry.node, entry.boost = m.state, m.node, m.boost
+        entry.text, entry.ahead = m.text, m.ahead
+        entry.cost = float32(m.cost - best)
+        entry.over, entry.on = float32(m.over - best), float32(m.on - best)
+        if m.over_way >= 0:
+            way = int64(m.over_way)
+            entry.over_end = _end_of(work, channel, way)
+            entry.over_text = work.candidates[way].text
+            entry.over_acoustic = _acoustic_of(network, work, way)
+            entry.over_trace = _phase(network, scales, work, channel, way, m.over_first)
+        if m.on_way >= 0:
+            way = int64(m.on_way)
+            entry.on_text = work.candidates[way].text
+            entry.on_acoustic = _acoustic_of(network, work, way)
+            entry.on_trace = _phase(network, scales, work, channel, way, m.on_first)
+    channel.counts[k.FRONTIER] = num_entries
+    channel.base[0] += np.float64(best)
+
+
+@inlined
+def _less(a, b):
+    """Whether entry `a` stands before `b` where their costs are equal."""
+    if a.state != b.state:
+        return a.state < b.state
+    if a.node != b.node:
+        return a.node < b.node
+    if a.boost != b.boost:
+        return a.boost < b.boost
+    return a.text < b.text
+
+
+@inlined
+def _order_ties(keys, made, count):
+    """Put entries of equal cost into the order of what they are."""
+    for i in range(1, count):
+        key = keys[i]
+        j = i
+        while (
+            j > 0
+            and keys[j - 1] >> uint64(32) == key >> uint64(32)
+            and _less(made[index_of(key)], made[index_of(keys[j - 1])])
+        ):
+            keys[j] = keys[j - 1]
+            j -= 1
+        keys[j] = key
+
+
+@kernel
+def _drop_rivals(work, count):
+    """Drop entries that cost more, in both phases, than another that does the same.
+
+    Those of one model state, node and boost state are linked by `rival`, from a head
+    that is found as entries are, with no text.
+    """
+    keys, made = work.keys, work.made
+    work.counts[k.STAMP] += 1
+    stamp, kept = work.counts[k.STAMP], 0
+    for r in range(count):
+        e = index_of(keys[r])
+        m = made[e]
+        slot, head = _rival_slot(work, stamp, m)
+        other, worse = head, False
+        while other >= 0 and not worse:
+            worse = made[other].over <= m.over and made[other].on <= m.on
+            other = int64(made[other].rival)
+        if worse:
+            continue
+        m.rival = head
+        work.slots[slot] = (stamp << 32) | e
+        keys[kept] = keys[r]
+        kept += 1
+    return kept
+
+
+@inlined
+def _rival_slot(work, stamp, m):
+    """The slot of a key whatever the text, and the last entry put there or -1."""
+    slots, made = work.slots, work.made
+    mask = uint64(len(slots) - 1)
+    slot = _hash(m.state, m.node, m.boost, uint64(0)) & mask
+    while slots[slot] >> 32 == stamp:
+        e = slots[slot] & int64(0xFFFFFFFF)
+        o = made[e]
+        if o.state == m.state and o.node == m.node and o.boost == m.boost:
+            return slot, e
+        slot = (slot + uint64(1)) & mask
+    return slot, int64(-1)
+
+
+@inlined
+def _end_of(work, channel, way):
+    """One behind the last frame of the token before a way, where that is over."""
+    c = work.candidates[way]
+    if c.from_on:
+        return int64(channel.counts[k.FRAMES])
+    return int64(work.before[c.source].over_end)
+
+
+@inlined
+def _acoustic_of(network, work, way):
+    """The acoustic cost of a way from the beginning, float64."""
+    c = work.candidates[way]
+    source = work.before[c.source]
+    total = source.on_acoustic if c.from_on else source.over_acoustic
+    if not c.to_on:
+        return total + np.float64(work.unscaled[network.blank])
+    token = int64(c.token)
+    if token < 0:
+        token = int64(network.node_token[source.node])
+    return total + np.float64(work.unscaled[token])
+
+
+@inlined
+def _extend(work, channel, way):
+    """The trace of a way, with a node for the token that begins."""
+    c = work.candidates[way]
+    source = work.before[c.source]
+    previous = source.on_trace if c.from_on else source.over_trace
+    if c.token < 0:
+        return int64(previous)
+    at = channel.counts[k.TRACE]
+    node = channel.trace[at]
+    node.previous, node.token, node.said = previous, c.token, c.said
+    node.start, node.end = channel.counts[k.FRAMES], _end_of(work, channel, way)
+    node.other, node.cost, node.acoustic = -1, float32(0), 0.0
+    channel.counts[k.TRACE] = at + 1
+    return at
+
+
+@inlined
+def _phase(network, scales, work, channel, way, first):
+    """The trace of a phase: of its best way, with mergings for those of other texts."""
+    trace = _extend(work, channel, way)
+    if not scales.keeps_others:
+        return trace
+    candidates, links = work.candidates, work.links
+    acoustic = _acoustic_of(network, work, way)
+    at = int64(first)
+    while at >= 0:
+        other = _least_of_text(work, int64(first), at)
+        if other >= 0 and candidates[at].text != candidates[way].text:
+            led = _extend(work, channel, other)
+            new = channel.counts[k.TRACE]
+            node = channel.trace[new]
+            node.previous, node.token, node.said, node.other = trace, -1, -1, led
+            node.start, node.end = 0, 0
+            c = candidates[other]
+            if c.token < 0 and not c.to_on:
+                node.end = _end_of(work, channel, other)
+            node.cost = float32(c.cost - candidates[way].cost)
+            node.acoustic = _acoustic_of(network, work, other) - acoustic
+            channel.counts[k.TRACE] = new + 1
+            trace = new
+        at = int64(links[at])
+    return trace
+
+
+@inlined
+def _least_of_text(work, first, at):
+    """The least way of the text of `at`, -1 where an earlier one has this text."""
+    candidates, links = work.candidates, work.links
+    text = candidates[at].text
+    other = first
+    while other != at:
+        if candidates[other].text == text:
+            return int64(-1)
+        other = int64(links[other])
+    least = at
+    while other >= 0:
+        if candidates[other].text == text and (
+            candidates[other].cost < candidates[least].cost
+        ):
+            least = other
+        other = int64(links[other])
+    return least

@@ -1,0 +1,164 @@
+"""The arrays that the CPU kernels of the beam search work on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.beam.network import Network
+
+LARGEST = np.float32(np.finfo(np.float32).max)
+"""The cutoff where there is none: infinite costs stay over it."""
+
+ENTRY = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("over", "<f4"),
+        ("on", "<f4"),
+        ("ahead", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("over_trace", "<i4"),
+        ("on_trace", "<i4"),
+        ("over_end", "<i4"),
+        ("text", "<u8"),
+        ("over_text", "<u8"),
+        ("on_text", "<u8"),
+        ("over_acoustic", "<f8"),
+        ("on_acoustic", "<f8"),
+    ]
+)
+"""An entry of the frontier; the fields of a phase begin with its name."""
+CANDIDATE = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("ahead", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("source", "<i4"),
+        ("token", "<i4"),
+        ("said", "<i4"),
+        ("text", "<u8"),
+        ("from_on", "?"),
+        ("to_on", "?"),
+    ]
+)
+"""A way into a phase of an entry; `token` is -1 where none begins."""
+MADE = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("over", "<f4"),
+        ("on", "<f4"),
+        ("ahead", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("over_way", "<i4"),
+        ("on_way", "<i4"),
+        ("over_first", "<i4"),
+        ("over_last", "<i4"),
+        ("on_first", "<i4"),
+        ("on_last", "<i4"),
+        ("rival", "<i4"),
+        ("text", "<u8"),
+    ]
+)
+"""An entry being made: its costs, the best candidate of each phase, and the lists of
+all, in order; `rival` links those that differ in nothing but their text."""
+NODE = np.dtype(
+    [
+        ("previous", "<i4"),
+        ("token", "<i4"),
+        ("said", "<i4"),
+        ("start", "<i4"),
+        ("end", "<i4"),
+        ("other", "<i4"),
+        ("cost", "<f4"),
+        ("acoustic", "<f8"),
+    ]
+)
+"""A node of the trace, as `nbest.Node`; a merging has token -1."""
+
+OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE = range(4)
+"""What a kernel returns: done, or which arrays are too small for the next frame."""
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
+"""Positions in counts: entries, nodes, frames done, the frame that nothing survived or
+-1, sums of entries and of candidates, and the last stamp of the table (in `Work`)."""
+
+
+class Scales(NamedTuple):
+    """`BeamOptions` as the kernels take them."""
+
+    beam: np.float32
+    beam_size: int
+    token_top_k: int
+    sums: bool
+    keeps_others: bool  # whether more than one text is wanted, with "max"
+    drops_rivals: bool  # whether one text is wanted, with "sum"
+    acoustic_scale: np.float32
+    lm_scale: np.float32
+    word_insertion: np.float32
+    token_insertion: np.float32
+    blank_penalty: np.float32
+    blank_skip_logprob: np.float32  # above 0: never
+    begin_credit: np.float32  # what any token that begins may be credited at most
+    inside_credit: np.float32  # the same where no word ends
+
+
+class Phrases(NamedTuple):
+    """The phrases of an utterance; `model` is -1 without any."""
+
+    automaton: NamedTuple
+    model: int
+    of_words: bool
+
+
+class Channel(NamedTuple):
+    """What one utterance keeps between frames."""
+
+    frontier: np.ndarray  # ENTRY [beam_size]
+    trace: np.ndarray  # NODE [N]
+    counts: np.ndarray  # int64 [8]
+    base: np.ndarray  # float64 [1]: what re-basing took off
+
+
+class Work(NamedTuple):
+    """Scratch of one thread; its content between frames means nothing."""
+
+    candidates: np.ndarray  # CANDIDATE [C]
+    links: np.ndarray  # int32 [C]: the next candidate into the same phase
+    made: np.ndarray  # MADE [C]
+    keys: np.ndarray  # uint64 [max(C, V)]
+    slots: np.ndarray  # int64 [2 ** n >= 2 C]: stamp and entry
+    stack: np.ndarray  # int64 [ordering.STACK]
+    counts: np.ndarray  # int64 [8]
+    before: np.ndarray  # ENTRY [beam_size]: the frontier that a frame came from
+    unscaled: np.ndarray  # float32 [V]
+    costs: np.ndarray  # float32 [V]
+    live: np.ndarray  # int32 [V]: the tokens that may begin, least cost first
+    may_begin: np.ndarray  # bool [V]: the same as flags
+    word_cost: np.ndarray  # float32 [most words of a node]
+    word_state: np.ndarray  # int32 [most words of a node]
+
+
+END = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("trace", "<i4"),
+        ("end", "<i4"),
+        ("said", "<i4"),
+        ("text", "<u8"),
+        ("acoustic", "<f8"),
+    ]
+)
+"""A way to end, as `nbest.End`."""
+
+
+class Tree(NamedTuple):
+    """A network and what the kernels need besides."""
+
+    network: Network
+    root_child: np.ndarray  # int32 [V]: the root's child by a token, or -1

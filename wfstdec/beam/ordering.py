@@ -1,0 +1,79 @@
+"""Sorting keys of costs, without memory of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64, uint32, uint64
+
+from wfstdec.jit import inlined, kernel
+
+_SIGN = uint32(1 << 31)
+_SHORT = 24
+STACK = 128
+"""Ranges that may wait: more than twice the bits of any length."""
+
+
+@inlined
+def key_of(cost, index):
+    """A uint64 that sorts as (cost, index)."""
+    bits = float32(cost).view(np.uint32)
+    ordered = ~bits if bits & _SIGN else bits | _SIGN
+    return (uint64(ordered) << uint64(32)) | uint64(index)
+
+
+@inlined
+def index_of(key):
+    """The index in a key."""
+    return int64(key & uint64(0xFFFFFFFF))
+
+
+@kernel
+def sort_keys(keys, count, stack):
+    """Sort `keys[:count]` in place: quicksort, the larger part waits; then insertion.
+
+    Args:
+        keys: uint64 [>= count].
+        count: How many.
+        stack: int64 [STACK], scratch.
+    """
+    low, high, waiting = 0, count - 1, 0
+    while True:
+        while high - low >= _SHORT:
+            middle = _parted(keys, low, high)
+            if middle - low < high - middle:
+                stack[waiting], stack[waiting + 1] = middle + 1, high
+                high = middle
+            else:
+                stack[waiting], stack[waiting + 1] = low, middle
+                low = middle + 1
+            waiting += 2
+        for i in range(low + 1, high + 1):
+            key = keys[i]
+            j = i
+            while j > low and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                j -= 1
+            keys[j] = key
+        if waiting == 0:
+            return
+        waiting -= 2
+        low, high = stack[waiting], stack[waiting + 1]
+
+
+@inlined
+def _parted(keys, low, high):
+    """Hoare's partition by the median of three; the end of the lower part."""
+    a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
+    pivot = max(min(a, b), min(max(a, b), c))
+    i, j = low, high
+    while True:
+        while keys[i] < pivot:
+            i += 1
+        while keys[j] > pivot:
+            j -= 1
+        if i >= j:
+            break
+        keys[i], keys[j] = keys[j], keys[i]
+        i += 1
+        j -= 1
+    return min(j, high - 1)
