@@ -41,13 +41,10 @@ class CpuBackend:
 
     def __init__(self, network: Network, first_capacity: int = 4096) -> None:
         self.network = network
-        num_tokens = len(network.node_token) if not network.lexical else 0
         trie = network.trie
-        tokens = trie.child_token[: trie.child_splits[1]]
-        num_tokens = max(num_tokens, int(trie.child_token.max(initial=-1)) + 1)
-        num_tokens = max(num_tokens, network.blank + 1, network.separator + 1)
-        root_child = np.full(num_tokens, -1, np.int32)
-        root_child[tokens] = trie.child_node[: trie.child_splits[1]]
+        num_children = trie.child_splits[1]
+        root_child = np.full(network.num_tokens, -1, np.int32)
+        root_child[trie.child_token[:num_children]] = trie.child_node[:num_children]
         self.tree = k.Tree(network, root_child)
         self.most_words = int(np.diff(trie.said_splits).max(initial=1))
         self._capacity = first_capacity

@@ -182,6 +182,7 @@ class BeamDecoder(Decoder[list[BeamPath]]):
             options.lookahead,
             separator=self.separator,
             separator_optional=optional,
+            num_tokens=len(self.tokens),
             blank=self.tokens.blank,
         )
 

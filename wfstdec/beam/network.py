@@ -35,6 +35,7 @@ class Network(NamedTuple):
         lexical: Whether there is a lexicon.
         separator: The token between words, -1 for none.
         optional: Whether words may follow each other without it.
+        num_tokens: V.
         blank: The blank.
         start: The node before the first token.
     """
@@ -48,6 +49,7 @@ class Network(NamedTuple):
     lexical: bool
     separator: int
     optional: bool
+    num_tokens: int
     blank: int
     start: int
 
@@ -59,6 +61,7 @@ def lexical_network(
     *,
     separator: int | None,
     separator_optional: bool,
+    num_tokens: int,
     blank: int,
 ) -> Network:
     """The network of a lexicon."""
@@ -75,6 +78,7 @@ def lexical_network(
         lexical=True,
         separator=NONE if separator is None else separator,
         optional=separator is None or separator_optional,
+        num_tokens=num_tokens,
         blank=blank,
         start=0,
     )
@@ -105,6 +109,7 @@ def token_network(num_tokens: int, lm: NgramLM | None, blank: int) -> Network:
         lexical=False,
         separator=NONE,
         optional=True,
+        num_tokens=num_tokens,
         blank=blank,
         start=num_tokens,
     )
