@@ -33,6 +33,7 @@ ROOMS = (
     {"beam"},
     {"fst"},
     {"io", "metrics"},
+    {"compare"},
     {"cli", "__main__"},
 )
 """The import order: a room imports from its own row and from rows above."""
