@@ -10,7 +10,7 @@ import pytest
 
 from wfstdec.wfst import cuda
 
-PEERS = ("kaldi_decoder", "kenlm", "pynini")
+PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
 
 

@@ -4,6 +4,7 @@
     graph = random_graph(rng)
     utterance = random_logprobs(rng, 6, len(graph.tokens))
     options, boosts = random_options(rng), random_boosts(rng, graph)
+    phrases = random_phrases(rng, graph)
 
 The graphs mean nothing. They have parallel arcs, equal costs, negative costs, costs of
 0, chains and fans of epsilon arcs, words on every kind of arc, states that lead nowhere
@@ -12,6 +13,7 @@ and labels that come several times in a row.
 
 import numpy as np
 
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph import FstArrays, GraphTables, PackedGraph, Pronunciations
 from wfstdec.symbols import EPSILON, ilabel_of, token_table
@@ -192,3 +194,30 @@ def random_boosts(rng, graph):
     drawn = rng.random(len(graph.words)) < 0.5
     pairs = zip(graph.words[1:], bonuses[1:].tolist(), drawn[1:].tolist(), strict=True)
     return {word: bonus for word, bonus, take in pairs if take}
+
+
+def random_phrases(rng, graph, unit=None):
+    """Compiled phrases of few labels, which often overlap and have equal weights.
+
+    Tokens, where the graph marks repeats, or words; the blank is among the tokens.
+    """
+    if unit is None:
+        unit = "token" if graph.tables.marks_repeats and rng.random() < 0.5 else "word"
+    labels = graph.tokens if unit == "token" else graph.words
+    few = rng.integers(unit == "word", len(labels), 3)
+    options = PhraseOptions(
+        uniform=bool(rng.random() < 0.5),
+        outside_cost=float(rng.choice([0, 0, 0.5, -0.25, -3])),
+        weights_are_totals=bool(rng.random() < 0.5),
+    )
+
+    def spell(phrases):
+        return [[tuple(few[int(i)] for i in spelt.split())] for spelt in phrases]
+
+    weights = rng.choice([[1, 2, 0.3], [1, 0, -1], [0, 0, 0], [5, -2, 1e5]])
+    phrases = {
+        " ".join(map(str, rng.integers(0, 3, rng.integers(1, 5)))): rng.choice(weights)
+        for _ in range(rng.integers(1, 9))
+    }
+    boundary = int(few[0]) if unit == "token" and rng.random() < 0.2 else None
+    return PhraseCompiler(spell, labels, options, boundary).compile(phrases)

@@ -15,8 +15,9 @@ import bench_cpu  # noqa: E402
 import bench_data  # noqa: E402
 import bench_measure  # noqa: E402
 import bench_report  # noqa: E402
-import peers  # noqa: E402
 from bench_compare import Outcome, compare  # noqa: E402
+
+from wfstdec.compare import kaldi_peer  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
@@ -92,15 +93,15 @@ def test_a_run_compares_then_times(sets, capsys):
 @pytest.mark.parametrize("change", ["graph", "options"])
 def test_no_speed_where_costs_disagree(sets, monkeypatch, capsys, change):
     if change == "graph":
-        scaled = peers.scaled_fst
-        monkeypatch.setattr(peers, "scaled_fst", lambda g, x: scaled(g, 0.999 * x))
+        scaled = kaldi_peer.scaled_fst
+        monkeypatch.setattr(kaldi_peer, "scaled_fst", lambda g, x: scaled(g, 0.999 * x))
     else:
-        other = peers.FasterDecoder
+        other = kaldi_peer.FasterDecoder
 
         def narrow(fst, options):
             return other(fst, bench_cpu.DecodeOptions(beam=0.5, max_active=2))
 
-        monkeypatch.setattr(peers, "FasterDecoder", narrow)
+        monkeypatch.setattr(kaldi_peer, "FasterDecoder", narrow)
     status, rows = sets("--beams", "30")
     assert status == 1
     assert not rows[0]["costs"]["agree"] and rows[0]["costs"]["worst"]

@@ -33,6 +33,7 @@ ROOMS = (
     {"beam"},
     {"fst"},
     {"io", "metrics"},
+    {"compare"},
     {"cli", "__main__"},
 )
 """The import order: a room imports from its own row and from rows above."""
@@ -48,6 +49,7 @@ THIRD_PARTY = {
     "numba": "",
     "llvmlite": "wfst/",  # comes with numba
     "tqdm": "",
+    "matplotlib": "compare/plot.py",
     "kaldiio": "io/",
     "kaldialign": "metrics.py",
     "kaldifst": "fst/",

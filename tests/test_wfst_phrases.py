@@ -7,17 +7,30 @@ import naive_cases
 import numpy as np
 import pytest
 from naive_phrases import Phrases
+from random_graphs import (
+    LARGE,
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
 from test_oracle import assert_best, build, words_of
-from test_wfst_backends import UNBOUNDED, decoder_of, log
+from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
+from test_wfst_invariance import random_splits
 from text_graphs import text_graph
 
-from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.boosts import Boosts, UtteranceBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.words import compile_word_boosts
 from wfstdec.lexicon import read_lexicon
+from wfstdec.wfst.backends import make_backend
+from wfstdec.wfst.cpu import CpuBackend
 from wfstdec.wfst.options import DecodeOptions
 
-BACKENDS = ["reference"]
+BACKENDS = ["reference", "cpu"]
+OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
@@ -243,3 +256,86 @@ def test_the_oracle_counts(tmp_path):
     assert by_token((), tuple("abb")) == -(4 + 2)  # the longest is `a s b b`
     assert by_token((), tuple("bbasbb")) == 1.0 - (4 + 2)
     assert by_token((), tuple("asba")) == -2 * 2
+
+
+# ------------------------------------------------------------------- bit equality
+def draw(rng, num_frames=9, **kinds):
+    """A graph, and an utterance's options, log-probs and compiled boosts."""
+    graph, options = random_graph(rng, **kinds), random_options(rng)
+    x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
+    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+    return graph, options, x, UtteranceBoosts(words, random_phrases(rng, graph))
+
+
+def search(backend, options, x, boosts):
+    """One utterance through a backend."""
+    under_way = backend.start(options, boosts)
+    under_way.advance(x)
+    return under_way.finish()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs(name, seed):
+    for i in range(100):
+        graph, options, x, boosts = draw(np.random.default_rng([seed, i]))
+        expected = search(make_backend("reference", graph), options, x, boosts)
+        found = search(make_backend(name, graph), options, x, boosts)
+        assert bits(found) == bits(expected), i
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("num_tokens", [4, LARGE])
+def test_larger_graphs(name, num_tokens):
+    for i in range(8):
+        rng = np.random.default_rng([i, num_tokens])
+        kinds = {"num_states": 60, "arcs_per_state": 6}
+        graph, options, x, boosts = draw(rng, num_tokens=num_tokens, **kinds)
+        expected = search(make_backend("reference", graph), options, x, boosts)
+        assert bits(search(make_backend(name, graph), options, x, boosts)) == bits(
+            expected
+        )
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_any_split_into_chunks(name):
+    for i in range(80):
+        rng = np.random.default_rng(i)
+        graph, options, x, boosts = draw(rng)
+        backend = make_backend(name, graph)
+        under_way = backend.start(options, boosts)
+        for chunk in random_splits(rng, x):
+            under_way.advance(chunk)
+        assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))
+
+
+def test_arrays_that_grow():
+    for i in range(200):
+        graph, options, x, boosts = draw(np.random.default_rng(i), 20)
+        tight, roomy = CpuBackend(graph, first_capacity=1), CpuBackend(graph)
+        expected = bits(search(roomy, options, x, boosts))
+        for _ in range(2):  # the second time from pooled memory
+            assert bits(search(tight, options, x, boosts)) == expected
+            plain = boosts._replace(phrases=None)
+            assert bits(search(tight, options, x, plain)) == bits(
+                search(roomy, options, x, plain)
+            )
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
+    """Added up by the search, and counted along the path that it returns."""
+    credited = 0
+    for i in range(150):
+        rng = np.random.default_rng(i)
+        graph, options, x, boosts = draw(rng)
+        decoder = decoder_of(name, graph, options)
+        path = search(decoder._backend, options, x, boosts)
+        hyp = decoder._hypothesis(path, boosts)
+        costs = [1.0, *abs(graph.arcs["cost"]).tolist()]
+        costs += abs(boosts.phrases.automaton.arc_cost).tolist()
+        costs.append(boosts.words.top_bonus)
+        slack = 1e-5 * float(max(costs))
+        assert path.search_cost == pytest.approx(hyp.total_cost, rel=1e-5, abs=slack)
+        credited += hyp.boost_cost != 0
+    assert credited > 40

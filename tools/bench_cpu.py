@@ -37,10 +37,10 @@ from pathlib import Path
 
 import bench_data
 import bench_measure as measure
-import peers
 from bench_report import Row, comparison_line, speed_table, topology_table
 
 from wfstdec.atomic import atomic_write
+from wfstdec.compare import kaldi_peer
 from wfstdec.errors import WfstdecError
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.wfst.options import DecodeOptions
@@ -104,7 +104,7 @@ def cases(args: argparse.Namespace) -> Iterator[tuple[measure.Case, Row]]:
                 graph = bench_data.build_or_load(
                     speech.recipe, arpa, topology, args.cache
                 )
-                fst = peers.scaled_fst(graph, args.lm_scale)
+                fst = kaldi_peer.scaled_fst(graph, args.lm_scale)
                 lm = arpa.name.split(".arpa")[0]
                 case = measure.Case(speech, lm, graph, fst, args.lm_scale)
                 yield case, measure.time_loading(graph)

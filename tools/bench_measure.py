@@ -1,6 +1,6 @@
 """What `bench_cpu.py` measures: costs, work and seconds of two decoders on one graph.
 
-case = Case(speech, "lm_books.3g", graph, peers.scaled_fst(graph, 0.8), 0.8)
+case = Case(speech, "lm_books.3g", graph, kaldi_peer.scaled_fst(graph, 0.8), 0.8)
 comparison, hypotheses = compare_costs(case, options)        # first
 figures = time_both(case, options, repeats=5)                # if they agree
 """
@@ -18,12 +18,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import peers
 from bench_compare import Comparison, Outcome, compare
 from bench_data import SpeechSet
 
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
+from wfstdec.compare import kaldi_peer
 from wfstdec.graph import PackedGraph, load_graph
 from wfstdec.hypothesis import Hypothesis
 from wfstdec.metrics import score_texts
@@ -63,11 +63,11 @@ class Case:
             self.graph, options, "cpu", frame_shift_s=shift, threads=threads
         )
 
-    def peer(self, options: DecodeOptions) -> peers.FasterDecoder:
+    def peer(self, options: DecodeOptions) -> kaldi_peer.FasterDecoder:
         """Kaldi's."""
         if options.lm_scale != self.lm_scale:
             raise ValueError(f"{options.lm_scale=!r}, expected {self.lm_scale!r}")
-        return peers.FasterDecoder(self.fst, options)
+        return kaldi_peer.FasterDecoder(self.fst, options)
 
 
 def compare_costs(
@@ -78,7 +78,7 @@ def compare_costs(
     hypotheses = case.decoder(options).decode(list(logprobs.values()))
     peer, theirs = case.peer(options), []
     for array in logprobs.values():
-        words, cost = peers.read_path(peer.decode(array), case.graph.words)
+        words, cost = kaldi_peer.read_path(peer.decode(array), case.graph.words)
         theirs.append(Outcome(cost, peer.reached_final, " ".join(words)))
     ours = [outcome_of(hypothesis) for hypothesis in hypotheses]
     comparison = compare(list(logprobs), ours, theirs)

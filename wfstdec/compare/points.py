@@ -1,23 +1,88 @@
-"""What takes part in a comparison, and what is measured of it.
+"""What takes part in a comparison, and what it gives.
 
-A `Search` is one of ours, with all its settings; a `Peer` is somebody else's decoder,
-which gives texts and no costs.
+A `Search` is a decoder with all its settings; it gives `Found` for each utterance. A
+`Peer` is somebody else's decoder, which gives texts and no costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from wfstdec.graph import PackedGraph
+from wfstdec.hypothesis import Hypothesis
 from wfstdec.lexicon import Lexicon
 from wfstdec.symbols import TokenTable
 
 Setting = Mapping[str, Any]
 """Options by name: numbers, strings, truth values or None."""
+
+
+class Found(NamedTuple):
+    """What a search found in an utterance.
+
+    Attributes:
+        text: The words, joined by single spaces.
+        total_cost: What the search made least, nats; None where it does not tell.
+        reached_final: Whether the path is a whole one; None where it does not tell.
+    """
+
+    text: str
+    total_cost: float | None = None
+    reached_final: bool | None = None
+
+    @classmethod
+    def of(cls, hypothesis: Hypothesis) -> Found:
+        """Of one of our hypotheses."""
+        reached = bool(hypothesis.reached_final)
+        return cls(hypothesis.text, float(hypothesis.total_cost), reached)
+
+
+Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Found]]
+"""Decodes log-probs, float32 [T, V] each, with boosts of each utterance or None."""
+
+
+@dataclass(frozen=True)
+class SearchFacts:
+    """What holds for a search at all its settings.
+
+    Attributes:
+        options: All options by name; settings change some.
+        load_s: Seconds on the wall to load what the settings share; None if unknown.
+        load_mb: What that added to the resident set; no part of `Point.memory_mb`.
+        inputs: Fingerprints of what was loaded, by name.
+    """
+
+    options: Setting = field(default_factory=dict)
+    load_s: float | None = None
+    load_mb: float | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+
+class Search(Protocol):
+    """A decoder with all the settings that are to be tried."""
+
+    @property
+    def name(self) -> str:
+        """What tables and plots call it."""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """The narrowest first; search errors are counted against the last."""
+
+    @property
+    def takes_boosts(self) -> bool:
+        """Whether it can be given boosts."""
+
+    @property
+    def facts(self) -> SearchFacts:
+        """What holds at all settings."""
+
+    def prepare(self, setting: Setting) -> Decode:
+        """Make a decoder that runs in one thread."""
 
 
 class Peer(Protocol):

@@ -14,20 +14,24 @@ from __future__ import annotations
 import functools
 import math
 import threading
+from collections import defaultdict
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.arcs import LABEL_MASK
+from wfstdec.arcs import LABEL_MASK, REPEAT
 from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.boost.words import WordBoosts
-from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
 from wfstdec.jit import jit
+from wfstdec.symbols import ilabel_of
 from wfstdec.wfst import cpu_kernels, trace
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.emission import BLOCK, LEVELS, MOST_LABELS
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.phrase_rows import lay_out
 
 
 class CpuBackend:
@@ -43,58 +47,70 @@ class CpuBackend:
         self.arrays = _lay_out(graph)
         self._capacity = first_capacity
         self._lock = threading.Lock()
-        self._works: list[k.Work] = []
-        self._channels: list[k.Channel] = []
+        self._works: dict[np.dtype, list[k.Work]] = defaultdict(list)
+        self._channels: dict[np.dtype, list[k.Channel]] = defaultdict(list)
+        self._phrases: WeakKeyDictionary[PhraseBoosts, k.Phrases] = WeakKeyDictionary()
 
     def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> CpuSearch:
         """Begin an utterance."""
-        if boosts.phrases is not None:
-            raise BackendError("phrases, which backend 'cpu' lacks; use 'reference'")
-        words = boosts.words
-        return CpuSearch(self, scales_of(options, bool(words)), words)
+        phrases = None if boosts.phrases is None else self._lay_out(boosts.phrases)
+        return CpuSearch(self, options, boosts.words, phrases)
 
-    def take_work(self, entries: int) -> k.Work:
+    def _lay_out(self, phrases: PhraseBoosts) -> k.Phrases:
+        """Compiled phrases as kernels take them, made once."""
+        with self._lock:
+            if phrases not in self._phrases:
+                self._phrases[phrases] = lay_out(phrases, self.graph.tokens.blank)
+            return self._phrases[phrases]
+
+    def take_work(self, entries: int, kind: np.dtype) -> k.Work:
         """Scratch for one thread and that many entries, from the pool or new."""
         with self._lock:
-            while self._works:
-                work = self._works.pop()
+            while self._works[kind]:
+                work = self._works[kind].pop()
                 if len(work.next) >= entries:
                     return work
         entries = max(entries, self._capacity)
-        return _new_work(self.graph, entries, 4 * entries)
+        return _new_work(self.graph, entries, 4 * entries, kind)
 
     def give_work(self, work: k.Work) -> None:
         """Put scratch back."""
         with self._lock:
-            self._works.append(work)
+            self._works[work.next.dtype].append(work)
 
-    def take_channel(self) -> k.Channel:
-        """A channel for one utterance, from the pool or new."""
+    def take_channel(self, kind: np.dtype) -> k.Channel:
+        """A channel for one utterance and such entries, from the pool or new."""
         with self._lock:
-            if self._channels:
-                return self._channels.pop()
-        entries = np.empty(self._capacity, k.ENTRY)
+            if self._channels[kind]:
+                return self._channels[kind].pop()
+        entries = np.empty(self._capacity, kind)
         nodes = np.empty(16 * self._capacity, k.NODE)
         counts, base, beam = np.zeros(8, np.int64), np.zeros(1), np.zeros(1, np.float32)
         return k.Channel(entries, nodes, counts, base, beam)
 
     def give_channel(self, channel: k.Channel) -> None:
         """Put a channel back, unless the pool has as many as there may be threads."""
+        kind = channel.frontier.dtype
         with self._lock:
-            if len(self._channels) < max(1, len(self._works)):
-                self._channels.append(channel)
+            if len(self._channels[kind]) < max(1, len(self._works[kind])):
+                self._channels[kind].append(channel)
 
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, backend: CpuBackend, scales: k.Scales, boosts: WordBoosts
+        self,
+        backend: CpuBackend,
+        options: DecodeOptions,
+        words: WordBoosts,
+        phrases: k.Phrases | None,
     ) -> None:
         self._backend = backend
-        self._scales = scales
-        self._boosts = boosts
-        self._channel = backend.take_channel()
+        self._scales = scales_of(options, bool(words))
+        self._words, self._phrases = words, phrases
+        self._kind = k.ENTRY if phrases is None else k.BOOSTED_ENTRY
+        self._channel = backend.take_channel(self._kind)
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
@@ -107,13 +123,14 @@ class CpuSearch:
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
-        work = self._backend.take_work(int(self._channel.counts[k.FRONTIER]))
-        graph, scales, boosts = self._backend.arrays, self._scales, self._boosts
+        entries = int(self._channel.counts[k.FRONTIER])
+        work = self._backend.take_work(entries, self._kind)
+        fixed = self._backend.arrays, self._scales, self._words, self._phrases
         try:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
-                    graph, scales, boosts, work, self._channel, logprobs, frame
+                    *fixed, work, self._channel, logprobs, frame
                 )
                 work = self._grow(status, work)
         finally:
@@ -124,7 +141,9 @@ class CpuSearch:
         if self._channel.counts[k.FRONTIER] == 0:  # not one frame came
             self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
         final_cost = self._backend.arrays.final_cost
-        path = trace.best_path(self._channel, final_cost, self._scales.lm_scale)
+        path = trace.best_path(
+            self._channel, final_cost, self._scales.lm_scale, self._phrases
+        )
         self._backend.give_channel(self._channel)
         return path
 
@@ -133,7 +152,8 @@ class CpuSearch:
         channel = self._channel
         if status == k.GROW_WORK:
             entries, candidates = len(work.next), len(work.candidates)
-            return _new_work(self._backend.graph, 2 * entries, 2 * candidates)
+            graph, kind = self._backend.graph, self._kind
+            return _new_work(graph, 2 * entries, 2 * candidates, kind)
         if status == k.GROW_FRONTIER:
             frontier = _longer(channel.frontier, 2 * len(work.next))
             self._channel = channel._replace(frontier=frontier)
@@ -180,11 +200,14 @@ def _longer(array: np.ndarray, size: int) -> np.ndarray:
     return longer
 
 
-def _new_work(graph: PackedGraph, entries: int, candidates: int) -> k.Work:
+def _new_work(
+    graph: PackedGraph, entries: int, candidates: int, kind: np.dtype
+) -> k.Work:
     num_labels = len(graph.tokens) + 1
     return k.Work(
-        next=np.empty(entries, k.ENTRY),
-        candidates=np.empty(candidates, k.ENTRY),
+        next=np.empty(entries, kind),
+        candidates=np.empty(candidates, kind),
+        chain=np.empty(0 if kind == k.ENTRY else entries, np.uint32),
         named=np.empty(BLOCK * MOST_LABELS, k.NAMED),
         slots=np.zeros(graph.num_states, np.uint32),
         rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
@@ -206,7 +229,10 @@ def _lay_out(graph: PackedGraph) -> k.GraphArrays:
     rows["emit"] = splits
     rows["emit"][:num_states] += graph.state_num_epsilons
     labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    by_label = len(graph.tokens) <= MOST_LABELS and _fill_label_sets(rows, labels)
+    repeats = graph.arcs["ilabel"] & np.uint32(REPEAT) != 0
+    few = len(graph.tokens) <= MOST_LABELS
+    by_label = few and _fill_label_sets(rows, labels, repeats)
+    blank = graph.tokens.blank
     rows["rank"][:num_states] = graph.epsilon_rank
     _fill_least_epsilons(rows, graph.arcs["cost"])
     return k.GraphArrays(
@@ -215,20 +241,23 @@ def _lay_out(graph: PackedGraph) -> k.GraphArrays:
         final_cost=graph.final_cost,
         by_label=by_label,
         num_ranks=np.uint64(graph.epsilon_rank.max() + 1),
-        blank=np.uint64(graph.tokens.blank),
+        blank=np.uint64(blank),
+        blank_set=np.uint64(1 << ilabel_of(blank) if few else 0),
         least_cost=np.float32(min(0.0, graph.arcs["cost"].min(initial=0.0))),
     )
 
 
 @jit
-def _fill_label_sets(rows, labels):
-    """Fill `rows["labels"]`; False where a label stands twice in a row."""
+def _fill_label_sets(rows, labels, repeats):
+    """Fill the sets of labels; False where a label stands twice in a row."""
     for s in range(len(rows) - 1):
         for a in range(rows[s].emit, rows[s + 1].begin):
             bit = np.uint64(1) << np.uint64(labels[a])
             if rows[s].labels & bit:
                 return False
             rows[s].labels |= bit
+            if repeats[a]:
+                rows[s].repeats |= bit
     return True
 
 

@@ -9,6 +9,9 @@ The specification is `reference.py`; this computes the same bits faster:
                       close      epsilon arcs, in rank order
                       settle     trace nodes, re-base
 
+With phrases entries also carry a boost state, and those of one graph state form a
+chain. Without, `phrases` is None, and numba leaves out all that is for them.
+
 What made it fast, on real graphs: two passes (candidates, then recombination, so that
 cache misses overlap), one 16-byte row per state, prefetching, and a map from states
 to entries that needs no clearing. `emission.py` says how candidates are found.
@@ -22,9 +25,9 @@ from numpy import float32, uint32, uint64
 from wfstdec.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
-from wfstdec.wfst.emission import emit, extras, note_of, price
+from wfstdec.wfst.emission import emit, extras, note_of, price, with_phrase
 from wfstdec.wfst.kernel_types import LARGEST, prefetch
-from wfstdec.wfst.selection import cost_of, key_of, nth_least
+from wfstdec.wfst.selection import cost_of, key_of, last_of_tie, nth_least
 
 _LABEL = uint32(LABEL_MASK)
 _NONE = uint32(k.NONE)
@@ -36,7 +39,7 @@ _ZERO = uint64(0)
 
 
 @kernel
-def advance(graph, scales, boosts, work, channel, logprobs, first):
+def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
     """Pass the frontier through the frames `first` and on of a chunk.
 
     Returns:
@@ -45,18 +48,20 @@ def advance(graph, scales, boosts, work, channel, logprobs, first):
     num_frames = logprobs.shape[0]
     counts = channel.counts
     if counts[k.FRONTIER] == 0:
-        status = _begin(graph, scales, boosts, work, channel)
+        status = _begin(graph, scales, boosts, phrases, work, channel)
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
         if counts[k.DIED] >= 0:
             break
-        beam = _keep(scales, work, channel)
+        beam = _keep(scales, phrases, work, channel)
         price(graph, scales, logprobs[frame], work)
-        status, count, made = _next_frontier(graph, scales, boosts, work, channel, beam)
+        status, count, made = _next_frontier(
+            graph, scales, boosts, phrases, work, channel, beam
+        )
         kept = counts[k.FRONTIER]
         if status == k.OK and count > _ZERO:
-            status = _settle(graph, scales, work, channel, count)
+            status = _settle(graph, scales, phrases, work, channel, count)
         if status != k.OK:
             return status, frame
         if count == _ZERO:
@@ -69,51 +74,56 @@ def advance(graph, scales, boosts, work, channel, logprobs, first):
 
 
 @inlined
-def _begin(graph, scales, boosts, work, channel):
+def _begin(graph, scales, boosts, phrases, work, channel):
     """Make the frontier before the first frame; returns OK or what must grow."""
     entry = work.next[0]
     entry.state, entry.cost = uint32(0), float32(0)
     entry.node, entry.arc = _NONE, _NONE
+    if phrases is not None:
+        entry.boost, entry.source_boost = phrases.start, _NONE
+        work.chain[0] = _NONE
     work.slots[0] = uint32(0)
     work.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, LARGEST)
-    count, fits = _close(graph, scales, boosts, work, _ONE, waiting, cutoff)
+    count, fits = _close(graph, scales, boosts, phrases, work, _ONE, waiting, cutoff)
     if not fits:
         return k.GROW_WORK
-    return _settle(graph, scales, work, channel, count)
+    return _settle(graph, scales, phrases, work, channel, count)
 
 
 @inlined
-def _next_frontier(graph, scales, boosts, work, channel, beam):
+def _next_frontier(graph, scales, boosts, phrases, work, channel, beam):
     """Emit, recombine, close.
 
     Returns:
         (status, entries in `work.next`: 0 if none survives, candidates made).
     """
-    made, least = emit(graph, scales, boosts, work, channel, beam, False)
+    made, least = emit(graph, scales, boosts, phrases, work, channel, beam, False)
     if made == _NONE:
         return k.GROW_WORK, _ZERO, _ZERO
     cutoff = min(float32(least + beam), LARGEST)
-    count, waiting, fits = _recombine(graph, work, made, cutoff)
+    count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
     if fits and count < scales.min_active and count > _ZERO and cutoff < LARGEST:
-        made, least = emit(graph, scales, boosts, work, channel, beam, True)
+        made, least = emit(graph, scales, boosts, phrases, work, channel, beam, True)
         if made == _NONE:
             return k.GROW_WORK, _ZERO, _ZERO
-        count, waiting, fits = _recombine(graph, work, made, LARGEST)
+        count, waiting, fits = _recombine(graph, phrases, work, made, LARGEST)
         if fits:
             worst = nth_least(work.next, count, scales.min_active, LARGEST, work)
             cutoff = max(cutoff, cost_of(worst))
-            count, waiting, fits = _recombine(graph, work, made, cutoff)
+            count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
     if fits and count > _ZERO:
-        count, fits = _close(graph, scales, boosts, work, count, waiting, cutoff)
+        count, fits = _close(
+            graph, scales, boosts, phrases, work, count, waiting, cutoff
+        )
     if not fits:
         return k.GROW_WORK, _ZERO, _ZERO
     return k.OK, count, made
 
 
 @inlined
-def _keep(scales, work, channel):
+def _keep(scales, phrases, work, channel):
     """Prune the frontier in place by beam, max_active, min_active; this frame's beam.
 
     Most frames have nothing to prune: what is over the beam was cut before re-basing.
@@ -122,26 +132,33 @@ def _keep(scales, work, channel):
     counts = channel.counts
     count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
     if within > scales.max_active:
-        worst = _keep_least(work, channel, scales.max_active, scales.beam)
+        worst = _keep_least(phrases, work, channel, scales.max_active, scales.beam)
         if scales.beam_delta >= float32(0):
             channel.beam[0] = min(scales.beam, float32(worst + scales.beam_delta))
     elif within < scales.min_active and within < count:
-        _keep_least(work, channel, min(scales.min_active, count), LARGEST)
+        _keep_least(phrases, work, channel, min(scales.min_active, count), LARGEST)
     elif within < count:
-        _keep_least(work, channel, within, scales.beam)
+        _keep_least(phrases, work, channel, within, scales.beam)
     return channel.beam[0]
 
 
 @kernel
-def _keep_least(work, channel, keep, limit):
+def _keep_least(phrases, work, channel, keep, limit):
     """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
     frontier, counts = channel.frontier, channel.counts
     count = uint64(counts[k.FRONTIER])
     last = nth_least(frontier, count, keep, limit, work)
+    last_boost = _NONE
+    if phrases is not None:
+        last_boost = last_of_tie(frontier, count, keep, last, work)
     kept = _ZERO
     for i in range(count):
         cost = frontier[i].cost
-        if key_of(cost, frontier[i].state) <= last:
+        key = key_of(cost, frontier[i].state)
+        if phrases is not None:
+            if key == last and frontier[i].boost > last_boost:
+                continue
+        if key <= last:
             if cost == float32(0):
                 counts[k.BEST] = np.int64(kept)
             frontier[kept] = frontier[i]
@@ -151,42 +168,77 @@ def _keep_least(work, channel, keep, limit):
 
 
 @kernel
-def _recombine(graph, work, made, cutoff):
-    """Candidates to entries, one per state: the least (cost, arc).
+def _recombine(graph, phrases, work, made, cutoff):
+    """Candidates to entries, one per state: the least (cost, arc, source).
 
     Returns:
         (entries, how many have epsilon arcs: their positions are in `work.waiting`,
         whether they fit into `work.next`).
     """
-    entries, candidates, slots = work.next, work.candidates, work.slots
+    candidates = work.candidates
     count, waiting = _ZERO, _ZERO
-    room = uint64(len(entries))
+    room = uint64(len(work.next))
     for q in range(made):
-        cost = candidates[q].cost
-        if cost > cutoff:
+        if candidates[q].cost > cutoff:
             continue
-        state, arc = candidates[q].state, candidates[q].arc
-        i = uint64(slots[state])
-        if i < count and entries[i].state == state:
-            old = entries[i].cost
-            if cost < old or (cost == old and arc < entries[i].arc):
-                entries[i].cost = cost
-                entries[i].node = candidates[q].node
-                entries[i].arc = arc
+        i = _find(phrases, work, count, candidates[q])
+        if i < count:
+            _improve(phrases, work, i, candidates[q])
             continue
         if count == room:
             return count, waiting, False
-        slots[state] = uint32(count)
-        prefetch(graph.rows, uint64(state))
+        prefetch(graph.rows, uint64(candidates[q].state))
         work.waiting[waiting] = uint32(count)
-        waiting += uint64(arc & _LEADS)
-        entries[count] = candidates[q]
+        waiting += uint64(candidates[q].arc & _LEADS)
+        _insert(phrases, work, count, candidates[q])
         count += _ONE
     return count, waiting, True
 
 
+@inlined
+def _find(phrases, work, count, candidate):
+    """Where the search state of a candidate stands in `work.next`, or `count`."""
+    entries = work.next
+    i = uint64(work.slots[candidate.state])
+    if i >= count or entries[i].state != candidate.state:
+        return count
+    if phrases is not None:
+        while entries[i].boost != candidate.boost:
+            i = uint64(work.chain[i])
+            if i == uint64(_NONE):
+                return count
+    return i
+
+
+@inlined
+def _improve(phrases, work, i, candidate):
+    """Replace entry `i` by the candidate if that is the less (cost, arc, source)."""
+    entry = work.next[i]
+    cost, arc, old, old_arc = candidate.cost, candidate.arc, entry.cost, entry.arc
+    better = cost < old or (cost == old and arc < old_arc)
+    if phrases is not None:
+        if cost == old and arc == old_arc:
+            better = candidate.source_boost < entry.source_boost
+    if better:
+        entry.cost, entry.node, entry.arc = cost, candidate.node, arc
+        if phrases is not None:
+            entry.source_boost = candidate.source_boost
+
+
+@inlined
+def _insert(phrases, work, count, candidate):
+    """Make the candidate entry number `count`."""
+    entries, slots, state = work.next, work.slots, candidate.state
+    if phrases is not None:
+        head = uint64(slots[state])
+        same = head < count and entries[head].state == state
+        work.chain[count] = uint32(head) if same else _NONE
+    slots[state] = uint32(count)
+    entries[count] = candidate
+
+
 @kernel
-def _close(graph, scales, boosts, work, count, waiting, cutoff):
+def _close(graph, scales, boosts, phrases, work, count, waiting, cutoff):
     """Relax epsilon arcs in rank order; (entries, whether they fit).
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
@@ -207,20 +259,20 @@ def _close(graph, scales, boosts, work, count, waiting, cutoff):
         if rank > uint32(0):
             _queue(work, i, uint64(rank))
             continue
-        made, fits = _relax(graph, scales, boosts, work, made, cutoff, i)
+        made, fits = _relax(graph, scales, boosts, phrases, work, made, cutoff, i)
         if not fits:
             return count, False
     for q in range(made):
-        count, fits = _reach(graph, work, count, candidates[q])
+        count, fits = _reach(graph, phrases, work, count, candidates[q])
         if not fits:
             return count, False
     for rank in range(_ONE, graph.num_ranks):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
-            made, fits = _relax(graph, scales, boosts, work, _ZERO, cutoff, i)
+            made, fits = _relax(graph, scales, boosts, phrases, work, _ZERO, cutoff, i)
             for q in range(made):
                 if fits:
-                    count, fits = _reach(graph, work, count, candidates[q])
+                    count, fits = _reach(graph, phrases, work, count, candidates[q])
             if not fits:
                 return count, False
             i = uint64(work.links[i])
@@ -235,26 +287,36 @@ def _queue(work, i, rank):
 
 
 @inlined
-def _relax(graph, scales, boosts, work, made, cutoff, i):
+def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
     """Make candidates of the epsilon arcs of entry `i`; (candidates, whether they fit).
 
     An entry whose cheapest arc ends over the cutoff is passed by (exact: float
     addition is monotone).
     """
-    cost, candidates = work.next[i].cost, work.candidates
-    row = graph.rows[uint64(work.next[i].state)]
-    least = float32(cost + float32(scales.lm_scale * row.least_epsilon))
+    entry, candidates = work.next[i], work.candidates
+    row = graph.rows[uint64(entry.state)]
+    least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
     credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
-    if float32(least - credit) > cutoff:
+    least = float32(least - credit)
+    if phrases is not None:
+        if phrases.of_words:
+            least = float32(least - phrases.rows[uint64(entry.boost)].credit)
+    if least > cutoff:
         return made, True
     first, last = uint64(row.begin), uint64(row.emit)
     if made + (last - first) > uint64(len(candidates)):
         return made, False
     for a in range(first, last):
         arc = graph.arcs[a]
-        reached = float32(cost + float32(scales.lm_scale * arc.cost))
+        reached = float32(entry.cost + float32(scales.lm_scale * arc.cost))
         if scales.has_extras:
             reached = float32(reached + extras(scales, boosts, arc))
+        if phrases is not None:
+            reached, boost = with_phrase(
+                phrases, arc, entry.boost, reached, float32(0), cutoff
+            )
+            candidates[made].boost = boost
+            candidates[made].source_boost = entry.boost
         prefetch(work.slots, uint64(arc.nextstate))
         candidates[made].cost = reached
         candidates[made].state = arc.nextstate
@@ -265,29 +327,22 @@ def _relax(graph, scales, boosts, work, made, cutoff, i):
 
 
 @inlined
-def _reach(graph, work, count, candidate):
+def _reach(graph, phrases, work, count, candidate):
     """Make or improve the entry that an epsilon arc leads to; (entries, fits)."""
-    entries, slots = work.next, work.slots
-    state = candidate.state
-    i = uint64(slots[state])
-    if i < count and entries[i].state == state:
-        cost, old = candidate.cost, entries[i].cost
-        if cost < old or (cost == old and candidate.arc < entries[i].arc):
-            entries[i].cost = cost
-            entries[i].node = candidate.node
-            entries[i].arc = candidate.arc
+    i = _find(phrases, work, count, candidate)
+    if i < count:
+        _improve(phrases, work, i, candidate)
         return count, True
-    if count == uint64(len(entries)):
+    if count == uint64(len(work.next)):
         return count, False
-    slots[state] = uint32(count)
-    entries[count] = candidate
+    _insert(phrases, work, count, candidate)
     if candidate.arc & _LEADS:
-        _queue(work, count, uint64(graph.rows[uint64(state)].rank))
+        _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
     return count + _ONE, True
 
 
 @kernel
-def _settle(graph, scales, work, channel, count):
+def _settle(graph, scales, phrases, work, channel, count):
     """Make trace nodes, re-base, and hand the entries to the channel."""
     entries, frontier, trace = work.next, channel.frontier, channel.trace
     counts = channel.counts
@@ -319,6 +374,8 @@ def _settle(graph, scales, work, channel, count):
         frontier[i].cost = cost
         frontier[i].state = entries[i].state
         frontier[i].node = uint32(made)
+        if phrases is not None:
+            frontier[i].boost = entries[i].boost
         if cost <= scales.beam:
             within += _ONE
         if cost == float32(0):

@@ -18,6 +18,7 @@ from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
+from wfstdec.wfst.phrase_rows import label_of, step
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
@@ -62,7 +63,7 @@ def price(graph, scales, logprobs, work):
 
 
 @inlined
-def emit(graph, scales, boosts, work, channel, beam, unbounded):
+def emit(graph, scales, boosts, phrases, work, channel, beam, unbounded):
     """Write the arcs that may survive to `work.candidates`.
 
     The cutoff starts from the best entry's arcs; with `unbounded` there is none.
@@ -74,48 +75,90 @@ def emit(graph, scales, boosts, work, channel, beam, unbounded):
     cutoff = LARGEST
     if not unbounded:
         best = channel.frontier[channel.counts[k.BEST]]
-        least = _least_from(graph, scales, boosts, work, best)
+        least = _least_from(graph, scales, boosts, phrases, work, best)
         cutoff = min(float32(least + beam), LARGEST)
     frontier = channel.frontier
     if graph.by_label and not unbounded:
-        _find_live_sets(work, _dearest(graph, scales, boosts, cutoff), beam)
+        top = _top_credit(phrases)
+        dearest = _dearest(graph, scales, boosts, cutoff, top)
+        width = min(float32(beam + top), LARGEST)
+        _find_live_sets(work, dearest, width)
         return _emit_by_label(
-            graph, scales, boosts, work, frontier, count, cutoff, beam
+            graph, scales, boosts, phrases, work, frontier, count, cutoff, width
         )
-    return _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff)
+    return _emit_by_row(graph, scales, boosts, phrases, work, frontier, count, cutoff)
 
 
 @inlined
-def _least_from(graph, scales, boosts, work, entry):
+def _top_credit(phrases):
+    """The most that a phrase credits an arc."""
+    if phrases is None:
+        return float32(0)
+    else:
+        return phrases.top_credit
+
+
+@inlined
+def _least_from(graph, scales, boosts, phrases, work, entry):
     """The least cost that the emitting arcs of one entry reach."""
     least = float32(np.inf)
     state = uint64(entry.state)
     row_end = uint64(graph.rows[state + _ONE].begin)
     for a in range(uint64(graph.rows[state].emit), row_end):
-        cost = _follow(graph, scales, boosts, work, entry.cost, a)
+        cost, _ = _follow(graph, scales, boosts, phrases, work, entry, a, LARGEST)
         least = min(least, cost)
     return least
 
 
 @inlined
-def _follow(graph, scales, boosts, work, cost, a):
-    """What emitting arc `a` reaches: ((cost + graph) + extras) + acoustic."""
+def _follow(graph, scales, boosts, phrases, work, entry, a, cutoff):
+    """What emitting arc `a` reaches: ((cost + graph) + extras) + acoustic.
+
+    Phrases are asked only where the arc can end within the cutoff.
+
+    Returns:
+        (cost, boost state); the cost is `inf` where phrases were not asked.
+    """
     arc = graph.arcs[a]
-    reached = float32(cost + float32(scales.lm_scale * arc.cost))
+    acoustic = work.token_costs[arc.ilabel & _LABEL]
+    reached = float32(entry.cost + float32(scales.lm_scale * arc.cost))
     if scales.has_extras:
         reached = float32(reached + extras(scales, boosts, arc))
-    return float32(reached + work.token_costs[arc.ilabel & _LABEL])
+    if phrases is None:
+        return float32(reached + acoustic), uint32(0)
+    else:
+        return with_phrase(phrases, arc, entry.boost, reached, acoustic, cutoff)
 
 
 @inlined
-def _note(graph, work, made, node, a, cost):
-    """Write candidate number `made`: arc `a` from the entry of trace node `node`."""
+def with_phrase(phrases, arc, boost, cost, acoustic, cutoff):
+    """(cost + step of the phrases) + acoustic, and the next boost state.
+
+    The cost is `inf` where even the most that the phrases credit leaves it over the
+    cutoff (exact: float addition is monotone).
+    """
+    label = label_of(phrases, arc)
+    if label != uint32(0):
+        credit = phrases.rows[uint64(boost)].credit
+        if float32(float32(cost - credit) + acoustic) > cutoff:
+            return float32(np.inf), boost
+        stepped, boost = step(phrases, boost, label)
+        cost = float32(cost + stepped)
+    return float32(cost + acoustic), boost
+
+
+@inlined
+def _note(graph, phrases, work, made, entry, a, cost, boost):
+    """Write candidate number `made`: arc `a` from an entry of the frontier."""
     arc = graph.arcs[a]
     candidate = work.candidates[made]
     candidate.cost = cost
     candidate.state = arc.nextstate
-    candidate.node = node
+    candidate.node = entry.node
     candidate.arc = note_of(a, arc.ilabel)
+    if phrases is not None:
+        candidate.boost = boost
+        candidate.source_boost = entry.boost
     prefetch(work.slots, uint64(arc.nextstate))
 
 
@@ -137,26 +180,26 @@ def _prefetch_rows(graph, frontier, i, count):
 
 
 @inlined
-def _dearest(graph, scales, boosts, cutoff):
+def _dearest(graph, scales, boosts, cutoff, top):
     """More than `cost of an entry + cost of a token` can be where an arc survives.
 
     Conservative: every arc counts as the least one of the graph, less the largest
-    credit, and the slack covers rounding.
+    credit (`top` is that of phrases), and the slack covers rounding.
     """
     credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
-    least_arc = float32(scales.lm_scale * graph.least_cost) - credit
+    least_arc = float32(scales.lm_scale * graph.least_cost) - credit - top
     slack = float32(1e-3) + float32(4e-6) * (abs(cutoff) + abs(least_arc))
     return min(float32(cutoff - least_arc) + slack, LARGEST)
 
 
 @inlined
-def _find_live_sets(work, dearest, beam):
+def _find_live_sets(work, dearest, width):
     """Fill `work.live_sets`: the labels that can survive from each level of cost.
 
-    A level stands for its lowest cost.
+    Costs are 0 to `width`; a level stands for its lowest cost.
     """
     live, costs = work.live_sets, work.token_costs
-    per_nat = _levels_per_nat(beam)
+    per_nat = _levels_per_nat(width)
     live[:] = _ZERO
     for label in range(_ONE, uint64(len(costs))):
         cost = costs[label]
@@ -174,12 +217,14 @@ def _whole(level):
 
 
 @inlined
-def _levels_per_nat(beam):
-    return float32(LEVELS) / min(max(beam, float32(1e-3)), LARGEST)
+def _levels_per_nat(width):
+    return float32(LEVELS) / min(max(width, float32(1e-3)), LARGEST)
 
 
 @kernel
-def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
+def _emit_by_label(
+    graph, scales, boosts, phrases, work, frontier, count, cutoff, width
+):
     """Candidates by intersecting label sets; see `emit`.
 
     Block by block: first the arcs are named and asked for, then they are followed; by
@@ -190,14 +235,15 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
-        named = _name_arcs(graph, work, frontier, first, last, count, beam)
+        named = _name_arcs(graph, phrases, work, frontier, first, last, count, width)
         if made + named > room:
             return _NONE, least
         for q in range(named):
-            i, a = uint64(work.named[q].entry), uint64(work.named[q].arc)
-            cost, node = frontier[i].cost, frontier[i].node
-            reached = _follow(graph, scales, boosts, work, cost, a)
-            _note(graph, work, made, node, a, reached)
+            entry, a = frontier[work.named[q].entry], uint64(work.named[q].arc)
+            reached, boost = _follow(
+                graph, scales, boosts, phrases, work, entry, a, cutoff
+            )
+            _note(graph, phrases, work, made, entry, a, reached, boost)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
         first = last
@@ -205,17 +251,16 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
 
 
 @inlined
-def _name_arcs(graph, work, frontier, first, last, count, beam):
+def _name_arcs(graph, phrases, work, frontier, first, last, count, width):
     """Name the arcs with a live label of some entries; how many there are."""
-    per_nat = _levels_per_nat(beam)
+    per_nat = _levels_per_nat(width)
     named = _ZERO
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row = graph.rows[uint64(frontier[i].state)]
         labels, emit_first = row.labels, uint64(row.emit)
-        level = _whole(min(float32(frontier[i].cost * per_nat), float32(LEVELS - 1)))
-        bits = labels & work.live_sets[level]
+        bits = labels & _live_from(graph, phrases, work, frontier[i], row, per_nat)
         while bits != _ZERO:
             lowest = bits & (~bits + _ONE)
             a = emit_first + count_bits(labels & (lowest - _ONE))
@@ -227,8 +272,30 @@ def _name_arcs(graph, work, frontier, first, last, count, beam):
     return named
 
 
+@inlined
+def _live_from(graph, phrases, work, entry, row, per_nat):
+    """The labels that can survive from an entry; see `_dearest`.
+
+    With phrases, levels begin at minus their largest credit; a label that cannot be
+    credited counts from the cost of the entry, others from that less its credit.
+    """
+    top = float32(LEVELS - 1)
+    if phrases is None:
+        return work.live_sets[_whole(min(float32(entry.cost * per_nat), top))]
+    else:
+        cost = float32(entry.cost + phrases.top_credit)
+        credited = float32(cost - phrases.rows[uint64(entry.boost)].credit)
+        level = _whole(min(float32(max(credited, float32(0)) * per_nat), top))
+        live = work.live_sets[level]
+        if phrases.of_words:
+            return live
+        level = _whole(min(float32(cost * per_nat), top))
+        plain = row.repeats | graph.blank_set
+        return (live & ~plain) | (work.live_sets[level] & plain)
+
+
 @kernel
-def _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff):
+def _emit_by_row(graph, scales, boosts, phrases, work, frontier, count, cutoff):
     """Candidates by looking at every arc; see `emit`.
 
     Searching long rows for the live labels of the frame was tried and is slower.
@@ -237,16 +304,18 @@ def _emit_by_row(graph, scales, boosts, work, frontier, count, cutoff):
     made, least = _ZERO, float32(np.inf)
     for i in range(count):
         _prefetch_rows(graph, frontier, i, count)
-        cost, node = frontier[i].cost, frontier[i].node
-        state = uint64(frontier[i].state)
+        entry = frontier[i]
+        state = uint64(entry.state)
         first = uint64(graph.rows[state].emit)
         last = uint64(graph.rows[state + _ONE].begin)
         if made + (last - first) > room:
             return _NONE, least
         for a in range(first, last):
-            reached = _follow(graph, scales, boosts, work, cost, a)
+            reached, boost = _follow(
+                graph, scales, boosts, phrases, work, entry, a, cutoff
+            )
             if reached <= cutoff:
-                _note(graph, work, made, node, a, reached)
+                _note(graph, phrases, work, made, entry, a, reached, boost)
                 least = min(least, reached)
                 made += _ONE
     return made, least

@@ -23,13 +23,15 @@ ROW = np.dtype(
         ("emit", "<u4"),
         ("rank", "<u4"),
         ("least_epsilon", "<f4"),
-        ("unused", "<u8"),
+        ("repeats", "<u8"),
     ]
 )
 """A state's row: the set of its labels, its first arc, its first emitting arc, its
-epsilon rank, and the least cost of its epsilon arcs."""
+epsilon rank, the least cost of its epsilon arcs, and the labels that repeat."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
+BOOSTED_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
+"""The same with phrases: its boost state, and while it is made its source's."""
 NAMED = np.dtype([("entry", "<u4"), ("arc", "<u4")])
 """An arc to follow, from an entry of the frontier."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
@@ -60,7 +62,40 @@ class GraphArrays(NamedTuple):
     by_label: bool  # whether `ROW.labels` is filled
     num_ranks: np.uint64
     blank: np.uint64
+    blank_set: np.uint64  # its bit among the labels of a row
     least_cost: np.float32  # the least arc cost, at most 0
+
+
+PHRASE_ROW = np.dtype(
+    [
+        ("labels", "<u8"),
+        ("begin", "<u4"),
+        ("backoff", "<u4"),
+        ("backoff_cost", "<f4"),
+        ("root_cost", "<f4"),
+        ("credit", "<f4"),
+        ("final_cost", "<f4"),
+    ]
+)
+"""A boost state: the labels, modulo 64, of its arcs and of all that it backs off to,
+the root left out; its first arc; where it backs off to and the cost; the cost of
+backing off to the root; the most that a label is credited, at least 0."""
+PHRASE_ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
+"""An arc of a boost state that is not the root."""
+PHRASE_ROOT = np.dtype([("next", "<u4"), ("cost", "<f4")])
+"""What a label does at the root."""
+
+
+class Phrases(NamedTuple):
+    """Phrases as the kernels take them; labels are ilabels or word ids."""
+
+    rows: np.ndarray  # PHRASE_ROW [S + 1]; the root is 0
+    arcs: np.ndarray  # PHRASE_ARC [A]
+    root: np.ndarray  # PHRASE_ROOT [L + 1]
+    of_words: bool
+    silent: np.uint32  # the blank's ilabel: phrases of tokens do not step on it
+    start: np.uint32
+    top_credit: np.float32  # of all states
 
 
 class Scales(NamedTuple):
@@ -89,10 +124,14 @@ class Channel(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch of one thread; its content between frames means nothing."""
+    """Scratch of one thread; its content between frames means nothing.
+
+    With phrases, entries are BOOSTED_ENTRY; without, `chain` is empty.
+    """
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
+    chain: np.ndarray  # uint32 [F]: with phrases, the next entry of the graph state
     named: np.ndarray  # NAMED [BLOCK * MOST_LABELS]
     slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
     rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank

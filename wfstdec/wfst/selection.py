@@ -54,6 +54,27 @@ def nth_least(entries, count, n, limit, work):
 
 
 @kernel
+def last_of_tie(entries, count, n, last, work):
+    """The boost state of the n-th least entry, ties going to the lower one.
+
+    Args:
+        entries: BOOSTED_ENTRY [>= count].
+        count: How many entries there are.
+        n: 1 or more, at most as many as do not come after `last`.
+        last: The key of the n-th, from `nth_least`.
+        work: `Work`, for `keys`.
+    """
+    before, found = uint64(0), uint64(0)
+    for i in range(count):
+        key = key_of(entries[i].cost, entries[i].state)
+        before += uint64(key < last)
+        if key == last:
+            work.keys[found] = uint64(entries[i].boost)
+            found += _ONE
+    return uint32(_nth_of(work.keys, found, n - before - _ONE))
+
+
+@kernel
 def _nth_of(keys, count, n):
     """The key that stands at `n` once `keys[:count]` is sorted; Hoare's quickselect."""
     low, high = uint64(0), count - _ONE

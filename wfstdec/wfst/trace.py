@@ -14,27 +14,33 @@ _NONE = uint32(k.NONE)
 
 
 @jit
-def best_final(frontier, count, final_cost, lm_scale, use_final):
+def best_final(frontier, count, final_cost, lm_scale, use_final, phrases):
     """The entry to end at: (position, cost, whether it is final).
 
-    The least `cost + lm_scale * final`, ties to the lower state; where no entry is
-    final, or with `use_final` off, the least entry.
+    The least `(cost + lm_scale * final) + final of the phrases`, ties to the lower
+    state; where no entry is final, or with `use_final` off, the same of all entries
+    without the graph's final costs.
     """
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
-    for i in range(count):
-        final = final_cost[frontier[i].state]
-        if use_final and final < np.inf:
-            cost = np.float32(frontier[i].cost + np.float32(lm_scale * final))
+    best_boost, reached_final = uint32(0), False
+    for of_final in (True, False):
+        for i in range(count):
+            cost, boost = frontier[i].cost, uint32(0)
+            if of_final:
+                final = final_cost[frontier[i].state]
+                if not (use_final and final < np.inf):
+                    continue
+                cost = np.float32(cost + np.float32(lm_scale * final))
+            if phrases is not None:
+                boost = frontier[i].boost
+                cost = np.float32(cost + phrases.rows[boost].final_cost)
             key = key_of(cost, frontier[i].state)
-            if best < 0 or key < best_key:
-                best, best_key, best_cost = i, key, cost
-    if best >= 0:
-        return best, best_cost, True
-    for i in range(count):
-        key = key_of(frontier[i].cost, frontier[i].state)
-        if best < 0 or key < best_key:
-            best, best_key, best_cost = i, key, frontier[i].cost
-    return best, best_cost, False
+            if best < 0 or key < best_key or (key == best_key and boost < best_boost):
+                best, best_key, best_cost, best_boost = i, key, cost, boost
+                reached_final = of_final
+        if best >= 0:
+            break
+    return best, best_cost, reached_final
 
 
 @jit
@@ -60,12 +66,15 @@ def walk_back(trace, node):
 
 
 def best_path(
-    channel: k.Channel, final_cost: np.ndarray, lm_scale: np.float32
+    channel: k.Channel,
+    final_cost: np.ndarray,
+    lm_scale: np.float32,
+    phrases: k.Phrases | None,
 ) -> BestPath:
     """End an utterance: pick the entry to end at and walk back from it."""
     counts = channel.counts
     at, cost, final, arcs, acoustic = _best_path(
-        channel.frontier, channel.trace, counts, final_cost, lm_scale
+        channel.frontier, channel.trace, counts, final_cost, lm_scale, phrases
     )
     return BestPath(
         arcs=arcs,
@@ -79,10 +88,11 @@ def best_path(
 
 
 @jit
-def _best_path(frontier, trace, counts, final_cost, lm_scale):
+def _best_path(frontier, trace, counts, final_cost, lm_scale, phrases):
     """`best_final` and `walk_back` in one call."""
+    survived = counts[k.DIED] < 0
     at, cost, final = best_final(
-        frontier, counts[k.FRONTIER], final_cost, lm_scale, counts[k.DIED] < 0
+        frontier, counts[k.FRONTIER], final_cost, lm_scale, survived, phrases
     )
     arcs, acoustic = walk_back(trace, frontier[at].node)
     return at, np.float64(cost), final, arcs, acoustic

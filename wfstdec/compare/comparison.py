@@ -1,0 +1,193 @@
+"""The outcome of a comparison: points, each with what was measured, and files of them.
+
+comparison.front(None)                     # the points that none beats
+comparison.save("comparison.json");  comparison = load_comparison(...)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from wfstdec.atomic import atomic_write
+from wfstdec.compare.grids import label
+from wfstdec.compare.phrases import PhraseScore
+from wfstdec.compare.points import SearchFacts, Setting
+from wfstdec.errors import FormatError
+from wfstdec.metrics import WordErrors
+
+FORMAT, FORMAT_VERSION = "wfstdec.compare", 1
+
+
+@dataclass(frozen=True)
+class Point:
+    """A search at one setting.
+
+    Attributes:
+        search: The name of the search.
+        boosts: The name of the boost list, None for none.
+        setting: What the point differs by from others of its search.
+        errors: Word errors, over all utterances.
+        phrases: How the key phrases were recognised; None where there are none.
+        cpu_s: CPU seconds of one thread to decode all utterances, one for each turn.
+        audio_s: Seconds of audio in them.
+        search_errors: Share of the utterances whose total cost is above that of the
+            search's widest setting, or that reached no final state while they do
+            there; None where costs are not told.
+        unfinished: Share of the utterances that reached no final state; likewise.
+        memory_mb: Growth of the resident set to its peak, from before the decoder is
+            made until all is decoded; see `memory.Peak`.
+    """
+
+    search: str
+    boosts: str | None
+    setting: Setting
+    errors: WordErrors
+    phrases: PhraseScore | None
+    cpu_s: tuple[float, ...]
+    audio_s: float
+    search_errors: float | None
+    unfinished: float | None
+    memory_mb: float
+
+    @property
+    def wer(self) -> float:
+        """Word errors per hundred reference words."""
+        return 100.0 * self.errors.total / self.errors.reference_words
+
+    @property
+    def rtfx(self) -> float:
+        """Seconds of audio per CPU second of one thread, in the fastest turn."""
+        return self.audio_s / max(min(self.cpu_s), 1e-9)
+
+    @property
+    def series(self) -> str:
+        """The search and its boost list: what tables and plots group by."""
+        return self.search + (f" + {self.boosts}" if self.boosts else "")
+
+    @property
+    def label(self) -> str:
+        """The setting in words."""
+        return label(self.setting)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Searches side by side on the same utterances.
+
+    Attributes:
+        points: In the order of searches, boost lists and settings.
+        searches: Facts about each search, by its name.
+        facts: Date, machine, versions, what was decoded, fingerprints of the inputs.
+    """
+
+    points: tuple[Point, ...]
+    searches: Mapping[str, SearchFacts]
+    facts: Mapping[str, Any]
+
+    @property
+    def lists(self) -> list[str | None]:
+        """The boost lists of the points, None for none, in their order."""
+        return list(dict.fromkeys(point.boosts for point in self.points))
+
+    def front(self, boosts: str | None = None) -> list[Point]:
+        """The Pareto front of the points of a boost list, the fastest first.
+
+        A point is on it if no other is at least as fast and as accurate, and better
+        in one of the two.
+        """
+        return pareto(point for point in self.points if point.boosts == boosts)
+
+    def to_json(self) -> str:
+        """As text; `from_json` gives an equal object."""
+        content = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
+        return json.dumps(_plain(content), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Comparison:
+        """Of what `to_json` wrote.
+
+        Raises:
+            FormatError: Something else.
+        """
+        try:
+            found = json.loads(text)
+            if (found["format"], found["version"]) != (FORMAT, FORMAT_VERSION):
+                raise ValueError(f"{found['format']} {found['version']}")
+            return cls(
+                tuple(_point(point) for point in found["points"]),
+                {
+                    name: SearchFacts(_setting(facts.pop("options")), **facts)
+                    for name, facts in found["searches"].items()
+                },
+                found["facts"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                f"not a comparison ({type(error).__name__}: {error}), expected what "
+                f"`wfstdec compare --json` wrote, version {FORMAT_VERSION}"
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_json`, whole or not at all.
+
+        Raises:
+            FormatError: The file cannot be written.
+        """
+        with atomic_write(path, "w") as file:
+            file.write(self.to_json())
+
+
+def load_comparison(path: str | os.PathLike[str]) -> Comparison:
+    """Read what `Comparison.save` wrote.
+
+    Raises:
+        FormatError: The file cannot be read, or is something else.
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: cannot read: {error}") from error
+    try:
+        return Comparison.from_json(text)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def pareto(points: Iterable[Point]) -> list[Point]:
+    """Those that no other beats in WER and RTFx, the fastest first."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda point: (-point.rtfx, point.wer)):
+        if not front or point.wer < front[-1].wer:
+            front.append(point)
+    return front
+
+
+def _point(found: dict[str, Any]) -> Point:
+    values = {field.name: found.pop(field.name) for field in fields(Point)}
+    if found:
+        raise ValueError(f"unknown {min(found)!r}")
+    values["setting"] = _setting(values["setting"])
+    values["errors"] = WordErrors(**values["errors"])
+    if values["phrases"] is not None:
+        values["phrases"] = PhraseScore(**values["phrases"])
+    values["cpu_s"] = tuple(values["cpu_s"])
+    return Point(**values)
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no infinity: the text "inf" stands for it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return "inf" if isinstance(value, float) and value == math.inf else value
+
+
+def _setting(found: dict[str, Any]) -> Setting:
+    return {key: math.inf if one == "inf" else one for key, one in found.items()}

@@ -1,0 +1,44 @@
+"""The machine that figures were taken on, and nothing about who owns it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import wfstdec
+
+PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores this process may use, memory, Python and versions."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(memory / 1e9, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "wfstdec": wfstdec.__version__,
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    fields = dict(line.partition(":")[::2] for line in reversed(lines))
+    names = {key.strip(): value.strip() for key, value in fields.items()}
+    keys = ("model name", "cpu family", "model", "cache size")
+    found = [f"{key} {names[key]}" for key in keys[1:] if key in names]
+    return ", ".join([names.get("model name", platform.processor()), *found])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,163 @@
+"""A comparison as a picture: WER against speed. Needs matplotlib, the extra `plot`.
+
+    plot(comparison, "comparison.svg")
+
+One line, colour and marker for each search, from its narrowest to its widest setting;
+rings mark the Pareto front. The colours (Okabe and Ito) can be told apart by people who
+are colour-blind, the markers by those who print in grey.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wfstdec.atomic import atomic_write
+from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.errors import BackendError, FormatError, OptionError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vP*X"
+_STYLE = {
+    "svg.hashsalt": "wfstdec",  # the same file for the same points
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def plot(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draw WER against RTFx, and write it where a path is given.
+
+    Args:
+        comparison: The points.
+        path: Ends in `.png` or `.svg`.
+
+    Raises:
+        OptionError: The path ends in something else.
+        BackendError: matplotlib is not installed.
+        FormatError: The file cannot be written.
+    """
+    kind = None if path is None else check_plot(path)
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = matplotlib.figure.Figure(figsize=(8.0, 5.0), layout="constrained")
+        axes = figure.add_subplot()
+        _draw(axes, comparison)
+        if path is not None:
+            metadata = {"Date": None} if kind == "svg" else {}
+            with atomic_write(path) as file:
+                figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+    return figure
+
+
+def check_plot(path: str | os.PathLike[str]) -> str:
+    """The format that a file name stands for; checked before anything is measured.
+
+    Raises:
+        OptionError: It ends in something else.
+        FormatError: There is no such folder.
+        BackendError: matplotlib is not installed.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in FORMATS:
+        raise OptionError(f"plot {target.name!r}, expected {' or '.join(FORMATS)}")
+    if not target.parent.is_dir():
+        raise FormatError(f"{target}: cannot write: no such folder")
+    _matplotlib()
+    return target.suffix.lower()[1:]
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+        import matplotlib.figure
+    except ImportError as error:
+        raise BackendError(
+            "a plot needs matplotlib: pip install wfstdec[plot]; or ask for no plot"
+        ) from error
+    return matplotlib
+
+
+def _draw(axes: Any, comparison: Comparison) -> None:
+    series: dict[str, list[Point]] = {}
+    for point in comparison.points:
+        series.setdefault(point.series, []).append(point)
+    lists = comparison.lists
+    for i, (name, points) in enumerate(series.items()):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        dashes = "--" if points[0].boosts else "-"
+        ordered = points  # from narrow to wide
+        if len(points[0].setting) > 1:
+            ordered = sorted(points, key=lambda point: -point.rtfx)
+        xs, ys = [p.rtfx for p in ordered], [p.wer for p in ordered]
+        axes.plot(
+            xs,
+            ys,
+            dashes,
+            label=name,
+            markersize=5,
+            linewidth=1.2,
+            color=colour,
+            marker=marker,
+        )
+        for point in (ordered[0], ordered[-1]) if len(ordered) > 1 else ordered:
+            axes.annotate(
+                point.label,
+                (point.rtfx, point.wer),
+                textcoords="offset points",
+                xytext=(4, 5),
+                fontsize=7,
+                color=colour,
+            )
+    for boosts in lists:
+        _ring(axes, comparison.front(boosts), first=boosts == lists[0])
+    _dress(axes, comparison)
+
+
+def _ring(axes: Any, front: list[Point], *, first: bool) -> None:
+    axes.plot(
+        [point.rtfx for point in front],
+        [point.wer for point in front],
+        linestyle=":",
+        color="#777777",
+        linewidth=1.0,
+        marker="o",
+        markersize=11,
+        markerfacecolor="none",
+        markeredgewidth=1.0,
+        label="Pareto front" if first else None,
+        zorder=1,
+    )
+
+
+def _tick(value: float, _: int) -> str:
+    """Plain numbers, at 1, 2 and 5 times a power of ten."""
+    digits = f"{value:.0e}"
+    return (
+        f"{value:,.3g}" if value < 1 else f"{value:,.0f}" if digits[0] in "125" else ""
+    )
+
+
+def _dress(axes: Any, comparison: Comparison) -> None:
+    facts = comparison.facts
+    axes.set_xscale("log")
+    for axis_kind in ("major", "minor"):
+        getattr(axes.xaxis, f"set_{axis_kind}_formatter")(_tick)
+    axes.set_xlabel("RTFx: seconds of audio per CPU second, one thread (log scale)")
+    axes.set_ylabel("WER %")
+    axes.set_title(
+        f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min; "
+        f"{facts['machine']['cpu'].split(',')[0]}",
+        fontsize=9,
+    )
+    axes.grid(True, which="both", color="#dddddd", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.margins(0.12)
+    axes.legend(frameon=False, fontsize=8)

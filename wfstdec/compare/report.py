@@ -1,0 +1,109 @@
+"""A comparison as a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.phrases import PhraseScore
+
+NONE = "-"
+"""Stands where a search does not tell."""
+
+Columns = Mapping[str, Callable[[Point], str]]
+
+COLUMNS: Columns = {
+    "setting": lambda point: point.label,
+    "WER %": lambda point: f"{point.wer:.2f}",
+    "ins/del/sub": lambda point: "/".join(
+        map(
+            str,
+            (
+                point.errors.insertions,
+                point.errors.deletions,
+                point.errors.substitutions,
+            ),
+        )
+    ),
+    "RTFx": lambda point: f"{point.rtfx:,.0f}",
+    "search errors %": lambda point: percent(point.search_errors),
+    "unfinished %": lambda point: percent(point.unfinished),
+    "MB": lambda point: f"{point.memory_mb:,.0f}",
+}
+PHRASE_COLUMNS: Columns = {
+    "phrases: P %": lambda point: percent(_phrases(point).precision),
+    "R %": lambda point: percent(_phrases(point).recall),
+    "F %": lambda point: percent(_phrases(point).f_score),
+}
+
+
+def table(comparison: Comparison) -> str:
+    """A block of lines for each search and boost list; `*` marks the Pareto front."""
+    has_phrases = any(point.phrases for point in comparison.points)
+    columns = {**COLUMNS, **(PHRASE_COLUMNS if has_phrases else {})}
+    fronts = [point for name in comparison.lists for point in comparison.front(name)]
+    rows = [["", *columns]]
+    series = None
+    for point in comparison.points:
+        if point.series != series:
+            rows.append([series := point.series])
+        mark = " *" if any(point is other for other in fronts) else ""
+        setting, *others = [cell(point) for cell in columns.values()]
+        rows.append(["", setting + mark, *others])
+    return "\n".join([headline(comparison), "", *_lines(rows), "", *_notes(comparison)])
+
+
+def headline(comparison: Comparison) -> str:
+    """How much was decoded, and on what."""
+    facts: Mapping[str, Any] = comparison.facts
+    machine = facts["machine"]
+    return (
+        f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min of audio, "
+        f"{facts['reference_words']:,} words; {machine['cpu'].split(',')[0]}, "
+        f"{facts['date']}"
+    )
+
+
+def percent(share: float | None) -> str:
+    """`12.5`, or `NONE`."""
+    return NONE if share is None else f"{100 * share:.1f}"
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns in line, the setting to the left; a row of one cell is a heading."""
+    full = [row for row in rows if len(row) > 1]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    lines = []
+    for row in rows:
+        if len(row) == 1:
+            lines.append(row[0])
+            continue
+        cells = [row[1].ljust(widths[1])]
+        cells += [
+            cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+def _phrases(point: Point) -> PhraseScore:
+    return point.phrases or PhraseScore(0, 0, 0)
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """What the figures are, in a few lines below the table."""
+    facts = comparison.facts
+    loads = "; ".join(
+        f"{name} {one.load_mb:,.0f} MB in {one.load_s:.1f} s"
+        for name, one in comparison.searches.items()
+        if one.load_mb is not None and one.load_s is not None
+    )
+    return [
+        f"RTFx: seconds of audio per CPU second of one thread, best of "
+        f"{facts['repeats']} by turns. Search errors: total",
+        "cost above that of the widest setting of the same search. MB: growth of the "
+        "resident set while",
+        "the decoder is made and decodes. *: no point is faster and as accurate.",
+        *([f"Loaded before: {loads}."] if loads else []),
+    ]

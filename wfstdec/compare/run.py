@@ -1,0 +1,196 @@
+"""Decode, time and score every search at every setting.
+
+    comparison = run(speech, searches, boosts={"names": lists}, phrases=["new york"])
+
+Speed: CPU seconds of this process (`time.process_time`) while one thread decodes all
+utterances, log-probs in memory as float32, up to texts. Every point has its decoder
+made anew and decodes a few utterances untimed first. All points are timed `repeats`
+times by turns, and back and forth, so that a machine that slows down for a while slows
+down all alike; the fastest turn counts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.machine import describe_machine
+from wfstdec.compare.memory import IS_EXACT, Peak
+from wfstdec.compare.phrases import PhraseCounter
+from wfstdec.compare.points import Found, Search, Setting
+from wfstdec.compare.searches import boosts_by_utterance
+from wfstdec.compare.speech import Speech
+from wfstdec.errors import OptionError
+from wfstdec.metrics import score_texts
+
+WARM_UP = 2
+"""Utterances decoded before a timing."""
+TOLERANCE = 1e-3
+"""Relative; a total cost this far above another's is a search error."""
+
+_log = logging.getLogger("wfstdec.compare")
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A point under way: how to decode, and what was found and timed so far."""
+
+    search: Search
+    setting: Setting
+    list_name: str | None
+    boosts: list[Any] | None
+    found: Sequence[Found] = ()
+    cpu_s: list[float] = field(default_factory=list)
+    memory_mb: float = 0.0
+
+    def decode(self, utterances: Sequence[np.ndarray]) -> None:
+        """Decode all, keep what was found, and time it."""
+        few = utterances[:WARM_UP]
+        few_boosts = None if self.boosts is None else self.boosts[:WARM_UP]
+        if not self.found:  # what is compiled now is no part of the memory
+            self.search.prepare(self.setting)(few, few_boosts)
+        with Peak() as peak:
+            decode = self.search.prepare(self.setting)
+            decode(few, few_boosts)
+            begin = time.process_time()
+            found = decode(utterances, self.boosts)
+            self.cpu_s.append(time.process_time() - begin)
+        if not self.found:
+            self.found, self.memory_mb = found, peak.growth_mb
+
+
+def run(
+    speech: Speech,
+    searches: Sequence[Search],
+    *,
+    boosts: Mapping[str, Mapping[str, Any]] | None = None,
+    phrases: Iterable[str] = (),
+    repeats: int = 3,
+) -> Comparison:
+    """Compare searches on the same utterances.
+
+    Args:
+        speech: The utterances.
+        searches: Each with its settings; their names differ.
+        boosts: By the name of a list, the boosts of each utterance, as decoders take
+            them. Searches that take boosts run without any and with each list.
+        phrases: Key phrases to score, words joined by spaces.
+        repeats: Turns in which every point is timed.
+
+    Raises:
+        OptionError: No searches or settings, two of one name, or repeats below 1.
+        ShapeError, LogprobError, BoostError: As the decoders'.
+    """
+    _check(searches, repeats)
+    utterances = list(speech.logprobs.values())
+    lists: dict[str | None, Any] = {None: None}
+    lists.update(boosts or {})
+    candidates = [
+        _Candidate(search, setting, name, given)
+        for search in searches
+        for name, by_utterance in lists.items()
+        if name is None or search.takes_boosts
+        for given in [boosts_by_utterance(by_utterance, list(speech.logprobs))]
+        for setting in search.settings
+    ]
+    counter = PhraseCounter(phrases)
+    for turn in range(repeats):
+        for candidate in candidates if turn % 2 == 0 else reversed(candidates):
+            candidate.decode(utterances)
+            if turn == 0:
+                _say(_point(candidate, candidates, speech, counter))
+    points = [_point(one, candidates, speech, counter) for one in candidates]
+    facts = {search.name: search.facts for search in searches}
+    return Comparison(tuple(points), facts, _facts(speech, counter, repeats))
+
+
+def search_errors(found: Sequence[Found], widest: Sequence[Found]) -> float | None:
+    """The share of utterances in which a search missed what a wider one found.
+
+    That is: its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at
+    least), or it reached no final state. Utterances in which the wider one reached
+    none count as right. None where a search does not tell its costs.
+    """
+    wrong = 0
+    for one, best in zip(found, widest, strict=True):
+        if one.total_cost is None or best.total_cost is None:
+            return None
+        slack = TOLERANCE * max(1.0, abs(best.total_cost))
+        above = one.total_cost > best.total_cost + slack
+        wrong += bool(best.reached_final) and (above or not one.reached_final)
+    return wrong / len(found)
+
+
+def unfinished(found: Sequence[Found]) -> float | None:
+    """The share that reached no final state; None where a search does not tell."""
+    if any(one.reached_final is None for one in found):
+        return None
+    return sum(not one.reached_final for one in found) / len(found)
+
+
+def _check(searches: Sequence[Search], repeats: int) -> None:
+    names = [search.name for search in searches]
+    if repeats < 1:
+        raise OptionError(f"repeats={repeats!r}, expected 1 or more")
+    if not names or not all(search.settings for search in searches):
+        raise OptionError(
+            f"{len(names)} searches, expected at least one, each with settings"
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(f"two searches called {name!r}, expected other names")
+
+
+def _point(
+    one: _Candidate,
+    candidates: Sequence[_Candidate],
+    speech: Speech,
+    counter: PhraseCounter,
+) -> Point:
+    """What was measured of a candidate; its siblings end with the widest."""
+    siblings = [
+        other.found
+        for other in candidates
+        if (other.search, other.list_name) == (one.search, one.list_name)
+    ]
+    texts = [tuple(found.text.split()) for found in one.found]
+    hypotheses = dict(zip(speech.logprobs, texts, strict=True))
+    return Point(
+        search=one.search.name,
+        boosts=one.list_name,
+        setting=dict(one.setting),
+        errors=score_texts(speech.references, hypotheses).errors,
+        phrases=counter.score(speech.references, hypotheses) if counter else None,
+        cpu_s=tuple(round(seconds, 6) for seconds in one.cpu_s),
+        audio_s=round(speech.audio_s, 3),
+        search_errors=search_errors(one.found, siblings[-1]) if siblings[-1] else None,
+        unfinished=unfinished(one.found),
+        memory_mb=one.memory_mb,
+    )
+
+
+def _say(point: Point) -> None:
+    text = "%s, %s: %%WER %.2f, RTFx %.0f"
+    _log.info(text, point.series, point.label, point.wer, point.rtfx)
+
+
+def _facts(speech: Speech, counter: PhraseCounter, repeats: int) -> dict[str, Any]:
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": describe_machine(),
+        "utterances": len(speech.logprobs),
+        "audio_s": round(speech.audio_s, 3),
+        "reference_words": sum(map(len, speech.references.values())),
+        "key_phrases": len(counter),
+        "repeats": repeats,
+        "clock": "CPU seconds of one thread, the fastest turn",
+        "memory": "growth of the resident set" + ("" if IS_EXACT else ", at least"),
+        "speech": speech.fingerprint,
+    }

@@ -1,0 +1,120 @@
+"""The utterances that searches are compared on.
+
+speech = read_speech("dev.npz", "dev.txt", limit=100)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.errors import FormatError, OptionError, ShapeError
+from wfstdec.io.logprobs import open_logprobs
+from wfstdec.io.text import read_text
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Speech:
+    """Utterances with references.
+
+    Attributes:
+        logprobs: Natural log-probs [T, V] of each utterance.
+        references: Its words.
+        frame_shift_s: Seconds per frame.
+
+    Raises:
+        ShapeError: The utterances of the two differ, or there are none.
+    """
+
+    logprobs: Mapping[str, np.ndarray]
+    references: Mapping[str, Sequence[str]]
+    frame_shift_s: float = 0.02
+
+    def __post_init__(self) -> None:
+        """Check that all utterances have both."""
+        differ = self.logprobs.keys() ^ self.references.keys()
+        if differ or not self.logprobs:
+            named = f"; on one side only: {min(differ)!r}" if differ else ""
+            raise ShapeError(
+                f"log-probs of {len(self.logprobs)} utterances and references of "
+                f"{len(self.references)}, expected the same, at least one{named}"
+            )
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of all utterances."""
+        return sum(map(len, self.logprobs.values()))
+
+    @property
+    def audio_s(self) -> float:
+        """Seconds of all utterances."""
+        return self.num_frames * self.frame_shift_s
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hex digits of the names, log-probs and references."""
+        digest = hashlib.blake2b(digest_size=16)
+        for utterance, logprobs in self.logprobs.items():
+            words = " ".join(self.references[utterance])
+            head = f"{utterance}\t{words}\t{logprobs.dtype.str}{logprobs.shape}\n"
+            digest.update(head.encode())
+            digest.update(np.ascontiguousarray(logprobs).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+def read_speech(
+    logprobs: str | os.PathLike[str],
+    references: str | os.PathLike[str],
+    *,
+    limit: int | None = None,
+    frame_shift_s: float = 0.02,
+) -> Speech:
+    """Read the utterances that have both log-probs and a reference, as float32.
+
+    How many have only one of them is logged.
+
+    Args:
+        logprobs: As `open_logprobs` takes them.
+        references: `utterance words...` lines.
+        limit: So many utterances, evenly spread; None for all.
+        frame_shift_s: Seconds per frame.
+
+    Raises:
+        FormatError: A file cannot be read, or they have no utterance in common.
+        ShapeError: An array has not two axes.
+        OptionError: The limit is below 1.
+    """
+    if limit is not None and limit < 1:
+        raise OptionError(f"limit={limit!r}, expected 1 or more, or None")
+    words = read_text(references)
+    arrays = {
+        utterance: np.ascontiguousarray(array, np.float32)
+        for utterance, array in open_logprobs(logprobs)
+        if utterance in words
+    }
+    if not arrays:
+        raise FormatError(
+            f"{logprobs}: no utterance of {os.fspath(references)!r}, expected the same"
+        )
+    if len(arrays) < len(words):
+        _log.warning("%d references have no log-probs", len(words) - len(arrays))
+    chosen = spread(list(arrays), limit)
+    return Speech(
+        {utterance: arrays[utterance] for utterance in chosen},
+        {utterance: words[utterance] for utterance in chosen},
+        frame_shift_s,
+    )
+
+
+def spread(items: list[str], limit: int | None) -> list[str]:
+    """So many of the items, evenly spread; all of them for None."""
+    if limit is None or limit >= len(items):
+        return items
+    return [items[int((i + 0.5) * len(items) / limit)] for i in range(limit)]
