@@ -84,6 +84,8 @@ class CpuBackend:
             costs=np.zeros(num_tokens, np.float32),
             live=np.zeros(num_tokens, np.int32),
             may_begin=np.zeros(num_tokens, np.bool_),
+            down_token=np.empty(num_tokens + 1, np.int32),
+            down_node=np.empty(num_tokens + 1, np.int32),
             word_cost=np.empty(self.most_words, np.float32),
             word_state=np.empty(self.most_words, np.int32),
         )

@@ -243,7 +243,7 @@ def _phrase_step(phrases, boost, label):
     return step(phrases.automaton, phrases.model, boost, label)
 
 
-@kernel
+@inlined
 def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
     """Every live token, with a language model over tokens."""
     before = network.node_token[entry.node]
@@ -275,30 +275,35 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
     return made, least
 
 
-@kernel
+@inlined
 def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, least):
     """Tokens inside a word; tokens that end it; separators between words."""
-    network = tree.network
-    trie, node = network.trie, int64(entry.node)
+    trie, node = tree.network.trie, int64(entry.node)
+    for n in range(_find_ways_down(tree, work, node, num_live)):
+        made, least = _go_down(
+            tree.network, scales, phrases, work, entry, i, n, made, least
+        )
+        if made < 0:
+            return made, least
+    if node != 0 and trie.said_splits[node] < trie.said_splits[node + 1]:
+        made, least = _end_word(
+            tree, scales, words, phrases, work, entry, i, num_live, made, least
+        )
+    return made, least
+
+
+@inlined
+def _find_ways_down(tree, work, node, num_live):
+    """Fill `down_token` and `down_node` with the live children; returns how many."""
+    trie, separator = tree.network.trie, tree.network.separator
     first, last = int64(trie.child_splits[node]), int64(trie.child_splits[node + 1])
+    count = 0
     if last - first <= 2 * num_live:
         for at in range(first, last):
             token = trie.child_token[at]
-            if work.may_begin[token]:
-                made, least = _go_down(
-                    network,
-                    scales,
-                    phrases,
-                    work,
-                    entry,
-                    i,
-                    token,
-                    int64(trie.child_node[at]),
-                    made,
-                    least,
-                )
-                if made < 0:
-                    return made, least
+            work.down_token[count] = token
+            work.down_node[count] = trie.child_node[at]
+            count += int64(work.may_begin[token])
     else:
         for n in range(num_live):
             token = work.live[n]
@@ -306,32 +311,14 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
                 child = int64(tree.root_child[token])
             else:
                 child = find_child(trie, node, token)
-            if child >= 0:
-                made, least = _go_down(
-                    network, scales, phrases, work, entry, i, token, child, made, least
-                )
-                if made < 0:
-                    return made, least
-    if node == 0:
-        if network.separator >= 0 and work.may_begin[network.separator]:
-            made, least = _go_down(
-                network,
-                scales,
-                phrases,
-                work,
-                entry,
-                i,
-                int32(network.separator),
-                int64(0),
-                made,
-                least,
-            )
-        return made, least
-    if trie.said_splits[node] < trie.said_splits[node + 1]:
-        made, least = _end_word(
-            tree, scales, words, phrases, work, entry, i, num_live, made, least
-        )
-    return made, least
+            work.down_token[count] = token
+            work.down_node[count] = child
+            count += int64(child >= 0)
+    if node == 0 and separator >= 0 and work.may_begin[separator]:
+        work.down_token[count] = separator
+        work.down_node[count] = 0
+        count += 1
+    return count
 
 
 @inlined
@@ -345,8 +332,9 @@ def _ahead(network, state, node):
 
 
 @inlined
-def _go_down(network, scales, phrases, work, entry, i, token, child, made, least):
-    """A token begins and no word ends."""
+def _go_down(network, scales, phrases, work, entry, i, n, made, least):
+    """A token begins and no word ends: the `n`-th way down."""
+    token, child = work.down_token[n], int64(work.down_node[n])
     same = token == network.node_token[entry.node]
     cost = float32(_source_cost(entry, same) + work.costs[token])
     if cost > _loosened(_bound_of(scales, least), scales.inside_credit):
@@ -374,7 +362,7 @@ def _go_down(network, scales, phrases, work, entry, i, token, child, made, least
     return _begins(scales, work, entry, i, way, made, least)
 
 
-@kernel
+@inlined
 def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, least):
     """The words of the entry's node end: a separator or another word begins."""
     network = tree.network

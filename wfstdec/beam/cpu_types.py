@@ -140,6 +140,8 @@ class Work(NamedTuple):
     costs: np.ndarray  # float32 [V]
     live: np.ndarray  # int32 [V]: the tokens that may begin, least cost first
     may_begin: np.ndarray  # bool [V]: the same as flags
+    down_token: np.ndarray  # int32 [V + 1]: the ways down from a node
+    down_node: np.ndarray  # int32 [V + 1]
     word_cost: np.ndarray  # float32 [most words of a node]
     word_state: np.ndarray  # int32 [most words of a node]
 

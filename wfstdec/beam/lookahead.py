@@ -23,7 +23,7 @@ import numpy as np
 
 from wfstdec.beam.trie import LexiconTrie, parents_of
 from wfstdec.errors import OptionError
-from wfstdec.jit import jit, kernel
+from wfstdec.jit import inlined, jit
 from wfstdec.lm.backoff import Automaton
 from wfstdec.lm.kernels import canonical, find_arc, step
 from wfstdec.lm.ngram import NgramLM
@@ -79,7 +79,7 @@ def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: Kind) -> Lookahead:
     return _of_kind(lm.automaton, trie, kind)
 
 
-@kernel
+@inlined
 def potential(lookahead, automaton, state, node):
     """phi(s, n), float32: no word below the node costs less in this state.
 

@@ -40,7 +40,7 @@ def find_arc(arc_label, begin, end, label):
     return begin
 
 
-@kernel
+@inlined
 def step(automaton, model, state, label):
     """The cost of a label in a state, float32, and where it leads, int32."""
     total = np.float32(0)
@@ -68,7 +68,7 @@ def step(automaton, model, state, label):
     return total + automaton.arc_cost[arc], automaton.arc_next[arc]
 
 
-@kernel
+@inlined
 def final(automaton, model, state):
     """The cost of ending in a state, float32."""
     return np.float32(0) if model < 0 else automaton.final_cost[state]
