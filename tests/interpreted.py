@@ -60,16 +60,21 @@ kernel_types.prefetch = lambda array, index: None
 kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 import naive_cases
+import naive_greedy
 import naive_trie
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 
 from wfstdec.arpa import read_arpa
+from wfstdec.beam.backends import GREEDY_BACKENDS
+from wfstdec.beam.greedy import GreedyDecoder
 from wfstdec.beam.lookahead import build_lookahead, potential
+from wfstdec.beam.options import GreedyOptions
 from wfstdec.beam.trie import build_trie, find_child
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.backoff import pack_models
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.symbols import token_table
 from wfstdec.wfst.cpu import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 
@@ -111,11 +116,31 @@ def check_trie(rng):
             assert potential(ahead, lm.automaton, state, number) == expected
 
 
+def check_greedy(rng):
+    """Greedy decoding by all backends without the JIT."""
+    case = naive_greedy.random_case(rng)
+    tokens = token_table(case.tokens, case.blank)
+    lm = None
+    if case.arpa:
+        lm = NgramLM.from_arpa(read_arpa(io.StringIO(case.arpa)), tokens)
+    spellings = [[(0, 1)], [(1, 1, 0)]]
+    boosts = PhraseCompiler(lambda _: spellings, tokens).compile(["a", "b"])
+    options = GreedyOptions(**case.options)
+    expected, found = (
+        GreedyDecoder(tokens=tokens, lm=lm, options=options, backend=backend).decode(
+            [case.logprobs] * 2, boosts=[boosts, None]
+        )
+        for backend in GREEDY_BACKENDS
+    )
+    assert found == expected
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
         check_queries(np.random.default_rng(i))
         check_trie(np.random.default_rng(i))
+        check_greedy(np.random.default_rng(i))
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

@@ -37,10 +37,10 @@ def parse_arpa(text: str) -> Ngrams:
     return Ngrams(order, cost, backoff)
 
 
-def exact_scorer(
-    lm: Ngrams, unk_cost: float | None = None, map_unknown: bool = False
-) -> Callable[[Words], float]:
-    """Sentence cost by true back-off, as the `kenlm` module scores.
+def exact_word_coster(
+    lm: Ngrams, unk_cost: float | None = None
+) -> Callable[[Words, str], float]:
+    """A function history, word -> cost by true back-off, as the `kenlm` module scores.
 
     Each word (and `</s>` at the end) is scored by the longest n-gram that ends in
     it; back-offs of all longer histories are added, a missing one is 0.
@@ -49,7 +49,6 @@ def exact_scorer(
         lm: the parsed model.
         unk_cost: cost of a word outside the model in place of a unigram; None: such a
             word is impossible.
-        map_unknown: score words outside the model as `<unk>`, as kenlm does.
     """
 
     def word_cost(history: Words, word: str) -> float:
@@ -60,6 +59,20 @@ def exact_scorer(
                 return total + lm.cost[(*context, word)]
             total += lm.backoff.get(context, 0.0)
         return INF if unk_cost is None or word == EOS else total + unk_cost
+
+    return word_cost
+
+
+def exact_scorer(
+    lm: Ngrams, unk_cost: float | None = None, map_unknown: bool = False
+) -> Callable[[Words], float]:
+    """Sentence cost: the sum of what `exact_word_coster` gives.
+
+    Args:
+        lm, unk_cost: as there.
+        map_unknown: score words outside the model as `<unk>`, as kenlm does.
+    """
+    word_cost = exact_word_coster(lm, unk_cost)
 
     def sentence_cost(words: Words) -> float:
         if BOS in words or EOS in words:

@@ -8,7 +8,8 @@ A phrase is worth `weight * base(n)` nats each time one of its spellings ends, n
 the labels of the longest; base(n) = c0 + sum over d = 2..n of (c0 * beta + ln d).
 Spellings that contain another one of the same phrase do not count besides it. A worth
 is rounded to 1/16384 nat. `outside_cost` is charged for every label that ends neither
-a spelling nor a beginning of one.
+a spelling nor a beginning of one. With a boundary a phrase counts only where that
+stands before and after it; one stands before and after the utterance.
 """
 
 import itertools
@@ -39,12 +40,16 @@ def minimal(spellings: set[Labels]) -> set[Labels]:
 class Phrases:
     """A list of phrases, in text, and what they are worth.
 
-    options holds keyword arguments that the library's options have too.
+    options holds keyword arguments that the library's options have too; spellings
+    says how each phrase is spelt where that is not by its words or the lexicon;
+    boundary is the name of a token, and then nothing is charged for labels outside.
     """
 
     weights: Mapping[str, float]
     unit: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    spellings: Mapping[str, Sequence[Labels]] | None = None
+    boundary: str | None = None
 
     def worth(self, weight: float, length: int) -> float:
         """Nats each time."""
@@ -60,12 +65,15 @@ class Phrases:
         self, lexicon: Sequence[naive.Entry], fillers: naive.Fillers
     ) -> Callable[[Labels, Labels], float]:
         """A function of words and tokens -> the cost of the phrases in them."""
+        edge = () if self.boundary is None else (self.boundary,)
         spelt = {}
         for phrase in self.weights:
             words = tuple(phrase.split())
             ways = {words} if self.unit == "word" else said(words, lexicon, fillers)
-            spelt[phrase] = minimal(ways)
+            ways = ways if self.spellings is None else self.spellings[phrase]
+            spelt[phrase] = minimal({edge + way + edge for way in ways})
         outside = self.options.get("outside_cost", 0.0)
+        assert not (outside and edge)
         strings = set().union(*spelt.values())
 
         def belongs(text: Labels) -> bool:
@@ -75,11 +83,11 @@ class Phrases:
 
         def cost(words: Labels, tokens: Labels) -> float:
             text = words if self.unit == "word" else tokens
-            total = 0.0
+            text, total = edge + text + edge, 0.0
             for phrase, spellings in spelt.items():
                 count = sum(occurrences(text, spelling) for spelling in spellings)
                 if count:
-                    longest = max(map(len, spellings))
+                    longest = max(map(len, spellings)) - 2 * len(edge)
                     total -= count * self.worth(self.weights[phrase], longest)
             others = sum(not belongs(text[: i + 1]) for i in range(len(text)))
             return total + outside * others

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wfstdec.beam.decoder import BeamDecoder as BeamDecoder
+    from wfstdec.beam.greedy import GreedyDecoder as GreedyDecoder
     from wfstdec.beam.options import BeamOptions as BeamOptions
+    from wfstdec.beam.options import GreedyOptions as GreedyOptions
     from wfstdec.boost.boosts import Boosts as Boosts
     from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
@@ -28,6 +30,8 @@ _HOMES = {
     "BeamOptions": "wfstdec.beam.options",
     "Boosts": "wfstdec.boost.boosts",
     "DecodeOptions": "wfstdec.wfst.options",
+    "GreedyDecoder": "wfstdec.beam.greedy",
+    "GreedyOptions": "wfstdec.beam.options",
     "Hypothesis": "wfstdec.hypothesis",
     "NgramLM": "wfstdec.lm.ngram",
     "PackedGraph": "wfstdec.graph",

@@ -1,11 +1,12 @@
-"""Which backends the trie beam decoder has; nothing else chooses."""
+"""Which backends the decoders without a graph have; nothing else chooses."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from typing import Any
 
 from wfstdec.beam.network import Network
-from wfstdec.beam.path import BeamPath
 from wfstdec.decoder import Backend
 from wfstdec.errors import BackendError
 
@@ -13,10 +14,20 @@ BACKENDS = {
     "reference": ("wfstdec.beam.reference", "ReferenceBackend"),
     "cpu": ("wfstdec.beam.cpu", "CpuBackend"),
 }
-"""Name to module and class."""
+"""Of the trie beam decoder: name to module and class."""
+
+GREEDY_BACKENDS = {
+    "reference": ("wfstdec.beam.greedy_reference", "ReferenceBackend"),
+    "cpu": ("wfstdec.beam.greedy_cpu", "CpuBackend"),
+}
+"""Of the greedy decoder."""
 
 
-def make_backend(name: str, network: Network) -> Backend[list[BeamPath]]:
+def make_backend(
+    name: str,
+    network: Network,
+    backends: Mapping[str, tuple[str, str]] = BACKENDS,
+) -> Backend[Any]:
     """The backend of that name for a network; `"auto"` is the CPU.
 
     Raises:
@@ -24,8 +35,8 @@ def make_backend(name: str, network: Network) -> Backend[list[BeamPath]]:
     """
     if name == "auto":
         name = "cpu"
-    if name not in BACKENDS:
-        known = ", ".join(map(repr, ("auto", *BACKENDS)))
+    if name not in backends:
+        known = ", ".join(map(repr, ("auto", *backends)))
         raise BackendError(f"backend {name!r}, expected one of {known}")
-    module, kind = BACKENDS[name]
+    module, kind = backends[name]
     return getattr(importlib.import_module(module), kind)(network)

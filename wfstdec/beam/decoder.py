@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wfstdec.arpa import ArpaModel, read_arpa
+from wfstdec.arpa import ArpaModel
 from wfstdec.beam.backends import make_backend
 from wfstdec.beam.network import Network, lexical_network, token_network
 from wfstdec.beam.options import BeamOptions
@@ -28,7 +28,7 @@ from wfstdec.decoder import Decoder
 from wfstdec.errors import OptionError
 from wfstdec.hypothesis import Hypothesis
 from wfstdec.lexicon import Lexicon
-from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.symbols import TokenTable
 from wfstdec.vocabulary import (
     load_lexicon,
@@ -53,8 +53,9 @@ class BeamDecoder(Decoder[list[BeamPath]]):
     Args:
         tokens: A file or table of the V output units of the acoustic model.
         lexicon: A file or object; None decodes tokens.
-        lm: An ARPA file, `read_arpa`'s result or an `NgramLM`, over words with a
-            lexicon and over tokens without; None for no language model.
+        lm: An ARPA file, a folder of `NgramLM.save`, `read_arpa`'s result or an
+            `NgramLM`, over words with a lexicon and over tokens without; None for no
+            language model.
         options: Search options.
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
         words: With a lexicon and an `NgramLM`: the word table that it was made with;
@@ -85,7 +86,7 @@ class BeamDecoder(Decoder[list[BeamPath]]):
         *,
         tokens: Path | TokenTable,
         lexicon: Path | Lexicon | None = None,
-        lm: Path | ArpaModel | NgramLM | None = None,
+        lm: AnyLM | None = None,
         options: BeamOptions | None = None,
         backend: str = "auto",
         words: Sequence[str] | None = None,
@@ -99,12 +100,11 @@ class BeamDecoder(Decoder[list[BeamPath]]):
         options = options or BeamOptions()
         self.tokens = load_tokens(tokens, blank)
         self.separator = token_named(separator, self.tokens, "separator")
-        if lm is not None and not isinstance(lm, ArpaModel | NgramLM):
-            lm = read_arpa(lm)
+        lm = None if lm is None else read_lm(lm)
         self.words: tuple[str, ...] = ()
         self.lexicon: Lexicon | None = None
         if lexicon is None:
-            self.lm = _model_over(lm, self.tokens, unk_cost)
+            self.lm = None if lm is None else lm_over(lm, self.tokens, unk_cost)
             network = self._token_network(options)
         else:
             entries = load_lexicon(lexicon, self.tokens, separator)
@@ -112,7 +112,7 @@ class BeamDecoder(Decoder[list[BeamPath]]):
                 entries = sayable(entries, lm.index, unk_cost)
             self.words = word_table(entries) if words is None else tuple(words)
             self.lexicon = entries
-            self.lm = _model_over(lm, self.words, unk_cost)
+            self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
             network = self._lexical_network(options, separator_optional)
         word_ids = {word: i for i, word in enumerate(self.words) if i}
         super().__init__(
@@ -185,23 +185,3 @@ class BeamDecoder(Decoder[list[BeamPath]]):
             num_tokens=len(self.tokens),
             blank=self.tokens.blank,
         )
-
-
-def _model_over(
-    lm: ArpaModel | NgramLM | None,
-    labels: TokenTable | Sequence[str],
-    unk_cost: float | None,
-) -> NgramLM | None:
-    """The model over these labels."""
-    if lm is None:
-        return None
-    if isinstance(lm, ArpaModel):
-        return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
-    unit = "token" if isinstance(labels, TokenTable) else "word"
-    if (lm.unit, lm.num_labels) != (unit, len(labels)):
-        raise OptionError(
-            f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
-            f"{len(labels)} {unit}s of this decoder (with a lexicon: the word table "
-            "that it was made with, words=...)"
-        )
-    return lm

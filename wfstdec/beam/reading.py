@@ -41,8 +41,9 @@ class Reader:
             labels = words = trie.said_word[path.said]
             said_cost = float(trie.said_cost[path.said].sum(dtype=np.float64))
         graph_cost = self._lm_cost(labels, path.complete) + said_cost
-        insertion_cost = float(options.word_insertion * len(words))
-        insertion_cost += float(options.token_insertion * len(path.token)) + 0.0
+        insertion_cost = float(options.token_insertion * len(path.token)) + 0.0
+        if self.network.lexical:
+            insertion_cost += float(options.word_insertion * len(words))
         boost_cost = boosts.cost(words.tolist(), path.token.tolist())
         rest = options.lm_scale * graph_cost + insertion_cost + boost_cost
         acoustic, scale = path.acoustic, options.acoustic_scale
@@ -72,8 +73,8 @@ class Reader:
         costs = np.empty(len(labels), np.float32)
         start = network.automaton.model_start[0]
         state = kernels.walk(network.automaton, 0, start, labels, costs)
-        total = float(costs.sum(dtype=np.float64))
-        return total + float(network.automaton.final_cost[state]) * complete
+        final = float(network.automaton.final_cost[state]) if complete else 0.0
+        return float(costs.sum(dtype=np.float64)) + final
 
     def _words(self, path: BeamPath) -> tuple[Word, ...]:
         if not self.network.lexical:

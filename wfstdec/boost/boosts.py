@@ -22,6 +22,10 @@ from wfstdec.boost.words import WordBoosts, compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 
 _NAMED_AT_MOST = 10
+_ONLY_TOKENS = (
+    "but this decoder has no words, expected phrases of tokens: compile them by a "
+    "PhraseCompiler with the token table"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +134,11 @@ class BoostCompiler:
                 f"boosts of utterance {i} is a {type(boosts).__name__}, expected a "
                 "mapping from word to bonus, compiled phrases, Boosts, or None"
             )
+        if boosts.words and not self._num_labels["word"]:
+            raise BoostError(
+                f"boosts of utterance {i}: words such as "
+                f"{next(iter(boosts.words))!r}, {_ONLY_TOKENS}"
+            )
         several = {
             key: bonus
             for key, bonus in boosts.words.items()
@@ -156,6 +165,10 @@ class BoostCompiler:
 
     def _checked(self, phrases: PhraseBoosts, i: int) -> PhraseBoosts | None:
         """The phrases, None where they cannot change anything."""
+        if phrases.unit == "word" and not self._num_labels["word"]:
+            raise BoostError(
+                f"boosts of utterance {i}: phrases of words, {_ONLY_TOKENS}"
+            )
         if phrases.num_labels != self._num_labels[phrases.unit]:
             raise BoostError(
                 f"boosts of utterance {i}: phrases over {phrases.num_labels} "

@@ -7,6 +7,7 @@ import math
 from dataclasses import MISSING, fields
 from typing import Any
 
+from wfstdec.compare.tuning import RANGES
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
@@ -44,6 +45,14 @@ def count(text: str) -> int:
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected 0 or more")
+    return value
+
+
+def count_above_zero(text: str) -> int:
+    """An integer, 1 or more."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected 1 or more")
     return value
 
 
@@ -189,6 +198,67 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--recipe": {
         "metavar": "FOLDER",
         "help": "a recipe other than the shipped one",
+    },
+    # comparing and tuning
+    "--utterances": {
+        "type": count_above_zero,
+        "metavar": "N",
+        "help": "so many of the utterances, evenly spread (default: all)",
+    },
+    "--wfst": {
+        "nargs": "+",
+        "default": ["beam=6,8,10,13,17"],
+        "metavar": "OPTION=VALUES",
+        "help": "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
+    },
+    "--trie": {
+        "nargs": "+",
+        "default": ["beam_size=16,32,64,128,256,512"],
+        "metavar": "OPTION=VALUES",
+        "help": "options of the trie decoder, such as beam_size=32,128 merge=max,sum",
+    },
+    "--phrases": {
+        "metavar": "FILE",
+        "help": "phrases to score, one a line (default: those of the boost lists)",
+    },
+    "--repeats": {
+        "type": count_above_zero,
+        "default": 3,
+        "metavar": "N",
+        "help": "time every point so often, by turns (default: 3)",
+    },
+    "--no-peers": {
+        "action": "store_true",
+        "help": "leave out other people's decoders",
+    },
+    "--json": {"metavar": "FILE", "help": "keep all figures in this file"},
+    "--plot": {
+        "metavar": "FILE",
+        "help": "draw WER against RTFx: .png or .svg (needs matplotlib)",
+    },
+    "--lm-scale-range": {
+        "nargs": 2,
+        "type": float,
+        "default": RANGES["lm_scale"],
+        "metavar": ("LOW", "HIGH"),
+        "help": "where to look for the LM scale (default: {} to {})".format(
+            *RANGES["lm_scale"]
+        ),
+    },
+    "--insertion-range": {
+        "nargs": 2,
+        "type": float,
+        "default": RANGES["word_insertion"],
+        "metavar": ("LOW", "HIGH"),
+        "help": "where to look for the insertion, nats (default: {} to {})".format(
+            *RANGES["word_insertion"]
+        ),
+    },
+    "--max-trials": {
+        "type": count_above_zero,
+        "default": 80,
+        "metavar": "N",
+        "help": "the most evaluations (default: 80)",
     },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
 }

@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 import wfstdec
-from wfstdec.cli import build, convert, decode, demo, info, score
+from wfstdec.cli import build, compare, convert, decode, demo, info, score, tune
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
@@ -26,6 +26,8 @@ COMMANDS = {
     "info": info,
     "decode": decode,
     "score": score,
+    "compare": compare,
+    "tune": tune,
     "convert": convert,
     "demo": demo,
 }

@@ -41,6 +41,7 @@ from wfstdec.lexicon import WORD_START
 _INSTALL = "pip install wfstdec[beam-peers] (no wheel for Python 3.13)"
 _BEAM_SIZES = (20, 50, 100, 200, 500)
 _THRESHOLD = 50.0
+_UNKNOWN = "<unk>"
 _NEVER = -1e4
 """The log-prob of what cannot be; infinite ones end in NaN."""
 
@@ -75,13 +76,13 @@ class FlashlightPeer:
         if not final_separator:
             self._last = None
         self._made: tuple[Setting, Any] | None = None
-        names = self._labels()
+        self._names = names = self._labels()
+        self._unknown = names.index(_UNKNOWN)
         dictionary = import_peer("flashlight.lib.text.dictionary", _INSTALL).Dictionary
         self._labels_by_name = dictionary(names)
-        self._labels_by_name.set_default_index(len(names) - 1)
+        self._labels_by_name.set_default_index(self._unknown)
         kenlm = import_peer("flashlight.lib.text.decoder.kenlm", _INSTALL).KenLM
         self._lm = kenlm(inputs.arpa, self._labels_by_name)
-        self._names = names
         self._trie = None if inputs.lexicon is None else self._lexicon_trie()
 
     def settings(self) -> Sequence[Setting]:
@@ -116,13 +117,13 @@ class FlashlightPeer:
         return found
 
     def _labels(self) -> list[str]:
-        """The language model's labels, `<unk>` last."""
+        """The language model's labels: tokens or words, `<unk>` among them."""
         inputs = self._inputs
         if inputs.lexicon is None:
-            return [*self._tokens.names, "<unk>"]
+            return list(dict.fromkeys([*self._tokens.names, _UNKNOWN]))
         known = read_arpa(str(inputs.arpa)).index
         self._lexicon, _ = inputs.lexicon.restrict(known)
-        return [*dict.fromkeys(self._lexicon.words), "<unk>"]
+        return list(dict.fromkeys([*self._lexicon.words, _UNKNOWN]))
 
     def _lexicon_trie(self) -> Any:
         """The lexicon; a word's score looks ahead to its cost as a first word."""
@@ -163,9 +164,8 @@ class FlashlightPeer:
         options = text.LexiconDecoderOptions(
             **common, word_score=-inputs.word_insertion, unk_score=-math.inf
         )
-        unknown = len(self._names) - 1
         return text.LexiconDecoder(
-            options, self._trie, self._lm, *ends, unknown, [], False
+            options, self._trie, self._lm, *ends, self._unknown, [], False
         )
 
     def _rows(self, logprobs: np.ndarray) -> np.ndarray:

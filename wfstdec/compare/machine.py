@@ -1,7 +1,8 @@
-"""The machine that figures were taken on, and nothing about who owns it."""
+"""What figures were taken on: the machine (nothing about who owns it), the files."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import wfstdec
+from wfstdec.errors import FormatError
 
 PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
 
@@ -25,6 +27,20 @@ def describe_machine() -> dict[str, Any]:
         "wfstdec": wfstdec.__version__,
         **{name: _version(name) for name in PACKAGES},
     }
+
+
+def file_fingerprint(path: str | os.PathLike[str]) -> str:
+    """32 hex digits of what a file holds.
+
+    Raises:
+        FormatError: It cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    except OSError as error:
+        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    return digest.hexdigest()
 
 
 def _cpu_model() -> str:

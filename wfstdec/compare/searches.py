@@ -38,8 +38,8 @@ class Loaded(Generic[_Item]):
 
     Attributes:
         item: What was loaded.
-        load_s: Seconds on the wall; None if unknown.
-        load_mb: What it added to the resident set, megabytes; None if unknown.
+        load_s: Seconds on the wall, compiling included; None if unknown.
+        load_mb: What that added to the resident set, megabytes; None if unknown.
     """
 
     item: _Item
@@ -92,7 +92,6 @@ class PeerSearch:
     """A peer as a `Search`."""
 
     peer: Peer
-    facts: SearchFacts = field(default_factory=SearchFacts)
     takes_boosts: bool = False
 
     @property
@@ -102,16 +101,33 @@ class PeerSearch:
 
     @property
     def settings(self) -> Sequence[Setting]:
-        """The peer's."""
-        return self.peer.settings()
+        """The peer's, without what they have in common."""
+        common = self.facts.options
+        return [
+            {name: value for name, value in setting.items() if name not in common}
+            for setting in self.peer.settings()
+        ]
+
+    @property
+    def facts(self) -> SearchFacts:
+        """What all settings of the peer have in common; nothing, if there is one."""
+        first, *others = self.peer.settings()
+        return SearchFacts(
+            {
+                name: value
+                for name, value in first.items()
+                if others and all(other.get(name) == value for other in others)
+            }
+        )
 
     def prepare(self, setting: Setting) -> Decode:
         """See `Search.prepare`; it was loaded when it was made."""
+        whole = {**self.facts.options, **setting}
 
         def decode(
             utterances: Sequence[np.ndarray], _: Sequence[Any] | None
         ) -> list[Found]:
-            return [Found(text) for text in self.peer.decode(utterances, setting)]
+            return [Found(text) for text in self.peer.decode(utterances, whole)]
 
         return decode
 
@@ -150,7 +166,7 @@ def trie_maker(
     frame_shift_s: float = 0.02,
     backend: str = "auto",
     **others: Any,
-) -> Callable[[BeamOptions], BeamDecoder]:
+) -> Callable[[BeamOptions], Decoder]:
     """Load what tries are made of, once; the result makes a decoder of options.
 
     Args:

@@ -1,0 +1,208 @@
+"""Find the LM scale and the word insertion with the fewest errors on a dev set.
+
+    tuning = tune(prepare, speech, {"lm_scale": (0.3, 1.5), "word_insertion": (-2, 2)})
+    tuning.best.setting, tuning.best.wer, tuning.borders
+
+Coarse to fine: a grid of five values of each option; then a pattern search, which tries
+the neighbours of the best so far (eight for two options), one step away, moves to the
+best while that gets better, and halves the step where it does not. Better is: fewer
+word errors; then insertions nearer to 0; then scales nearer to 1; then the smaller
+values. Nothing is evaluated twice or by chance, so two runs do the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from wfstdec.compare.grids import label
+from wfstdec.compare.points import Decode, Setting
+from wfstdec.compare.speech import Speech
+from wfstdec.errors import OptionError
+from wfstdec.metrics import WordErrors, score_texts
+
+COARSE = 5
+"""Values of each option in the first grid; the ends of the range are two of them."""
+HALVINGS = 3
+"""How often the step is halved after that."""
+DIGITS = 6
+"""Values are rounded to so many."""
+
+Range = tuple[float, float]
+RANGES: Mapping[str, Range] = {"lm_scale": (0.2, 1.8), "word_insertion": (-4.0, 4.0)}
+
+_log = logging.getLogger("wfstdec.compare")
+_Place = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An evaluation.
+
+    Attributes:
+        setting: The values of the options.
+        errors: On the whole dev set.
+        stage: `"grid"`, or the step of the pattern search, `"step 1"` and so on.
+    """
+
+    setting: Setting
+    errors: WordErrors
+    stage: str
+
+    @property
+    def wer(self) -> float:
+        """Word errors per hundred reference words."""
+        return 100.0 * self.errors.total / self.errors.reference_words
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """The lower the better."""
+        scales = {n: x for n, x in self.setting.items() if n.endswith("_scale")}
+        others = [abs(x) for n, x in self.setting.items() if n not in scales]
+        from_one = [abs(x - 1) for x in scales.values()]
+        return (self.errors.total, *others, *from_one, *self.setting.values())
+
+    def __str__(self) -> str:
+        text = f"%WER {self.wer:.2f} ({self.errors.total} errors)"
+        return f"{label(self.setting)}: {text}"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was found.
+
+    Attributes:
+        best: The best trial.
+        trials: All of them, in order.
+        ranges: Where was looked.
+        complete: Whether the search ended by itself, and not by `max_trials`.
+    """
+
+    best: Trial
+    trials: tuple[Trial, ...]
+    ranges: Mapping[str, Range]
+    complete: bool
+
+    @property
+    def borders(self) -> list[str]:
+        """At which ends of the ranges the best lies: better ones may lie beyond.
+
+        Such as `"lm_scale 0.2 is the lower end of its range"`. A fixed value has no
+        ends, and no scale is below 0.
+        """
+        found = []
+        for name, (low, high) in self.ranges.items():
+            value = self.best.setting[name]
+            for end, side in ((low, "lower"), (high, "upper")):
+                beyond = low < high and not (end == 0 and name.endswith("_scale"))
+                if value == end and beyond:
+                    found.append(f"{name} {value:g} is the {side} end of its range")
+        return found
+
+
+@dataclass
+class _Search:
+    """A pattern search under way."""
+
+    evaluate: Callable[[Setting], WordErrors]
+    ranges: Mapping[str, Range]
+    max_trials: int
+    say: Callable[[Trial], None]
+    done: dict[_Place, Trial] = field(default_factory=dict)
+    cut_short: bool = False
+
+    @property
+    def best(self) -> Trial:
+        return min(self.done.values(), key=lambda trial: trial.rank)
+
+    def visit(self, places: Iterable[_Place], stage: str) -> None:
+        """Evaluate those that are new, moved into the ranges; no more than allowed."""
+        for place in places:
+            pairs = zip(place, self.ranges.values(), strict=True)
+            inside = tuple(round(min(max(x, lo), hi), DIGITS) for x, (lo, hi) in pairs)
+            if inside in self.done:
+                continue
+            if len(self.done) == self.max_trials:
+                self.cut_short = True
+                return
+            setting = dict(zip(self.ranges, inside, strict=True))
+            trial = Trial(setting, self.evaluate(setting), stage)
+            self.done[inside] = trial
+            self.say(trial)
+
+    def refine(self, steps: _Place, stage: str) -> None:
+        """Move to better neighbours until there are none."""
+        moves = [m for m in itertools.product((-1, 0, 1), repeat=len(steps)) if any(m)]
+        moves.sort(key=lambda move: sum(map(abs, move)))  # along the axes first
+        while not self.cut_short:
+            before = self.best
+            centre = tuple(before.setting.values())
+            self.visit([_moved(centre, move, steps) for move in moves], stage)
+            if self.best is before:
+                return
+
+
+def tune(
+    prepare: Callable[[Setting], Decode],
+    speech: Speech,
+    ranges: Mapping[str, Range] = RANGES,
+    *,
+    max_trials: int = 80,
+    say: Callable[[Trial], None] | None = None,
+) -> Tuning:
+    """Search for the options with the fewest word errors.
+
+    Args:
+        prepare: Makes a decoder with these options; `OurSearch.prepare`, for one.
+        speech: The dev set.
+        ranges: Where to look for each option, both ends included; equal ends fix it.
+        max_trials: The most evaluations.
+        say: Called with each trial; None logs it.
+
+    Raises:
+        OptionError: `max_trials` is below 1, no option, or a range upside down.
+        ShapeError, LogprobError: As the decoder's.
+    """
+    _check(ranges, max_trials)
+    utterances = list(speech.logprobs.values())
+
+    def evaluate(setting: Setting) -> WordErrors:
+        texts = [found.text.split() for found in prepare(setting)(utterances, None)]
+        hypotheses = dict(zip(speech.logprobs, texts, strict=True))
+        return score_texts(speech.references, hypotheses).errors
+
+    search = _Search(evaluate, ranges, max_trials, say or _log_trial)
+    search.visit(itertools.product(*map(_evenly, ranges.values())), "grid")
+    for halving in range(1, HALVINGS + 1):
+        parts = (COARSE - 1) * 2**halving
+        steps = tuple((high - low) / parts for low, high in ranges.values())
+        search.refine(steps, f"step {halving}")
+    trials = tuple(search.done.values())
+    return Tuning(search.best, trials, dict(ranges), not search.cut_short)
+
+
+def _check(ranges: Mapping[str, Range], max_trials: int) -> None:
+    if max_trials < 1:
+        raise OptionError(f"max_trials={max_trials!r}, expected 1 or more")
+    if not ranges:
+        raise OptionError("no ranges, expected at least one option")
+    for name, (low, high) in ranges.items():
+        if not -1e6 <= low <= high <= 1e6:
+            raise OptionError(
+                f"range of {name} {low!r} to {high!r}, expected the lower end first"
+            )
+
+
+def _evenly(ends: Range) -> list[float]:
+    low, high = ends
+    return [low + (high - low) * i / (COARSE - 1) for i in range(COARSE)]
+
+
+def _moved(centre: _Place, move: tuple[int, ...], steps: _Place) -> _Place:
+    return tuple(x + m * s for x, m, s in zip(centre, move, steps, strict=True))
+
+
+def _log_trial(trial: Trial) -> None:
+    _log.info("%s", trial)

@@ -1,0 +1,64 @@
+"""Language models as users give them: a file, a saved folder, or an object.
+
+lm = read_lm("bpe.arpa.gz")                      # or what `NgramLM.save` wrote
+model = lm_over(lm, tokens)                      # an NgramLM over these labels
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from wfstdec.arpa import ArpaModel, read_arpa
+from wfstdec.errors import OptionError
+from wfstdec.lm.ngram import NgramLM, load_lm
+from wfstdec.symbols import TokenTable
+
+AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM
+"""An ARPA file, a folder that `NgramLM.save` wrote, or an object."""
+
+
+def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
+    """Read a file or map a saved folder; objects stay as they are.
+
+    Raises:
+        ArpaError: A malformed file.
+        FormatError: It cannot be read, or the folder is no language model.
+    """
+    if isinstance(lm, ArpaModel | NgramLM):
+        return lm
+    return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
+
+
+def lm_over(
+    lm: ArpaModel | NgramLM,
+    labels: TokenTable | Sequence[str],
+    unk_cost: float | None = None,
+) -> NgramLM:
+    """The model over the labels of a decoder.
+
+    Args:
+        lm: An ARPA model, or one that was made for these labels.
+        labels: A token table, or a word table.
+        unk_cost: As in `NgramLM.from_arpa`; not with a model that is made already.
+
+    Raises:
+        ArpaError: As `NgramLM.from_arpa`.
+        OptionError: The model is over other labels, or `unk_cost` comes too late.
+    """
+    if isinstance(lm, ArpaModel):
+        return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
+    unit = "token" if isinstance(labels, TokenTable) else "word"
+    if (lm.unit, lm.num_labels) != (unit, len(labels)):
+        raise OptionError(
+            f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
+            f"{len(labels)} {unit}s of this decoder (with a lexicon: the word table "
+            "that it was made with, words=...)"
+        )
+    if unk_cost is not None:
+        raise OptionError(
+            f"unk_cost={unk_cost!r} with a language model that is made already, "
+            "expected None: give it where the model is made"
+        )
+    return lm
