@@ -41,40 +41,29 @@ def _fill_ends(network, scales, words, phrases, channel, ends):
             graph = float32(last - entry.ahead)
             refund = final(phrases.automaton, phrases.model, entry.boost)
             extras = float32(0), float32(0), refund
-            at = _end(
-                scales, channel, entry, graph, extras, int64(-1), int64(-1), ends, at
-            )
+            said = int64(-1), int64(-1)
+            at = _end(scales, channel, entry, graph, extras, said, ends, at)
             continue
-        for said in range(
-            trie.said_splits[entry.node], trie.said_splits[entry.node + 1]
-        ):
-            word = trie.said_word[said]
-            cost, state = step(network.automaton, network.model, entry.state, word)
-            cost = float32(cost + trie.said_cost[said])
-            last = final(network.automaton, network.model, state)
-            graph = float32(float32(cost + last) - entry.ahead)
-            bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
+        first = int64(trie.said_splits[entry.node])
+        last = int64(trie.said_splits[entry.node + 1])
+        for at_said in range(first, last):
+            said = at_said, int64(trie.said_word[at_said])
+            cost, state = step(network.automaton, network.model, entry.state, said[1])
+            cost = float32(cost + trie.said_cost[at_said])
+            after = final(network.automaton, network.model, state)
+            graph = float32(float32(cost + after) - entry.ahead)
+            bonus = find_bonus(words.keys, words.bonuses, np.uint32(said[1]))
             insertion = float32(scales.word_insertion - bonus)
             phrase, boost = float32(0), entry.boost
             if phrases.of_words and phrases.model >= 0:
-                phrase, boost = step(phrases.automaton, phrases.model, boost, word)
+                phrase, boost = step(phrases.automaton, phrases.model, boost, said[1])
             refund = final(phrases.automaton, phrases.model, boost)
             extras = insertion, phrase, refund
-            at = _end(
-                scales,
-                channel,
-                entry,
-                graph,
-                extras,
-                int64(said),
-                int64(word),
-                ends,
-                at,
-            )
+            at = _end(scales, channel, entry, graph, extras, said, ends, at)
 
 
 @inlined
-def _end(scales, channel, entry, graph, extras, said, word, ends, at):
+def _end(scales, channel, entry, graph, extras, said, ends, at):
     """Add the ends of both phases."""
     insertion, phrase, refund = extras
     for on in range(2):
@@ -82,13 +71,13 @@ def _end(scales, channel, entry, graph, extras, said, word, ends, at):
         before = entry.on if on == 1 else entry.over
         cost = float32(before + float32(scales.lm_scale * graph))
         cost = float32(float32(float32(cost + insertion) + phrase) + refund)
-        end.cost = cost if before < _INF else _INF
+        end.cost = cost if before < _INF and graph < _INF else _INF
         end.text = entry.on_text if on == 1 else entry.over_text
-        if word >= 0 and (scales.sums or scales.keeps_others):
-            end.text = extended(end.text, word)
+        if said[1] >= 0 and (scales.sums or scales.keeps_others):
+            end.text = extended(end.text, said[1])
         end.trace = entry.on_trace if on == 1 else entry.over_trace
         end.end = channel.counts[k.FRAMES] if on == 1 else entry.over_end
-        end.said = said
+        end.said = said[0]
         end.acoustic = entry.on_acoustic if on == 1 else entry.over_acoustic
         at += 1
     return at

@@ -19,9 +19,9 @@ from numpy import float32, int32, int64
 
 from wfstdec.beam import cpu_types as k
 from wfstdec.beam.cpu_merge import find_entries, settle
+from wfstdec.beam.cpu_price import loosened, price
 from wfstdec.beam.cpu_types import LARGEST
 from wfstdec.beam.lookahead import potential
-from wfstdec.beam.ordering import index_of, key_of, sort_keys
 from wfstdec.beam.trie import find_child
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, kernel
@@ -74,50 +74,6 @@ def _has_room(scales, channel, made):
     """Whether the trace can take a frame."""
     most = 2 * made if scales.keeps_others else min(made, 2 * scales.beam_size)
     return channel.counts[k.TRACE] + most <= len(channel.trace)
-
-
-@kernel
-def price(blank, scales, logprobs, least, work):
-    """Fill `unscaled`, `costs`, `live` and `may_begin`; how many tokens are live.
-
-    Live is what may begin and could survive from the best entry, which costs `least`:
-    the blank after it is a candidate in any case.
-    """
-    unscaled, costs, keys = work.unscaled, work.costs, work.keys
-    num_tokens = len(logprobs)
-    for v in range(num_tokens):
-        unscaled[v] = float32(-logprobs[v])
-    unscaled[blank] = float32(-float32(logprobs[blank] - scales.blank_penalty))
-    if logprobs[blank] >= scales.blank_skip_logprob:
-        of_blank = unscaled[blank]
-        unscaled[:] = _INF
-        unscaled[blank] = of_blank
-    for v in range(num_tokens):
-        cost = float32(scales.acoustic_scale * unscaled[v])
-        costs[v] = cost if unscaled[v] < _INF else _INF
-    bound = LARGEST
-    if costs[blank] < _INF:
-        bound = min(float32(float32(least + costs[blank]) + scales.beam), LARGEST)
-        bound = _loosened(bound, scales.begin_credit)
-    count = 0
-    for v in range(num_tokens):
-        if costs[v] <= bound and costs[v] < _INF and v != blank:
-            keys[count] = key_of(unscaled[v], v)
-            count += 1
-    sort_keys(keys, count, work.stack)
-    count = min(count, scales.token_top_k)
-    for i in range(count):
-        v = index_of(keys[i])
-        work.live[i] = v
-        work.may_begin[v] = True
-    return count
-
-
-@inlined
-def _loosened(bound, credit):
-    """A bound that a sum of costs that can be credited is held against beforehand."""
-    room = float32(abs(bound) + credit) * float32(1e-5) + float32(1e-3)
-    return float32(float32(bound + credit) + room)
 
 
 @kernel
@@ -252,7 +208,7 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
         token = work.live[n]
         same = token == before
         cost = float32(_source_cost(entry, same) + work.costs[token])
-        if cost > _loosened(_bound_of(scales, least), scales.begin_credit):
+        if cost > loosened(_bound_of(scales, least), scales.begin_credit):
             continue
         graph, state = step(network.automaton, network.model, entry.state, token)
         phrase, boost = _phrase_step(phrases, entry.boost, token)
@@ -337,7 +293,7 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
     token, child = work.down_token[n], int64(work.down_node[n])
     same = token == network.node_token[entry.node]
     cost = float32(_source_cost(entry, same) + work.costs[token])
-    if cost > _loosened(_bound_of(scales, least), scales.inside_credit):
+    if cost > loosened(_bound_of(scales, least), scales.inside_credit):
         return made, least
     ahead = entry.ahead
     if child > 0:
@@ -379,7 +335,7 @@ def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, leas
                 continue
         same = token == before
         cost = float32(_source_cost(entry, same) + work.costs[token])
-        if cost > _loosened(_bound_of(scales, least), scales.begin_credit):
+        if cost > loosened(_bound_of(scales, least), scales.begin_credit):
             continue
         if not known:
             _price_words(network, work, entry)

@@ -214,6 +214,8 @@ class ReferenceSearch:
         for state, node, said, word_cost in self._steps.ways(key, token):
             ahead = ahead_of(network, state, node)
             graph = F(F(word_cost + ahead) - entry.ahead)
+            if not graph < INF:
+                continue  # impossible, also where lm_scale is 0
             insertion, word = F(self._options.token_insertion), NONE
             if said != NONE:
                 word = int(network.trie.said_word[said])
@@ -351,6 +353,8 @@ class ReferenceSearch:
                 refund = F(0)
                 if phrases is not None:
                     refund = F(kernels.final(phrases.automaton, 0, boost))
+                if not graph < INF:
+                    continue
                 for phase in entry.phases:
                     total = F(phase.cost + F(F(self._options.lm_scale) * graph))
                     total = F(F(F(total + insertion) + phrase_cost) + refund)
