@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from wfstdec.beam import cpu_ends, cpu_kernels, nbest
+from wfstdec.beam import cpu_ends, cpu_kernels
 from wfstdec.beam import cpu_types as k
+from wfstdec.beam.ends import End, State, best_ends, path_of, start_cost
 from wfstdec.beam.network import NO_MODEL, Network, ahead_of
 from wfstdec.beam.options import BeamOptions
 from wfstdec.beam.ordering import STACK
@@ -73,7 +72,6 @@ class CpuBackend:
         """Scratch for so many tokens, entries and candidates."""
         return k.Work(
             candidates=np.empty(candidates, k.CANDIDATE),
-            links=np.empty(candidates, np.int32),
             made=np.empty(candidates, k.MADE),
             keys=np.empty(max(candidates, num_tokens), np.uint64),
             slots=np.zeros(1 << (2 * candidates).bit_length(), np.int64),
@@ -120,7 +118,8 @@ class CpuSearch:
         counts = np.zeros(8, np.int64)
         counts[k.FRONTIER], counts[k.DIED] = 1, -1
         trace = np.empty(capacity, k.NODE)
-        self._channel = k.Channel(frontier, trace, counts, np.zeros(1))
+        base = np.array([start_cost(options, start["ahead"][0])])
+        self._channel = k.Channel(frontier, trace, counts, base)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -152,7 +151,7 @@ class CpuSearch:
     def finish(self) -> list[BeamPath]:
         """End the utterance; the search cannot be used afterwards."""
         counts = self._channel.counts
-        network, complete = self._backend.network, False
+        complete = False
         if counts[k.DIED] < 0:
             ends = cpu_ends.ways_to_end(
                 self._backend.tree,
@@ -164,30 +163,24 @@ class CpuSearch:
             complete = bool((ends["cost"] < np.inf).any())
         if not complete:
             ends = cpu_ends.ways_to_stop(self._scales, self._phrases, self._channel)
-        state = nbest.State(
+        state = State(
             float(self._channel.base[0]),
             complete,
             int(counts[k.FRAMES]),
             int(counts[k.DIED]),
         )
-        if not self._scales.sums and self._options.nbest == 1:
-            return [self._best_path(ends[ends["cost"].argmin()], state)]
-        return nbest.paths_of(
-            _as_ends(ends),
-            _Nodes(self._channel.trace),
-            network,
-            self._options,
-            state,
-        )
-
-    def _best_path(self, end: np.void, state: nbest.State) -> BeamPath:
-        trace, at, frame = self._channel.trace, int(end["trace"]), int(end["end"])
-        way = nbest.Way(
-            cost=float(end["cost"]),
-            acoustic=float(end["acoustic"]),
-            said=int(end["said"]),
-        )
-        return nbest.path_of(cpu_ends.walk_back(trace, at, frame), way, state)
+        if self._scales.by_text:
+            best = best_ends(_as_ends(ends), self._options)
+        else:
+            at = ends["cost"].argmin()
+            best = _as_ends(ends[at : at + 1])
+        trace = self._channel.trace
+        return [
+            path_of(
+                cpu_ends.walk_back(trace, end.trace, end.end), end, state, self._options
+            )
+            for end in best
+        ]
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""
@@ -196,7 +189,7 @@ class CpuSearch:
             sizes = len(work.costs), len(work.before), 2 * len(work.candidates)
             return self._backend.new_work(*sizes)
         if status == k.GROW_FRONTIER:
-            size = min(self._options.beam_size, 2 * len(channel.frontier))
+            size = 2 * len(channel.frontier)
             frontier = np.zeros(size, k.ENTRY)
             frontier[: len(channel.frontier)] = channel.frontier
             self._channel = channel._replace(frontier=frontier)
@@ -210,24 +203,6 @@ class CpuSearch:
                 longer[:kept] = channel.trace[:kept]
                 self._channel = channel._replace(trace=longer)
         return work
-
-
-class _Nodes(Sequence[nbest.Node]):
-    """A trace as a sequence of nodes, made as they are asked for."""
-
-    def __init__(self, trace: np.ndarray) -> None:
-        self._trace = trace
-
-    def __len__(self) -> int:
-        return len(self._trace)
-
-    def __getitem__(self, at: Any) -> Any:
-        previous, token, said, start, end, other, cost, acoustic = self._trace[
-            at
-        ].item()
-        return nbest.Node(
-            previous, token, said, start, end, token < 0, other, cost, acoustic
-        )
 
 
 def scales_of(
@@ -247,8 +222,8 @@ def scales_of(
         beam_size=options.beam_size,
         token_top_k=NO_LIMIT if top_k is None else top_k,
         sums=options.merge == "sum",
-        keeps_others=options.merge == "max" and options.nbest > 1,
-        drops_rivals=options.merge == "sum" and options.nbest == 1,
+        by_text=options.merge == "sum" or options.nbest > 1,
+        nbest=options.nbest,
         acoustic_scale=np.float32(options.acoustic_scale),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
@@ -267,12 +242,12 @@ def _phrases_of(boosts: UtteranceBoosts) -> k.Phrases:
     return k.Phrases(boosts.phrases.automaton, 0, of_words)
 
 
-def _as_ends(ends: np.ndarray) -> list[nbest.End]:
+def _as_ends(ends: np.ndarray) -> list[End]:
     return [
-        nbest.End(cost, *rest)
+        End(cost, *rest)
         for cost, *rest in zip(
             ends["cost"],
-            *(ends[name].tolist() for name in nbest.End._fields[1:]),
+            *(ends[name].tolist() for name in End._fields[1:]),
             strict=True,
         )
     ]

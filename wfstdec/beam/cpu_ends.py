@@ -72,9 +72,9 @@ def _end(scales, channel, entry, graph, extras, said, ends, at):
         cost = float32(before + float32(scales.lm_scale * graph))
         cost = float32(float32(float32(cost + insertion) + phrase) + refund)
         end.cost = cost if before < _INF and graph < _INF else _INF
-        end.text = entry.on_text if on == 1 else entry.over_text
-        if said[1] >= 0 and (scales.sums or scales.keeps_others):
-            end.text = extended(end.text, said[1])
+        end.text = entry.text
+        if said[1] >= 0 and scales.by_text:
+            end.text = extended(entry.text, said[1])
         end.trace = entry.on_trace if on == 1 else entry.over_trace
         end.end = channel.counts[k.FRAMES] if on == 1 else entry.over_end
         end.said = said[0]
@@ -97,7 +97,7 @@ def ways_to_stop(scales, phrases, channel):
             before = entry.on if on == 1 else entry.over
             cost = float32(float32(before + graph) + refund)
             end.cost = cost if before < _INF else _INF
-            end.text = entry.on_text if on == 1 else entry.over_text
+            end.text = entry.text
             end.trace = entry.on_trace if on == 1 else entry.over_trace
             end.end = channel.counts[k.FRAMES] if on == 1 else entry.over_end
             end.said = -1
@@ -132,17 +132,12 @@ def compact(channel):
         _mark(channel.frontier[i].over_trace, trace, new)
         _mark(channel.frontier[i].on_trace, trace, new)
     kept = 0
-    for i in range(counts[k.TRACE] - 1, -1, -1):  # what a merging leads to is before it
-        if new[i] >= 0 and trace[i].other >= 0:
-            _mark(trace[i].other, trace, new)
     for i in range(counts[k.TRACE]):
         if new[i] >= 0:
             new[i] = kept
             node = trace[i]
             if node.previous >= 0:
                 node.previous = new[node.previous]
-            if node.other >= 0:
-                node.other = new[node.other]
             trace[kept] = node
             kept += 1
     for i in range(counts[k.FRONTIER]):

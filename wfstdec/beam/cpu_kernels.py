@@ -18,7 +18,7 @@ import numpy as np
 from numpy import float32, int32, int64
 
 from wfstdec.beam import cpu_types as k
-from wfstdec.beam.cpu_merge import find_entries, settle
+from wfstdec.beam.cpu_merge import choose, find_entries, settle
 from wfstdec.beam.cpu_price import loosened, price
 from wfstdec.beam.cpu_types import LARGEST
 from wfstdec.beam.lookahead import potential
@@ -56,24 +56,17 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
         if made == 0:
             counts[k.DIED] = counts[k.FRAMES]
             break
-        if not _has_room(scales, channel, made):
-            return k.GROW_TRACE, frame
         cutoff = min(float32(least + scales.beam), LARGEST)
-        num_entries = find_entries(scales, work, made, cutoff)
-        if min(num_entries, scales.beam_size) > len(channel.frontier):
+        num_entries = choose(scales, work, find_entries(scales, work, made, cutoff))
+        if num_entries > len(channel.frontier):
             return k.GROW_FRONTIER, frame
+        if counts[k.TRACE] + 2 * num_entries > len(channel.trace):
+            return k.GROW_TRACE, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
         counts[k.CANDIDATES] += made
         settle(tree.network, scales, work, channel, num_entries)
         counts[k.FRAMES] += 1
     return k.OK, num_frames
-
-
-@inlined
-def _has_room(scales, channel, made):
-    """Whether the trace can take a frame."""
-    most = 2 * made if scales.keeps_others else min(made, 2 * scales.beam_size)
-    return channel.counts[k.TRACE] + most <= len(channel.trace)
 
 
 @kernel
@@ -118,7 +111,7 @@ def _bound_of(scales, least):
 @inlined
 def _stay(network, scales, work, entry, i, made, least):
     """A blank, or the same token again."""
-    both = scales.sums or scales.keeps_others
+    both = scales.sums
     blank = work.costs[network.blank]
     if both or entry.over <= entry.on:
         made, least = _stays(scales, work, entry, i, entry.over + blank, 0, made, least)
@@ -140,7 +133,7 @@ def _stays(scales, work, entry, i, cost, phases, made, least):
         c.state, c.node, c.boost = entry.state, entry.node, entry.boost
         c.from_on, c.to_on = phases & 1 != 0, phases & 2 != 0
         c.token, c.said = -1, -1
-        c.text = entry.on_text if c.from_on else entry.over_text
+        c.text = entry.text
         made += 1
         least = min(least, cost)
     return made, least
@@ -156,7 +149,7 @@ def _begins(scales, work, entry, i, way, made, least):
     token, state, node, boost, ahead, said, graph, insertion, phrase, label, same = way
     if made + 2 > len(work.candidates):
         return -1, least
-    both = scales.sums or scales.keeps_others
+    both = scales.sums
     for on in range(2):
         if on == 1 and same:
             break
@@ -172,9 +165,9 @@ def _begins(scales, work, entry, i, way, made, least):
             c.state, c.node, c.boost = state, node, boost
             c.token, c.said = token, said
             c.from_on, c.to_on = on == 1, True
-            c.text = entry.on_text if on == 1 else entry.over_text
-            if both and label >= 0:
-                c.text = extended(c.text, label)
+            c.text = entry.text
+            if scales.by_text and label >= 0:
+                c.text = extended(entry.text, label)
             made += 1
             least = min(least, cost)
     return made, least

@@ -60,16 +60,14 @@ def find_entries(scales, work, num_candidates, cutoff):
         c = candidates[q]
         if c.cost > cutoff:
             continue
-        text = c.text if scales.sums else uint64(0)
-        slot, e = _slot_of(work, stamp, c.state, c.node, c.boost, text)
+        slot, e = _slot_of(work, stamp, c.state, c.node, c.boost, c.text)
         if e < 0:
             e = count
             count += 1
             work.slots[slot] = (stamp << 32) | e
             m = made[e]
-            m.state, m.node, m.boost, m.text = c.state, c.node, c.boost, text
-            m.ahead, m.over, m.on, m.rival = c.ahead, _INF, _INF, -1
-            m.over_way, m.on_way, m.over_first, m.on_first = -1, -1, -1, -1
+            m.state, m.node, m.boost, m.text = c.state, c.node, c.boost, c.text
+            m.ahead, m.over, m.on, m.over_way, m.on_way = c.ahead, _INF, _INF, -1, -1
         _enter(scales, work, e, q)
     for e in range(count):
         m = made[e]
@@ -81,8 +79,6 @@ def find_entries(scales, work, num_candidates, cutoff):
 def _enter(scales, work, e, q):
     """Candidate `q` leads into entry `e`."""
     m, c = work.made[e], work.candidates[q]
-    if scales.keeps_others:
-        _put_last(work, m, q)
     if c.to_on:
         if m.on_way < 0 or c.cost < work.candidates[m.on_way].cost:
             m.on_way = q
@@ -93,36 +89,25 @@ def _enter(scales, work, e, q):
         m.over = added(m.over, c.cost) if scales.sums else min(m.over, c.cost)
 
 
-@inlined
-def _put_last(work, m, q):
-    """Put a candidate at the end of the list of its phase."""
-    work.links[q] = -1
-    if work.candidates[q].to_on:
-        if m.on_first < 0:
-            m.on_first = q
-        else:
-            work.links[m.on_last] = q
-        m.on_last = q
-    else:
-        if m.over_first < 0:
-            m.over_first = q
-        else:
-            work.links[m.over_last] = q
-        m.over_last = q
+@kernel
+def choose(scales, work, count):
+    """Put what goes on into `work.keys`, in its order; returns how many."""
+    keys, made = work.keys, work.made
+    for e in range(count):
+        keys[e] = key_of(made[e].cost, e)
+    sort_keys(keys, count, work.stack)
+    _order_ties(keys, made, count)
+    if not scales.by_text:
+        return min(count, scales.beam_size)
+    if scales.sums and count <= scales.beam_size:
+        return count
+    return _choose_texts(scales, work, count)
 
 
 @kernel
 def settle(network, scales, work, channel, num_entries):
-    """Choose the best entries, make their trace, re-base; the next frontier."""
+    """Make the trace of what goes on, re-base; the next frontier."""
     keys, made = work.keys, work.made
-    for e in range(num_entries):
-        keys[e] = key_of(made[e].cost, e)
-    sort_keys(keys, num_entries, work.stack)
-    _order_ties(keys, made, num_entries)
-    if num_entries > scales.beam_size:
-        if scales.drops_rivals:
-            num_entries = _drop_rivals(work, num_entries)
-        num_entries = min(num_entries, scales.beam_size)
     for i in range(channel.counts[k.FRONTIER]):
         work.before[i] = channel.frontier[i]
     best = made[index_of(keys[0])].cost
@@ -135,14 +120,12 @@ def settle(network, scales, work, channel, num_entries):
         if m.over_way >= 0:
             way = int64(m.over_way)
             entry.over_end = _end_of(work, channel, way)
-            entry.over_text = work.candidates[way].text
             entry.over_acoustic = _acoustic_of(network, work, way)
-            entry.over_trace = _phase(network, scales, work, channel, way, m.over_first)
+            entry.over_trace = _extend(work, channel, way)
         if m.on_way >= 0:
             way = int64(m.on_way)
-            entry.on_text = work.candidates[way].text
             entry.on_acoustic = _acoustic_of(network, work, way)
-            entry.on_trace = _phase(network, scales, work, channel, way, m.on_first)
+            entry.on_trace = _extend(work, channel, way)
     channel.counts[k.FRONTIER] = num_entries
     channel.base[0] += np.float64(best)
 
@@ -176,26 +159,31 @@ def _order_ties(keys, made, count):
 
 
 @kernel
-def _drop_rivals(work, count):
-    """Drop entries that cost more, in both phases, than another that does the same.
+def _choose_texts(scales, work, count):
+    """Keep the texts that may matter at the `beam_size` best places.
 
-    Those of one model state, node and boost state are linked by `rival`, from a head
-    that is found as entries are, with no text.
+    The entries of a place are linked by `before`, the last one found as entries are.
     """
     keys, made = work.keys, work.made
     work.counts[k.STAMP] += 1
-    stamp, kept = work.counts[k.STAMP], 0
+    stamp, kept, places = work.counts[k.STAMP], 0, 0
     for r in range(count):
         e = index_of(keys[r])
         m = made[e]
-        slot, head = _rival_slot(work, stamp, m)
-        other, worse = head, False
-        while other >= 0 and not worse:
-            worse = made[other].over <= m.over and made[other].on <= m.on
-            other = int64(made[other].rival)
-        if worse:
+        slot, last = _place_of(work, stamp, m)
+        if last < 0 and places == scales.beam_size:
             continue
-        m.rival = head
+        over, on, other = 0, 0, last
+        while other >= 0:
+            over += int64(made[other].over <= m.over)
+            on += int64(made[other].on <= m.on)
+            other = int64(made[other].before)
+        if (m.over == _INF or over >= scales.nbest) and (
+            m.on == _INF or on >= scales.nbest
+        ):
+            continue
+        places += int64(last < 0)
+        m.before = last
         work.slots[slot] = (stamp << 32) | e
         keys[kept] = keys[r]
         kept += 1
@@ -203,8 +191,8 @@ def _drop_rivals(work, count):
 
 
 @inlined
-def _rival_slot(work, stamp, m):
-    """The slot of a key whatever the text, and the last entry put there or -1."""
+def _place_of(work, stamp, m):
+    """The slot of a place, and the last entry that was put there or -1."""
     slots, made = work.slots, work.made
     mask = uint64(len(slots) - 1)
     slot = _hash(m.state, m.node, m.boost, uint64(0)) & mask
@@ -252,54 +240,5 @@ def _extend(work, channel, way):
     node = channel.trace[at]
     node.previous, node.token, node.said = previous, c.token, c.said
     node.start, node.end = channel.counts[k.FRAMES], _end_of(work, channel, way)
-    node.other, node.cost, node.acoustic = -1, float32(0), 0.0
     channel.counts[k.TRACE] = at + 1
     return at
-
-
-@inlined
-def _phase(network, scales, work, channel, way, first):
-    """The trace of a phase: of its best way, with mergings for those of other texts."""
-    trace = _extend(work, channel, way)
-    if not scales.keeps_others:
-        return trace
-    candidates, links = work.candidates, work.links
-    acoustic = _acoustic_of(network, work, way)
-    at = int64(first)
-    while at >= 0:
-        other = _least_of_text(work, int64(first), at)
-        if other >= 0 and candidates[at].text != candidates[way].text:
-            led = _extend(work, channel, other)
-            new = channel.counts[k.TRACE]
-            node = channel.trace[new]
-            node.previous, node.token, node.said, node.other = trace, -1, -1, led
-            node.start, node.end = 0, 0
-            c = candidates[other]
-            if c.token < 0 and not c.to_on:
-                node.end = _end_of(work, channel, other)
-            node.cost = float32(c.cost - candidates[way].cost)
-            node.acoustic = _acoustic_of(network, work, other) - acoustic
-            channel.counts[k.TRACE] = new + 1
-            trace = new
-        at = int64(links[at])
-    return trace
-
-
-@inlined
-def _least_of_text(work, first, at):
-    """The least way of the text of `at`, -1 where an earlier one has this text."""
-    candidates, links = work.candidates, work.links
-    text = candidates[at].text
-    other = first
-    while other != at:
-        if candidates[other].text == text:
-            return int64(-1)
-        other = int64(links[other])
-    least = at
-    while other >= 0:
-        if candidates[other].text == text and (
-            candidates[other].cost < candidates[least].cost
-        ):
-            least = other
-        other = int64(links[other])
-    return least

@@ -24,8 +24,6 @@ ENTRY = np.dtype(
         ("on_trace", "<i4"),
         ("over_end", "<i4"),
         ("text", "<u8"),
-        ("over_text", "<u8"),
-        ("on_text", "<u8"),
         ("over_acoustic", "<f8"),
         ("on_acoustic", "<f8"),
     ]
@@ -58,16 +56,12 @@ MADE = np.dtype(
         ("boost", "<i4"),
         ("over_way", "<i4"),
         ("on_way", "<i4"),
-        ("over_first", "<i4"),
-        ("over_last", "<i4"),
-        ("on_first", "<i4"),
-        ("on_last", "<i4"),
-        ("rival", "<i4"),
+        ("before", "<i4"),
         ("text", "<u8"),
     ]
 )
-"""An entry being made: its costs, the best candidate of each phase, and the lists of
-all, in order; `rival` links those that differ in nothing but their text."""
+"""An entry being made: its costs, the best candidate of each phase, and the entry
+before it at the same place."""
 NODE = np.dtype(
     [
         ("previous", "<i4"),
@@ -75,12 +69,9 @@ NODE = np.dtype(
         ("said", "<i4"),
         ("start", "<i4"),
         ("end", "<i4"),
-        ("other", "<i4"),
-        ("cost", "<f4"),
-        ("acoustic", "<f8"),
     ]
 )
-"""A node of the trace, as `nbest.Node`; a merging has token -1."""
+"""A token in the trace, as `ends.Node`."""
 
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE = range(4)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
@@ -96,8 +87,8 @@ class Scales(NamedTuple):
     beam_size: int
     token_top_k: int
     sums: bool
-    keeps_others: bool  # whether more than one text is wanted, with "max"
-    drops_rivals: bool  # whether one text is wanted, with "sum"
+    by_text: bool  # whether entries have texts of their own
+    nbest: int
     acoustic_scale: np.float32
     lm_scale: np.float32
     word_insertion: np.float32
@@ -129,7 +120,6 @@ class Work(NamedTuple):
     """Scratch of one thread; its content between frames means nothing."""
 
     candidates: np.ndarray  # CANDIDATE [C]
-    links: np.ndarray  # int32 [C]: the next candidate into the same phase
     made: np.ndarray  # MADE [C]
     keys: np.ndarray  # uint64 [max(C, V)]
     slots: np.ndarray  # int64 [2 ** n >= 2 C]: stamp and entry
@@ -156,7 +146,7 @@ END = np.dtype(
         ("acoustic", "<f8"),
     ]
 )
-"""A way to end, as `nbest.End`."""
+"""A way to end, as `ends.End`."""
 
 
 class Tree(NamedTuple):

@@ -47,15 +47,17 @@ class Reader:
         boost_cost = boosts.cost(words.tolist(), path.token.tolist())
         rest = options.lm_scale * graph_cost + insertion_cost + boost_cost
         acoustic, scale = path.acoustic, options.acoustic_scale
+        total = scale * acoustic + rest
         if math.isnan(acoustic):  # of all alignments together
-            acoustic = (path.search_cost - rest) / scale if scale else 0.0
+            total = path.search_cost
+            acoustic = (total - rest) / scale if scale else 0.0
         return Hypothesis(
             words=self._words(path),
             token_ids=tuple(path.token.tolist()),
             token_frames=(tuple(path.start.tolist()), tuple(path.end.tolist())),
             token_names=self._decoder.tokens.names,
             frame_shift_s=self._decoder.frame_shift_s,
-            total_cost=scale * acoustic + rest,
+            total_cost=total,
             graph_cost=graph_cost,
             acoustic_cost=acoustic,
             insertion_cost=insertion_cost,

@@ -1,9 +1,10 @@
 """The trie beam search in plain Python: the specification for every backend.
 
-An entry is a language model state, a trie node and a boost state; with `merge="sum"`
-also a text. It has a cost for each of two phases: the last token is over (a blank was
-said, or nothing yet), or it goes on. Costs are float32, added in the order written
-here; what the language model will cost at least is paid in advance (`ahead`).
+An entry stands at a place (language model state, trie node, boost state); with
+`merge="sum"` or `nbest` above 1 it also has a text of its own. It has a cost for each
+of two phases: the last token is over (a blank was said, or nothing yet), or it goes
+on. Costs are float32, added in the order written here; what the language model will
+cost at least is paid in advance (`ahead`).
 
     frame:  entries stand in the order of (cost, model state, node, boost state, text);
             for each of them, in each phase:
@@ -18,12 +19,13 @@ here; what the language model will cost at least is paid in advance (`ahead`).
             what is not finite or above `least of these + beam` is dropped
             of an entry and phase, the first of the least goes on ("max"), or the sum
             of all, added in this order ("sum")
-            beam_size entries are kept, the least; where that drops some with "sum",
-            entries that cost more in both phases than one of the same model state,
-            node and boost state go first
+            entries of the `beam_size` best places are kept, and of the texts at one
+            place those that fewer than `nbest` before it cost no more than, in one of
+            the phases: no other can be among the `nbest` in the end ("max"; with "sum",
+            where that need not be, only if there are more than `beam_size` entries)
             none left: the utterance ends here
     end:    a word that is whole ends; `</s>`, and the refund of a phrase half said;
-            with "sum", texts are added up once more
+            of the ends of one text, the first of the least, or the sum
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.beam.nbest import End, Node, State, add, paths_of
+from wfstdec.beam.ends import End, Node, State, add, paths_of, start_cost
 from wfstdec.beam.network import NONE, Network, ahead_of
 from wfstdec.beam.options import BeamOptions
 from wfstdec.beam.path import BeamPath
@@ -55,14 +57,12 @@ class Phase(NamedTuple):
 
     Attributes:
         cost: Relative to the best of the frame.
-        text: The hash of its text.
         trace: Its last token, a position in the trace; -1 before the first.
         end: One behind the last frame of that token, where it is over.
         acoustic: Unscaled, from the beginning.
     """
 
     cost: np.float32 = INF
-    text: int = 0
     trace: int = -1
     end: int = 0
     acoustic: float = 0.0
@@ -86,7 +86,6 @@ class Candidate(NamedTuple):
     phase: int
     before: Phase
     end: int
-    text: int
     acoustic: np.float32
     token: int = NONE
     said: int = NONE
@@ -112,8 +111,9 @@ class ReferenceSearch:
         self._network, self._options, self._boosts = network, options, boosts
         self._steps = Steps(network, options, boosts)
         self._sums = options.merge == "sum"
+        self._by_text = self._sums or options.nbest > 1
         self._beam = min(F(options.beam), LARGEST)
-        self._base, self._frames, self._died = 0.0, 0, -1
+        self._frames, self._died = 0, -1
         self._trace: list[Node] = []
         model_start = network.automaton.model_start
         phrases = boosts.phrases
@@ -123,6 +123,7 @@ class ReferenceSearch:
             boost=phrases.start if phrases is not None else 0,
         )
         ahead = ahead_of(network, key.state, key.node)
+        self._base = start_cost(options, ahead)
         self._frontier = [Entry(key, ahead, (Phase(F(0)), Phase()), F(0))]
 
     def advance(self, logprobs: np.ndarray) -> None:
@@ -139,7 +140,7 @@ class ReferenceSearch:
         if not complete:
             ends = list(self._stops())
         state = State(self._base, complete, self._frames, self._died)
-        return paths_of(ends, self._trace, self._network, self._options, state)
+        return paths_of(ends, self._trace, self._options, state)
 
     def _frame(self, logprobs: np.ndarray) -> None:
         unscaled, costs, may_begin = self._price(logprobs)
@@ -160,8 +161,7 @@ class ReferenceSearch:
                 ways[candidate.phase].append(candidate)
         costs_of = {key: self._cost_of(ways) for key, ways in reached.items()}
         order = sorted(reached, key=lambda key: (costs_of[key], key))
-        if len(order) > self._options.beam_size:
-            order = self._kept(order, reached)
+        order = self._kept(order, reached)
         best = costs_of[order[0]]
         self._frontier = [self._entry(key, reached[key], best) for key in order]
         self._base += float(best)
@@ -192,15 +192,11 @@ class ReferenceSearch:
         for phase, before in enumerate(entry.phases):
             end = self._frames if phase == ON else before.end
             cost = F(before.cost + costs[blank])
-            yield Candidate(
-                cost, entry.key, OVER, before, end, before.text, unscaled[blank]
-            )
+            yield Candidate(cost, entry.key, OVER, before, end, unscaled[blank])
         before = entry.phases[ON]
         if before.cost < INF:
             cost = F(before.cost + costs[token])
-            yield Candidate(
-                cost, entry.key, ON, before, 0, before.text, unscaled[token]
-            )
+            yield Candidate(cost, entry.key, ON, before, 0, unscaled[token])
 
     def _begin(
         self,
@@ -221,26 +217,26 @@ class ReferenceSearch:
                 word = int(network.trie.said_word[said])
                 insertion = F(insertion + self._steps.word_insertion(word))
             boost, phrase_cost = self._steps.step_phrases(key.boost, word, token)
+            text = self._text_after(key.text, word if network.lexical else token)
             for phase, before in enumerate(entry.phases):
                 same = token == network.node_token[key.node]
                 if (phase == ON and same) or not before.cost < INF:
                     continue
                 total = F(before.cost + F(F(self._options.lm_scale) * graph))
                 total = F(F(F(total + insertion) + phrase_cost) + costs[token])
-                text = before.text
-                if said != NONE or not network.lexical:
-                    text = extended(text, word if network.lexical else token)
                 yield Candidate(
                     total,
-                    Key(state, node, boost, text if self._sums else 0),
+                    Key(state, node, boost, text),
                     ON,
                     before,
                     self._frames if phase == ON else before.end,
-                    text,
                     unscaled[token],
                     token,
                     said,
                 )
+
+    def _text_after(self, text: int, label: int) -> int:
+        return extended(text, label) if self._by_text and label != NONE else text
 
     def _cost_of(self, ways: tuple[list[Candidate], list[Candidate]]) -> np.float32:
         """The cost of an entry: of its better phase, or of both together."""
@@ -260,21 +256,25 @@ class ReferenceSearch:
         order: list[Key],
         reached: dict[Key, tuple[list[Candidate], list[Candidate]]],
     ) -> list[Key]:
-        """The best `beam_size`."""
-        size, kept = self._options.beam_size, order
-        if self._sums and self._options.nbest == 1:
-            kept = []
-            better: dict[tuple, list[list[np.float32]]] = {}
-            for key in order:
-                costs = [self._phase_cost(part) for part in reached[key]]
-                rivals = better.setdefault(key[:3], [])
-                if not any(
-                    all(a <= b for a, b in zip(rival, costs, strict=True))
-                    for rival in rivals
-                ):
-                    kept.append(key)
-                    rivals.append(costs)
-        return kept[:size]
+        """What goes on: of `beam_size` places, the texts that may still matter."""
+        size, nbest = self._options.beam_size, self._options.nbest
+        trims = self._by_text and (not self._sums or len(order) > size)
+        kept: list[Key] = []
+        at_place: dict[tuple, list[list[np.float32]]] = {}
+        for key in order:
+            place = key[:3]
+            costs = [self._phase_cost(ways) for ways in reached[key]]
+            before = at_place.get(place, [])
+            if place not in at_place and len(at_place) == size:
+                continue
+            if trims and all(
+                cost == INF or sum(other[phase] <= cost for other in before) >= nbest
+                for phase, cost in enumerate(costs)
+            ):
+                continue
+            at_place.setdefault(place, []).append(costs)
+            kept.append(key)
+        return kept
 
     def _entry(
         self,
@@ -292,32 +292,9 @@ class ReferenceSearch:
         if not ways:
             return Phase()
         first = min(ways, key=lambda way: way.cost)
-        trace = self._extend(first)
-        acoustic = first.before.acoustic + float(first.acoustic)
-        if self._options.nbest > 1 and not self._sums:
-            for other in self._others(ways, first):
-                other_acoustic = other.before.acoustic + float(other.acoustic)
-                self._trace.append(
-                    Node(
-                        previous=trace,
-                        other=self._extend(other),
-                        end=other.end if other.token == NONE and not other.phase else 0,
-                        merges=True,
-                        cost=float(F(other.cost - first.cost)),
-                        acoustic=other_acoustic - acoustic,
-                    )
-                )
-                trace = len(self._trace) - 1
         cost = F(self._phase_cost(ways) - best)
-        return Phase(cost, first.text, trace, first.end, acoustic)
-
-    def _others(self, ways: list[Candidate], first: Candidate) -> list[Candidate]:
-        """The least candidate of each other text."""
-        least: dict[int, Candidate] = {}
-        for way in ways:
-            if way.text not in least or way.cost < least[way.text].cost:
-                least[way.text] = way
-        return [way for text, way in least.items() if text != first.text]
+        acoustic = first.before.acoustic + float(first.acoustic)
+        return Phase(cost, self._extend(first), first.end, acoustic)
 
     def _extend(self, way: Candidate) -> int:
         """The trace of a candidate, with a node for the token that begins."""
@@ -358,7 +335,7 @@ class ReferenceSearch:
                 for phase in entry.phases:
                     total = F(phase.cost + F(F(self._options.lm_scale) * graph))
                     total = F(F(F(total + insertion) + phrase_cost) + refund)
-                    yield self._end(total, phase, phase is entry.phases[ON], said)
+                    yield self._end(total, entry, phase, said)
 
     def _stops(self) -> Iterator[End]:
         """All entries as they are, nothing paid in advance."""
@@ -370,11 +347,10 @@ class ReferenceSearch:
             graph = F(F(self._options.lm_scale) * F(-entry.ahead))
             for phase in entry.phases:
                 total = F(F(phase.cost + graph) + refund)
-                yield self._end(total, phase, phase is entry.phases[ON], NONE)
+                yield self._end(total, entry, phase, NONE)
 
-    def _end(self, cost: np.float32, phase: Phase, on: bool, said: int) -> End:
-        text = phase.text
-        if said != NONE:
-            text = extended(text, int(self._network.trie.said_word[said]))
-        end = self._frames if on else phase.end
-        return End(cost, text, phase.trace, end, said, phase.acoustic)
+    def _end(self, cost: np.float32, entry: Entry, phase: Phase, said: int) -> End:
+        word = NONE if said == NONE else int(self._network.trie.said_word[said])
+        text = self._text_after(entry.key.text, word)
+        end = self._frames if phase is entry.phases[ON] else phase.end
+        return End(cost, phase.trace, end, said, text, phase.acoustic)
