@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import subprocess
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
 import wfstdec
 from wfstdec.cli import demo
+from wfstdec.compare import machine
+from wfstdec.compare.speech import spread
 from wfstdec.errors import FormatError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -30,7 +29,6 @@ CACHE = ROOT / "build" / "bench"
 RECIPE = ROOT / demo.RECIPE
 FLATTEN = 0.4
 """What the log-probs of the hard set are multiplied by."""
-_PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
 _DIGEST_CHARACTERS = 12
 
 
@@ -156,13 +154,6 @@ def _read(
     return arrays, {utterance: words[utterance] for utterance in arrays}
 
 
-def spread(items: list[str], limit: int | None) -> list[str]:
-    """So many of the items, evenly spread; all of them for None."""
-    if limit is None or limit >= len(items):
-        return items
-    return [items[int((i + 0.5) * len(items) / limit)] for i in range(limit)]
-
-
 def default_lms(data: Path) -> list[str]:
     """The language models to use where none are named."""
     return ["lm"] if is_recipe(data) else ["lm_books.3g_pruned", "lm_books.3g"]
@@ -220,35 +211,8 @@ def _digest(inputs: list[Path]) -> str:
 
 
 def describe_machine() -> dict[str, object]:
-    """Processor, memory and versions, and what says nothing about who owns them."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gb": round(memory / 1e9, 1),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "wfstdec": wfstdec.__version__,
-        "commit": _commit(),
-        **{name: _version(name) for name in _PACKAGES},
-    }
-
-
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text("utf-8").splitlines() if info.exists() else []
-    fields = dict(line.partition(":")[::2] for line in reversed(lines))
-    names = {key.strip(): value.strip() for key, value in fields.items()}
-    keys = ("model name", "cpu family", "model", "cache size")
-    found = [f"{key} {names[key]}" for key in keys[1:] if key in names]
-    return ", ".join([names.get("model name", platform.processor()), *found])
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    """Processor, memory, versions and commit: nothing about who owns them."""
+    return {**machine.describe_machine(), "commit": _commit()}
 
 
 def _commit() -> str | None:
