@@ -81,7 +81,7 @@ class CpuBackend:
             unscaled=np.zeros(num_tokens, np.float32),
             costs=np.zeros(num_tokens, np.float32),
             live=np.zeros(num_tokens, np.int32),
-            may_begin=np.zeros(num_tokens, np.bool_),
+            begin_costs=np.full(num_tokens, np.inf, np.float32),
             down_token=np.empty(num_tokens + 1, np.int32),
             down_node=np.empty(num_tokens + 1, np.int32),
             word_cost=np.empty(self.most_words, np.float32),
@@ -151,6 +151,7 @@ class CpuSearch:
     def finish(self) -> list[BeamPath]:
         """End the utterance; the search cannot be used afterwards."""
         counts = self._channel.counts
+        self._put_in_order()
         complete = False
         if counts[k.DIED] < 0:
             ends = cpu_ends.ways_to_end(
@@ -181,6 +182,12 @@ class CpuSearch:
             )
             for end in best
         ]
+
+    def _put_in_order(self) -> None:
+        """Sort the frontier, in which the first of equal ends wins."""
+        frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
+        names = ("text", "boost", "node", "state", "cost")
+        frontier[:] = frontier[np.lexsort([frontier[name] for name in names])]
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""

@@ -50,14 +50,15 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
         num_live = price(tree.network.blank, scales, logprobs[frame], least, work)
         made, least = _emit(tree, scales, words, phrases, work, channel, num_live)
         for i in range(num_live):
-            work.may_begin[work.live[i]] = False
+            work.begin_costs[work.live[i]] = _INF
         if made < 0:
             return k.GROW_CANDIDATES, frame
         if made == 0:
             counts[k.DIED] = counts[k.FRAMES]
             break
         cutoff = min(float32(least + scales.beam), LARGEST)
-        num_entries = choose(scales, work, find_entries(scales, work, made, cutoff))
+        num_entries = find_entries(scales, work, channel.frontier, made, cutoff)
+        num_entries = choose(scales, work, num_entries)
         if num_entries > len(channel.frontier):
             return k.GROW_FRONTIER, frame
         if counts[k.TRACE] + 2 * num_entries > len(channel.trace):
@@ -75,11 +76,14 @@ def _emit(tree, scales, words, phrases, work, channel, num_live):
     network = tree.network
     frontier = channel.frontier
     made, least = 0, _INF
+    cheapest = work.costs[work.live[0]] if num_live > 0 else _INF
     for i in range(channel.counts[k.FRONTIER]):
         if made + 3 > len(work.candidates):
             return -1, least
         made, least = _stay(network, scales, work, frontier[i], i, made, least)
-        if num_live == 0:
+        cost = float32(min(frontier[i].over, frontier[i].on) + cheapest)
+        limit = loosened(_bound_of(scales, least), scales.begin_credit)
+        if num_live == 0 or cost > limit:
             continue
         if network.lexical:
             made, least = _walk_trie(
@@ -228,7 +232,9 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
 def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, least):
     """Tokens inside a word; tokens that end it; separators between words."""
     trie, node = tree.network.trie, int64(entry.node)
-    for n in range(_find_ways_down(tree, work, node, num_live)):
+    base = min(entry.over, entry.on)
+    limit = loosened(_bound_of(scales, least), scales.inside_credit)
+    for n in range(_find_ways_down(tree, work, node, base, limit, num_live)):
         made, least = _go_down(
             tree.network, scales, phrases, work, entry, i, n, made, least
         )
@@ -242,20 +248,23 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
 
 
 @inlined
-def _find_ways_down(tree, work, node, num_live):
-    """Fill `down_token` and `down_node` with the live children; returns how many."""
+def _find_ways_down(tree, work, node, base, limit, num_live):
+    """Fill `down_token` and `down_node` with children within the limit; how many."""
     trie, separator = tree.network.trie, tree.network.separator
     first, last = int64(trie.child_splits[node]), int64(trie.child_splits[node + 1])
     count = 0
     if last - first <= 2 * num_live:
         for at in range(first, last):
             token = trie.child_token[at]
+            cost = float32(base + work.begin_costs[token])
             work.down_token[count] = token
             work.down_node[count] = trie.child_node[at]
-            count += int64(work.may_begin[token])
+            count += int64(cost <= limit and cost < _INF)
     else:
         for n in range(num_live):
             token = work.live[n]
+            if float32(base + work.costs[token]) > limit:
+                break
             if node == 0:
                 child = int64(tree.root_child[token])
             else:
@@ -263,7 +272,7 @@ def _find_ways_down(tree, work, node, num_live):
             work.down_token[count] = token
             work.down_node[count] = child
             count += int64(child >= 0)
-    if node == 0 and separator >= 0 and work.may_begin[separator]:
+    if node == 0 and separator >= 0 and work.begin_costs[separator] < _INF:
         work.down_token[count] = separator
         work.down_node[count] = 0
         count += 1

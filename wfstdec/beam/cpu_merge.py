@@ -50,7 +50,7 @@ def _slot_of(work, stamp, state, node, boost, text):
 
 
 @kernel
-def find_entries(scales, work, num_candidates, cutoff):
+def find_entries(scales, work, frontier, num_candidates, cutoff):
     """Merge the candidates within the cutoff into `work.made`; returns how many."""
     candidates, made = work.candidates, work.made
     work.counts[k.STAMP] += 1
@@ -68,7 +68,7 @@ def find_entries(scales, work, num_candidates, cutoff):
             m = made[e]
             m.state, m.node, m.boost, m.text = c.state, c.node, c.boost, c.text
             m.ahead, m.over, m.on, m.over_way, m.on_way = c.ahead, _INF, _INF, -1, -1
-        _enter(scales, work, e, q)
+        _enter(scales, work, frontier, e, q)
     for e in range(count):
         m = made[e]
         m.cost = added(m.over, m.on) if scales.sums else min(m.over, m.on)
@@ -76,23 +76,49 @@ def find_entries(scales, work, num_candidates, cutoff):
 
 
 @inlined
-def _enter(scales, work, e, q):
+def _enter(scales, work, frontier, e, q):
     """Candidate `q` leads into entry `e`."""
     m, c = work.made[e], work.candidates[q]
     if c.to_on:
-        if m.on_way < 0 or c.cost < work.candidates[m.on_way].cost:
+        if m.on_way < 0 or _goes_before(work, frontier, q, m.on_way):
             m.on_way = q
         m.on = added(m.on, c.cost) if scales.sums else min(m.on, c.cost)
     else:
-        if m.over_way < 0 or c.cost < work.candidates[m.over_way].cost:
+        if m.over_way < 0 or _goes_before(work, frontier, q, m.over_way):
             m.over_way = q
         m.over = added(m.over, c.cost) if scales.sums else min(m.over, c.cost)
 
 
+@inlined
+def _goes_before(work, frontier, q, other):
+    """Whether a later candidate wins: by cost, then by the order of the sources."""
+    a, b = work.candidates[q], work.candidates[other]
+    if a.cost != b.cost:
+        return a.cost < b.cost
+    if a.source == b.source:
+        return False
+    source, former = frontier[a.source], frontier[b.source]
+    if source.cost != former.cost:
+        return source.cost < former.cost
+    return _less(source, former)
+
+
 @kernel
 def choose(scales, work, count):
-    """Put what goes on into `work.keys`, in its order; returns how many."""
+    """Put what goes on into `work.keys`, in its order; returns how many.
+
+    Where all of it goes on, and nothing is added up, no order is needed but that the
+    best comes first: equal candidates are told apart by their sources.
+    """
     keys, made = work.keys, work.made
+    if not scales.by_text and count <= scales.beam_size:
+        best = 0
+        for e in range(count):
+            keys[e] = np.uint64(e)
+            if made[e].cost < made[best].cost:
+                best = e
+        keys[0], keys[best] = keys[best], keys[0]
+        return count
     for e in range(count):
         keys[e] = key_of(made[e].cost, e)
     sort_keys(keys, count, work.stack)

@@ -14,7 +14,7 @@ _INF = float32(np.inf)
 
 @kernel
 def price(blank, scales, logprobs, least, work):
-    """Fill `unscaled`, `costs`, `live` and `may_begin`; how many tokens are live.
+    """Fill `unscaled`, `costs`, `live` and `begin_costs`; how many tokens are live.
 
     Live is what may begin and could survive from the best entry, which costs `least`:
     the blank after it is a candidate in any case.
@@ -45,7 +45,7 @@ def price(blank, scales, logprobs, least, work):
     for i in range(count):
         v = index_of(keys[i])
         work.live[i] = v
-        work.may_begin[v] = True
+        work.begin_costs[v] = costs[v]
     return count
 
 

@@ -129,7 +129,7 @@ class Work(NamedTuple):
     unscaled: np.ndarray  # float32 [V]
     costs: np.ndarray  # float32 [V]
     live: np.ndarray  # int32 [V]: the tokens that may begin, least cost first
-    may_begin: np.ndarray  # bool [V]: the same as flags
+    begin_costs: np.ndarray  # float32 [V]: the costs of these, inf for others
     down_token: np.ndarray  # int32 [V + 1]: the ways down from a node
     down_node: np.ndarray  # int32 [V + 1]
     word_cost: np.ndarray  # float32 [most words of a node]
