@@ -17,12 +17,23 @@ from typing import Any
 from tqdm import tqdm
 
 import wfstdec
-from wfstdec.cli import build, compare, convert, decode, demo, info, score, tune
+from wfstdec.cli import (
+    build,
+    build_lm,
+    compare,
+    convert,
+    decode,
+    demo,
+    info,
+    score,
+    tune,
+)
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
 COMMANDS = {
     "build": build,
+    "build-lm": build_lm,
     "info": info,
     "decode": decode,
     "score": score,
