@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -268,6 +269,12 @@ def test_the_output_may_be_cut_off_by_its_reader(files):
     run.stdout.close()
     assert run.stderr.read() == b""
     assert run.wait() == 1
+
+
+def test_the_log_of_the_process_is_left_as_it_was(files, caplog):
+    assert build(files, "--quiet") == 0
+    logging.getLogger("wfstdec.build").warning("heard")
+    assert caplog.messages == ["heard"]
 
 
 def test_decoding_needs_no_fst_engine(files):
