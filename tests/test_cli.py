@@ -2,64 +2,30 @@
 
 import argparse
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_files import (
+    ARPA,
+    LEXICON,
+    SENTENCES,
+    TOKENS,
+    logprobs_of,
+    wfstdec,
+    write_files,
+)
 
 from wfstdec.cli import demo, flags
-from wfstdec.cli.main import COMMANDS, main, make_parser
-
-TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
-LEXICON = "ab\ta b\ncab\tc a b\nc\tc\nrare\tb b\n"
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=2
-
-\\1-grams:
--0.7\tab\t-0.3
--0.7\tc\t-0.3
--0.7\tcab
--99\t<s>\t-0.3
--0.7\t</s>
-
-\\2-grams:
--0.2\t<s> ab
--0.3\tab c
-
-\\end\\
-"""
-SENTENCES = {"utt2": "a b | c", "utt1": "c a b", "utt3": "c"}
-
-
-def logprobs_of(text):
-    """Two frames a token, a blank after each; nearly all on one token."""
-    rows = []
-    for token in text.replace("|", "<wb>").split():
-        rows += [TOKENS.index(token)] * 2 + [0]
-    array = np.full((len(rows), len(TOKENS)), np.log(0.01), np.float32)
-    array[np.arange(len(rows)), rows] = np.log(0.96)
-    return array
+from wfstdec.cli.main import COMMANDS, main
 
 
 @pytest.fixture
 def files(tmp_path):
-    """A folder with all that the commands read."""
-    (tmp_path / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
-    (tmp_path / "lexicon.txt").write_text(LEXICON)
-    (tmp_path / "lm.arpa").write_text(ARPA)
-    arrays = {utt: logprobs_of(text) for utt, text in SENTENCES.items()}
-    np.savez(tmp_path / "x.npz", **arrays)
-    (tmp_path / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 c\n")
-    return tmp_path
-
-
-def wfstdec(folder, command, *arguments):
-    """Run a command with file names relative to a folder."""
-    made = [str(folder / a) if "." in a and a[0].isalpha() else a for a in arguments]
-    return main([command, *made])
+    return write_files(tmp_path)
 
 
 def build(folder, *more):
@@ -122,7 +88,10 @@ def test_boosts_change_words_and_unknown_ones_are_named(files, capsys):
     assert decode(files, "--boost", "boosts.jsonl", "--beam", "inf") == 0
     out, err = capsys.readouterr()
     assert "c" in out.split()[1:]
-    assert "warning: 1 boosted words are not in the graph" in err and "'zebra'" in err
+    assert (
+        "warning: 1 boosted words are not in the decoder's table" in err
+        and "'zebra'" in err
+    )
 
 
 def test_utterances_that_do_not_end_in_a_final_state_are_counted(files, capsys):
@@ -291,18 +260,6 @@ def test_every_flag_is_defined_once_and_used():
     assert used - flags.FLAGS.keys() == {"-h", "--help"}
 
 
-def test_search_flags_have_the_defaults_of_the_library():
-    from wfstdec.wfst.options import DecodeOptions
-
-    argv = ["decode", "--graph", "g", "--logprobs", "x"]
-    args = make_parser().parse_args(argv)
-    assert flags.search_options(args) == DecodeOptions()
-    argv += ["--max-active", "none", "--beam-delta", "2", "--lm-scale", "0.8"]
-    args = make_parser().parse_args(argv)
-    expected = DecodeOptions(max_active=None, beam_delta=2.0, lm_scale=0.8)
-    assert flags.search_options(args) == expected
-
-
 def test_the_output_may_be_cut_off_by_its_reader(files):
     build(files, "--quiet")
     code = "import sys; from wfstdec.cli.main import main; sys.exit(main())"
@@ -312,6 +269,12 @@ def test_the_output_may_be_cut_off_by_its_reader(files):
     run.stdout.close()
     assert run.stderr.read() == b""
     assert run.wait() == 1
+
+
+def test_the_log_of_the_process_is_left_as_it_was(files, caplog):
+    assert build(files, "--quiet") == 0
+    logging.getLogger("wfstdec.build").warning("heard")
+    assert caplog.messages == ["heard"]
 
 
 def test_decoding_needs_no_fst_engine(files):

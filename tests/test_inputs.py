@@ -170,12 +170,12 @@ BAD_SHAPES = {
     "text": (("ab", None), "utterance 0: logprobs has 0 axes (), expected [T, V]"),
     "another V": (
         ([ZERO[0], ZERO[0, :, :2]], None),
-        "utterance 1: logprobs has V=2 tokens, the graph was packed for V=3 (blank "
+        "utterance 1: logprobs has V=2 tokens, expected V=3 of the decoder (blank "
         "included)",
     ),
     "another V without frames": (
         (np.zeros((1, 0, 4)), None),
-        "utterance 0: logprobs has V=4 tokens, the graph was packed for V=3",
+        "utterance 0: logprobs has V=4 tokens, expected V=3",
     ),
     "integers": (
         (ZERO.astype(int), None),

@@ -325,6 +325,28 @@ def test_saved_and_mapped(tmp_path):
     assert loaded.total([1, 2, 3]) == lm.total([1, 2, 3])
 
 
+def test_labels_are_kept_with_the_model(tmp_path):
+    words, tokens = ("<eps>", "the", "cat"), token_table(["the", "-", "c\nt"])
+    for labels in (words, tokens):
+        model = NgramLM.from_arpa(read_arpa(io.StringIO(TRIGRAMS)), labels)
+        model.save(tmp_path / "lm")
+        assert load_lm(tmp_path / "lm").labels == model.labels == labels
+    file = tmp_path / "lm" / "labels.json"
+    for text, message in [
+        (
+            '{"names": ["the", "-"], "blank": 1}',
+            "2 labels, expected 3; the model is da",
+        ),
+        ('{"names": ["the", "-", "-"], "blank": 1}', "not a readable language model"),
+        ("[", "not a readable language model"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(FormatError, match=message):
+            load_lm(tmp_path / "lm")
+    file.unlink()  # as saved by an earlier version
+    assert load_lm(tmp_path / "lm").labels is None
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [

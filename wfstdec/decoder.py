@@ -118,6 +118,11 @@ class Decoder(ABC, Generic[_Result]):
     def _hypothesis(self, result: _Result, boosts: UtteranceBoosts) -> Hypothesis:
         """What the user gets of a finished search."""
 
+    @property
+    def num_tokens(self) -> int:
+        """V, the blank included."""
+        return self._num_tokens
+
     def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
 

@@ -96,8 +96,8 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
     frames, found = array.shape
     if found != num_tokens:
         raise ShapeError(
-            f"utterance {i}: logprobs has V={found} tokens, the graph was packed for "
-            f"V={num_tokens} (blank included)"
+            f"utterance {i}: logprobs has V={found} tokens, expected V={num_tokens} "
+            "of the decoder (blank included)"
         )
     if count is not None and not 0 <= count <= frames:
         raise ShapeError(

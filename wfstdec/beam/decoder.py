@@ -28,6 +28,7 @@ from wfstdec.decoder import Decoder
 from wfstdec.errors import OptionError
 from wfstdec.hypothesis import Hypothesis
 from wfstdec.lexicon import Lexicon
+from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.symbols import TokenTable
 from wfstdec.vocabulary import (
@@ -58,8 +59,8 @@ class BeamDecoder(Decoder[list[BeamPath]]):
             language model.
         options: Search options.
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
-        words: With a lexicon and an `NgramLM`: the word table that it was made with;
-            None takes the words of the lexicon in their order.
+        words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
+            words of the lexicon in their order without those that an ARPA model lacks.
         separator: The token between words. Without a lexicon it only says how tokens
             are read as words; None takes the mark U+2581 of word pieces.
         separator_optional: The separator may be missing.
@@ -108,10 +109,7 @@ class BeamDecoder(Decoder[list[BeamPath]]):
             network = self._token_network(options)
         else:
             entries = load_lexicon(lexicon, self.tokens, separator)
-            if isinstance(lm, ArpaModel):
-                entries = sayable(entries, lm.index, unk_cost)
-            self.words = word_table(entries) if words is None else tuple(words)
-            self.lexicon = entries
+            self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
             self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
             network = self._lexical_network(options, separator_optional)
         word_ids = {word: i for i, word in enumerate(self.words) if i}
@@ -185,3 +183,19 @@ class BeamDecoder(Decoder[list[BeamPath]]):
             num_tokens=len(self.tokens),
             blank=self.tokens.blank,
         )
+
+
+def _vocabulary(
+    entries: Lexicon,
+    lm: ArpaModel | NgramLM | None,
+    words: Sequence[str] | None,
+    unk_cost: float | None,
+) -> tuple[Lexicon, tuple[str, ...]]:
+    """The entries whose words can be said, and the word table."""
+    if words is None and isinstance(lm, NgramLM) and isinstance(lm.labels, tuple):
+        words = lm.labels
+    if isinstance(lm, ArpaModel):
+        entries = sayable(entries, lm.index, unk_cost)
+    elif words is not None:
+        entries = sayable(entries, set(words))
+    return entries, word_table(entries) if words is None else tuple(words)

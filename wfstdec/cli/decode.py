@@ -1,4 +1,11 @@
-"""Decode log-probs with a graph: words, times and costs of each utterance.
+"""Decode log-probs: words, times and costs of each utterance.
+
+Three decoders: a graph; a beam over the trie of a lexicon, or over bare tokens; and
+greedy with a language model over tokens, which needs no beam:
+
+    wfstdec decode --graph graph.npz --logprobs x.npz
+    wfstdec decode --decoder beam --tokens ... --lexicon ... --arpa ... --logprobs x.npz
+    wfstdec decode --decoder greedy --tokens ... --arpa bpe.arpa --logprobs x.npz
 
 Results come in the order of the log-probs; without --output, on standard output.
 """
@@ -16,19 +23,21 @@ import numpy as np
 from tqdm import tqdm
 
 import wfstdec
-from wfstdec.cli.flags import add_flags, add_search_flags, search_options
-from wfstdec.errors import LogprobError, ShapeError
+from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
+from wfstdec.cli.flags import add_flags
+from wfstdec.decoder import Decoder
+from wfstdec.errors import BoostError, LogprobError, OptionError, ShapeError
 from wfstdec.hypothesis import Hypothesis
 from wfstdec.io.boosts import BoostLists, read_boosts
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
-from wfstdec.io.results import FORMATS, open_output
+from wfstdec.io.results import FORMATS, NBEST_FORMATS, open_output
 
-HELP = "log-probs and a graph to words with times"
+HELP = "log-probs to words with times"
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 NAMED_AT_MOST = 5
 
-_NUMBER = re.compile(r"(?<=^utterance )(\d+)")
+_NUMBER = re.compile(r"(?<=^utterance )\d+|(?<=^boosts of utterance )\d+")
 """How the decoder's errors begin; the batch is ours, so the user gets the id."""
 
 Batch = list[tuple[str, np.ndarray]]
@@ -43,7 +52,7 @@ class Tally:
         utterances: Decoded utterances.
         frames: Their frames.
         seconds: What the decoder took, without reading and writing.
-        unfinished: Utterances that did not reach a final state of the graph.
+        unfinished: Utterances that did not reach a final state.
     """
 
     frame_shift_s: float
@@ -52,13 +61,15 @@ class Tally:
     seconds: float = 0.0
     unfinished: list[str] = field(default_factory=list)
 
-    def add(self, batch: Batch, hypotheses: list[Hypothesis], seconds: float) -> None:
-        """Count a decoded batch."""
+    def add(
+        self, batch: Batch, hypotheses: list[list[Hypothesis]], seconds: float
+    ) -> None:
+        """Count a decoded batch, the hypotheses of each utterance best first."""
         self.utterances += len(batch)
         self.frames += sum(len(logprobs) for _, logprobs in batch)
         self.seconds += seconds
-        for (utterance, _), hypothesis in zip(batch, hypotheses, strict=True):
-            if not hypothesis.reached_final:
+        for (utterance, _), best in zip(batch, hypotheses, strict=True):
+            if not best[0].reached_final:
                 self.unfinished.append(utterance)
 
     @property
@@ -83,58 +94,65 @@ class Tally:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    add_flags(parser, "--graph", "--logprobs", required=True)
-    add_flags(parser, "--output", "--format", "--boost", "--frame-shift")
-    add_flags(parser, "--backend", "--threads")
-    add_search_flags(parser)
+    add_flags(parser, "--logprobs", required=True)
+    add_flags(parser, "--output", "--format", "--boost")
+    add_decoder_flags(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Decode all utterances and write their results."""
     options = search_options(args)
+    several = getattr(options, "nbest", 1) > 1
+    if several and args.format not in NBEST_FORMATS:
+        raise OptionError(
+            f"--nbest {options.nbest} with --format {args.format}, expected --format "
+            f"{' or '.join(NBEST_FORMATS)}, which can hold them"
+        )
     boosts = read_boosts(args.boost) if args.boost else BoostLists()
     reader = open_logprobs(args.logprobs)
-    decoder = wfstdec.WfstDecoder(
-        wfstdec.load_graph(args.graph),
-        options,
-        args.backend,
-        frame_shift_s=args.frame_shift,
-        threads=args.threads or None,
-    )
+    decoder = make_decoder(args, options)
     tally = Tally(args.frame_shift)
     with open_output(args.output) as file:
         progress = not (args.quiet or file.isatty())
-        for utterance, hypothesis in decode_all(
+        for utterance, hypotheses in decode_all(
             decoder, reader, boosts, tally, progress=progress
         ):
-            file.write(FORMATS[args.format](utterance, hypothesis))
+            if several:
+                file.write(NBEST_FORMATS[args.format](utterance, hypotheses))
+            else:
+                file.write(FORMATS[args.format](utterance, hypotheses[0]))
     if not args.quiet:
         print(tally.summary(), file=sys.stderr)
 
 
 def decode_all(
-    decoder: wfstdec.WfstDecoder,
+    decoder: Decoder,
     reader: LogprobReader,
     boosts: BoostLists,
     tally: Tally,
     *,
     progress: bool = True,
-) -> Iterator[tuple[str, Hypothesis]]:
+) -> Iterator[tuple[str, list[Hypothesis]]]:
     """Decode batch by batch, with a progress bar where there is a terminal.
 
+    Yields:
+        Each utterance and its hypotheses, best first: one, or as many as are found of
+        those that the decoder's options ask for.
+
     Raises:
-        ShapeError, LogprobError: Log-probs do not fit; the utterance is named.
+        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit; the
+            utterance is named.
     """
     # The first call compiles or loads the kernels: no part of the decoding time.
-    decoder.decode([np.zeros((1, len(decoder.graph.tokens)), np.float32)])
+    decoder.decode([np.zeros((1, decoder.num_tokens), np.float32)])
     total, disable = reader.num_utterances, None if progress else True
     with tqdm(total=total, disable=disable, unit=" utterances") as bar:
         for batch in batches(reader):
             began = time.perf_counter()
             hypotheses = _decode(decoder, batch, boosts, reader)
             tally.add(batch, hypotheses, time.perf_counter() - began)
-            for (utterance, _), hypothesis in zip(batch, hypotheses, strict=True):
-                yield utterance, hypothesis
+            for (utterance, _), found in zip(batch, hypotheses, strict=True):
+                yield utterance, found
             bar.update(len(batch))
 
 
@@ -153,14 +171,18 @@ def batches(reader: LogprobReader) -> Iterator[Batch]:
 
 
 def _decode(
-    decoder: wfstdec.WfstDecoder,
+    decoder: Decoder,
     batch: Batch,
     boosts: BoostLists,
     reader: LogprobReader,
-) -> list[Hypothesis]:
+) -> list[list[Hypothesis]]:
     lists = [boosts.of(utterance) for utterance, _ in batch]
+    logprobs = [one for _, one in batch]
     try:
-        return decoder.decode([logprobs for _, logprobs in batch], boosts=lists)
-    except (ShapeError, LogprobError) as error:
-        named = _NUMBER.sub(lambda m: repr(batch[int(m[1])][0]), str(error), count=1)
-        raise type(error)(f"{reader.path}: {named}") from None
+        if isinstance(decoder, wfstdec.BeamDecoder):
+            return decoder.decode_nbest(logprobs, boosts=lists)
+        return [[best] for best in decoder.decode(logprobs, boosts=lists)]
+    except (ShapeError, LogprobError, BoostError) as error:
+        named = _NUMBER.sub(lambda m: repr(batch[int(m[0])][0]), str(error), count=1)
+        place = "" if isinstance(error, BoostError) else f"{reader.path}: "
+        raise type(error)(f"{place}{named}") from None

@@ -159,9 +159,9 @@ def what_changed(before: Score, after: Score) -> str:
 def _decode(
     decoder: wfstdec.WfstDecoder, recipe: Path, boosts: BoostLists, tally: Tally
 ) -> dict[str, Hypothesis]:
-    return dict(
-        decode_all(decoder, open_logprobs(recipe / "logprobs.npz"), boosts, tally)
-    )
+    reader = open_logprobs(recipe / "logprobs.npz")
+    decoded = decode_all(decoder, reader, boosts, tally)
+    return {utterance: best for utterance, [best] in decoded}
 
 
 def _score(

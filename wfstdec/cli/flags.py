@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import MISSING, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
+from wfstdec.beam.backends import BACKENDS as BEAM_BACKENDS
+from wfstdec.beam.backends import GREEDY_BACKENDS
+from wfstdec.beam.lookahead import Kind
+from wfstdec.beam.options import BeamOptions, GreedyOptions, Merge
 from wfstdec.compare.tuning import RANGES
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.io.results import FORMATS
+from wfstdec.wfst.backends import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import DecodeOptions
 
-DEFAULTS: dict[str, Any] = {
-    field.name: field.default
-    for field in fields(DecodeOptions)
-    if field.default is not MISSING
+DECODERS: dict[str, Any] = {
+    "wfst": DecodeOptions,
+    "beam": BeamOptions,
+    "greedy": GreedyOptions,
 }
-"""The search options, by name; their flags and defaults are made of these."""
+"""The options of each decoder; the search flags and their defaults are made of them."""
 
 
 def number_or_none(text: str) -> float | None:
@@ -60,13 +65,32 @@ number_or_none.__name__ = "number"  # how argparse calls them in its errors
 count_or_none.__name__ = "count"
 
 
-def _search(name: str, kind: Any, metavar: str, text: str) -> dict[str, Any]:
-    """A flag of `DecodeOptions`, with the default that stands there."""
-    default = DEFAULTS[name]
-    shown = "none" if default is None else default
-    text = f"{text} (default: {shown})"
-    return {"type": kind, "default": default, "metavar": metavar, "help": text}
+def search_defaults(name: str) -> dict[str, Any]:
+    """The default of a search option in each decoder that has it."""
+    return {
+        decoder: field.default
+        for decoder, options in DECODERS.items()
+        for field in fields(options)
+        if field.name == name
+    }
 
+
+def _search(name: str, text: str, **how: Any) -> dict[str, Any]:
+    """A flag of a search option, with the defaults of the decoders that have it."""
+    defaults = search_defaults(name)
+    shown = {k: "none" if v is None else f"{v}" for k, v in defaults.items()}
+    listed = next(iter(shown.values()))
+    if len(set(shown.values())) > 1:
+        listed = ", ".join(f"{value} for {decoder}" for decoder, value in shown.items())
+    default = next(iter(defaults.values()))
+    return {"default": default, "help": f"{text} (default: {listed})", **how}
+
+
+_BACKENDS = dict.fromkeys((*WFST_BACKENDS, *BEAM_BACKENDS, *GREEDY_BACKENDS))
+_NATS = {"type": float, "metavar": "NATS"}
+_FACTOR = {"type": float, "metavar": "X"}
+_COUNT = {"type": int, "metavar": "N"}
+_COUNT_OR_NONE = {"type": count_or_none, "metavar": "N"}
 
 FLAGS: dict[str, dict[str, Any]] = {
     # building
@@ -103,6 +127,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "NATS",
         "help": "keep lexicon words that the language model lacks, at this cost",
     },
+    "--nemo-tokens": {
+        "action": "store_true",
+        "help": "the words of the ARPA file are characters that stand for tokens, as "
+        "NeMo writes them",
+    },
     "--topology": {
         "choices": TOPOLOGIES,
         "default": "normal",
@@ -129,32 +158,62 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "PATH",
         "help": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
     },
-    "--beam": _search("beam", float, "NATS", "keep what is this close to the best"),
+    "--decoder": {
+        "choices": tuple(DECODERS),
+        "default": "wfst",
+        "help": "the search: of a graph, of a lexicon's trie (or bare tokens) with a "
+        "beam, or of bare tokens without one (default: wfst)",
+    },
+    "--lm": {
+        "metavar": "FOLDER",
+        "help": "in place of --arpa: a language model as `wfstdec build-lm` saves it",
+    },
+    "--beam": _search("beam", "keep what is this close to the best", **_NATS),
+    "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
     "--max-active": _search(
-        "max_active", count_or_none, "N", "states kept in a frame at most, or none"
+        "max_active", "states kept in a frame at most, or none", **_COUNT_OR_NONE
     ),
     "--min-active": _search(
-        "min_active", int, "N", "states kept in a frame whatever the beam"
+        "min_active", "states kept in a frame whatever the beam", **_COUNT
     ),
-    "--beam-delta": _search(
-        "beam_delta",
-        number_or_none,
-        "NATS",
-        "where max-active binds, narrow the beam to the worst kept plus this",
+    "--token-top-k": _search(
+        "token_top_k",
+        "only so many tokens, the most probable, may begin in a frame, or none",
+        **_COUNT_OR_NONE,
     ),
-    "--acoustic-scale": _search("acoustic_scale", float, "X", "times the log-probs"),
-    "--lm-scale": _search("lm_scale", float, "X", "times the costs of the graph"),
+    "--merge": _search(
+        "merge", "alignments of a text: the best, or their sum", choices=get_args(Merge)
+    ),
+    "--nbest": _search("nbest", "different texts to find (with jsonl)", **_COUNT),
+    "--lookahead": _search(
+        "lookahead",
+        "the language model inside words: with its history, without, not at all",
+        choices=get_args(Kind),
+    ),
+    "--acoustic-scale": _search("acoustic_scale", "times the log-probs", **_FACTOR),
+    "--lm-scale": _search(
+        "lm_scale", "times the costs of the graph, or language model", **_FACTOR
+    ),
     "--word-insertion": _search(
-        "word_insertion", float, "NATS", "for each word; above 0 penalises"
+        "word_insertion", "for each word; above 0 penalises", **_NATS
+    ),
+    "--token-insertion": _search(
+        "token_insertion", "for each token; above 0 penalises", **_NATS
     ),
     "--blank-penalty": _search(
-        "blank_penalty", float, "NATS", "taken from the blank's log-prob"
+        "blank_penalty", "taken from the blank's log-prob", **_NATS
     ),
     "--blank-skip-threshold": _search(
         "blank_skip_threshold",
-        number_or_none,
-        "PROB",
         "follow only blanks in frames where the blank is this probable",
+        type=number_or_none,
+        metavar="PROB",
+    ),
+    "--beam-delta": _search(
+        "beam_delta",
+        "where max-active binds, narrow the beam to the worst kept plus this",
+        type=number_or_none,
+        metavar="NATS",
     ),
     "--frame-shift": {
         "type": above_zero,
@@ -168,7 +227,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--backend": {
         "default": "auto",
-        "help": "auto (the CPU), cpu, cuda, reference (default: auto)",
+        "help": f"auto (the CPU), {', '.join(_BACKENDS)} (default: auto)",
     },
     "--threads": {
         "type": count,
@@ -268,20 +327,3 @@ def add_flags(parser: argparse._ActionsContainer, *names: str, **changes: Any) -
     """Give a command some of `FLAGS`, in this order; `changes` go for all named."""
     for name in names:
         parser.add_argument(name, **{**FLAGS[name], **changes})
-
-
-def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """Give a command a flag for every field of `DecodeOptions`."""
-    group = parser.add_argument_group("search")
-    for name in DEFAULTS:
-        flag = "--" + name.replace("_", "-")
-        group.add_argument(flag, **FLAGS[flag])
-
-
-def search_options(args: argparse.Namespace) -> DecodeOptions:
-    """The options that the search flags say.
-
-    Raises:
-        OptionError: One is out of range.
-    """
-    return DecodeOptions(**{name: getattr(args, name) for name in DEFAULTS})

@@ -7,22 +7,34 @@ command line itself is wrong (as argparse has it).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 import wfstdec
-from wfstdec.cli import build, compare, convert, decode, demo, info, score, tune
+from wfstdec.cli import (
+    build,
+    build_lm,
+    compare,
+    convert,
+    decode,
+    demo,
+    info,
+    score,
+    tune,
+)
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
 COMMANDS = {
     "build": build,
+    "build-lm": build_lm,
     "info": info,
     "decode": decode,
     "score": score,
@@ -44,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
     args = make_parser().parse_args(argv)
-    _log_to_stderr(quiet=args.quiet)
-    with warnings.catch_warnings():
+    with _log_to_stderr(quiet=args.quiet), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
         try:
@@ -88,11 +99,18 @@ class _StderrHandler(logging.Handler):
         tqdm.write(prefix + text, file=sys.stderr)
 
 
-def _log_to_stderr(*, quiet: bool) -> None:
+@contextlib.contextmanager
+def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
+    """The library's log goes to standard error; as it was before, afterwards."""
     logger = logging.getLogger("wfstdec")
+    before = logger.level, logger.handlers, logger.propagate
     logger.setLevel(logging.ERROR if quiet else logging.INFO)
-    logger.handlers = [_StderrHandler()]
-    logger.propagate = False
+    logger.handlers, logger.propagate = [_StderrHandler()], False
+    try:
+        yield
+    finally:
+        logger.setLevel(before[0])
+        logger.handlers, logger.propagate = before[1:]
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -13,8 +13,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import IO
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
 from wfstdec.atomic import atomic_write
 from wfstdec.hypothesis import Hypothesis
@@ -29,24 +29,13 @@ def text_line(utterance: str, hypothesis: Hypothesis) -> str:
 
 def json_line(utterance: str, hypothesis: Hypothesis) -> str:
     """One JSON object: id, text, words with times, costs, how the search ended."""
-    words = [
-        {"word": word.text, "start_s": _time(word.start_s), "end_s": _time(word.end_s)}
-        for word in hypothesis.words
-    ]
-    fields = {
-        "id": utterance,
-        "text": hypothesis.text,
-        "words": words,
-        "total_cost": _number(hypothesis.total_cost),
-        "graph_cost": _number(hypothesis.graph_cost),
-        "acoustic_cost": _number(hypothesis.acoustic_cost),
-        "insertion_cost": _number(hypothesis.insertion_cost),
-        "boost_cost": _number(hypothesis.boost_cost),
-        "reached_final": bool(hypothesis.reached_final),
-        "num_frames": int(hypothesis.num_frames),
-        "died_at_frame": hypothesis.died_at_frame,
-    }
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return _json(_fields(utterance, hypothesis))
+
+
+def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
+    """The object of the best one, and an array `nbest` of all, best first."""
+    nbest = [_of_text(hypothesis) for hypothesis in hypotheses]
+    return _json({**_fields(utterance, hypotheses[0]), "nbest": nbest})
 
 
 def ctm_lines(utterance: str, hypothesis: Hypothesis) -> str:
@@ -65,6 +54,11 @@ FORMATS: dict[str, Callable[[str, Hypothesis], str]] = {
 }
 """What an utterance adds to a result file, newline included, by format name."""
 
+NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
+    "jsonl": nbest_json_line,
+}
+"""The same for several hypotheses, by the names of those formats that can hold them."""
+
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str] | None) -> Iterator[IO[str]]:
@@ -79,6 +73,37 @@ def open_output(path: str | os.PathLike[str] | None) -> Iterator[IO[str]]:
         return
     with atomic_write(path, "w") as file:
         yield file
+
+
+def _fields(utterance: str, hypothesis: Hypothesis) -> dict[str, Any]:
+    return {
+        "id": utterance,
+        **_of_text(hypothesis),
+        "num_frames": int(hypothesis.num_frames),
+        "died_at_frame": hypothesis.died_at_frame,
+    }
+
+
+def _of_text(hypothesis: Hypothesis) -> dict[str, Any]:
+    """What differs between the hypotheses of an utterance."""
+    words = [
+        {"word": word.text, "start_s": _time(word.start_s), "end_s": _time(word.end_s)}
+        for word in hypothesis.words
+    ]
+    return {
+        "text": hypothesis.text,
+        "words": words,
+        "total_cost": _number(hypothesis.total_cost),
+        "graph_cost": _number(hypothesis.graph_cost),
+        "acoustic_cost": _number(hypothesis.acoustic_cost),
+        "insertion_cost": _number(hypothesis.insertion_cost),
+        "boost_cost": _number(hypothesis.boost_cost),
+        "reached_final": bool(hypothesis.reached_final),
+    }
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
 def _time(seconds: float) -> float:

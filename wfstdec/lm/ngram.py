@@ -31,10 +31,11 @@ from wfstdec.errors import FormatError, OptionError
 from wfstdec.lm.backoff import DTYPES, Automaton, BackoffModel, Unit, frozen
 from wfstdec.lm.build import build_automaton, labels_by_name, labels_by_nemo
 from wfstdec.lm.checks import check_automaton
-from wfstdec.symbols import TokenTable
+from wfstdec.symbols import TokenTable, token_table
 
 FORMAT_VERSION = 1
 _HEADER = "header.json"
+_LABELS = "labels.json"
 _log = logging.getLogger("wfstdec.lm")
 
 
@@ -43,7 +44,12 @@ class NgramLM(BackoffModel):
     """An n-gram model over the words or tokens of a decoder; see `BackoffModel`.
 
     `start` is the history `<s>`; `final` the cost of `</s>`.
+
+    Attributes:
+        labels: The table of its words or tokens; None where it is not known.
     """
+
+    labels: tuple[str, ...] | TokenTable | None = None
 
     @classmethod
     def from_arpa(
@@ -85,7 +91,8 @@ class NgramLM(BackoffModel):
         else:
             raise OptionError("nemo_tokens with a word table, expected a token table")
         automaton = build_automaton(model, labelled, unk_cost)
-        lm = cls(frozen(automaton), unit, len(labels))
+        table = labels if isinstance(labels, TokenTable) else tuple(labels)
+        lm = cls(frozen(automaton), unit, len(table), table)
         _log.info(
             "language model: %d %ss, %d states, %d arcs, %.1f MB",
             *(lm.num_labels, unit, lm.num_states, lm.num_arcs, lm.num_bytes / 1e6),
@@ -93,7 +100,7 @@ class NgramLM(BackoffModel):
         return lm
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as a folder of `.npy` files, whole or not at all.
+        """Write the model and its labels as a folder of files, whole or not at all.
 
         Raises:
             FormatError: It cannot be written, or `path` is something else already.
@@ -115,6 +122,8 @@ class NgramLM(BackoffModel):
             for name, array in self.automaton._asdict().items():
                 np.save(folder / f"{name}.npy", array)
             (folder / _HEADER).write_text(json.dumps(header), encoding="utf-8")
+            if self.labels is not None:
+                (folder / _LABELS).write_text(_labels_text(self.labels), "utf-8")
             folder.chmod(0o755)
             if target.exists():
                 shutil.rmtree(target)
@@ -140,6 +149,7 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         arrays = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in DTYPES
         }
+        labels = _read_labels(folder / _LABELS)
     except FileNotFoundError as error:
         raise FormatError(
             f"{error.filename}: no such file, expected a saved language model"
@@ -156,4 +166,24 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         )
     automaton = Automaton(**arrays)
     check_automaton(automaton, num_labels, str(folder))
-    return NgramLM(frozen(automaton), found[2], num_labels)
+    if labels is not None and len(labels) != num_labels:
+        raise FormatError(
+            f"{folder}: {len(labels)} labels, expected {num_labels}; the model is "
+            "damaged, save it again"
+        )
+    return NgramLM(frozen(automaton), found[2], num_labels, labels)
+
+
+def _labels_text(labels: tuple[str, ...] | TokenTable) -> str:
+    if isinstance(labels, TokenTable):
+        return json.dumps({"names": labels.names, "blank": labels.blank})
+    return json.dumps({"names": labels})
+
+
+def _read_labels(path: Path) -> tuple[str, ...] | TokenTable | None:
+    """The table, None where none was saved."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    names = tuple(map(str, found["names"]))
+    return token_table(names, found["blank"]) if "blank" in found else names

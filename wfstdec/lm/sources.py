@@ -50,11 +50,16 @@ def lm_over(
     if isinstance(lm, ArpaModel):
         return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
     unit = "token" if isinstance(labels, TokenTable) else "word"
-    if (lm.unit, lm.num_labels) != (unit, len(labels)):
+    table = labels if isinstance(labels, TokenTable) else tuple(labels)
+    if (lm.unit, lm.num_labels) != (unit, len(table)):
         raise OptionError(
             f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
-            f"{len(labels)} {unit}s of this decoder (with a lexicon: the word table "
-            "that it was made with, words=...)"
+            f"{len(table)} {unit}s of this decoder"
+        )
+    if lm.labels is not None and lm.labels != table:
+        raise OptionError(
+            f"a language model over other {unit}s ({_difference(lm.labels, table)}), "
+            f"expected one over the {unit}s of this decoder"
         )
     if unk_cost is not None:
         raise OptionError(
@@ -62,3 +67,16 @@ def lm_over(
             "expected None: give it where the model is made"
         )
     return lm
+
+
+def _difference(
+    there: TokenTable | tuple[str, ...], here: TokenTable | tuple[str, ...]
+) -> str:
+    """The first thing that differs between two tables of one size."""
+    if isinstance(there, TokenTable) and isinstance(here, TokenTable):
+        if there.names == here.names:
+            return f"its blank is {there.names[there.blank]!r}"
+        there, here = there.names, here.names
+    assert isinstance(there, tuple) and isinstance(here, tuple)
+    i = next(i for i, name in enumerate(there) if name != here[i])
+    return f"number {i} is {there[i]!r} there and {here[i]!r} here"

@@ -1,0 +1,53 @@
+"""Small real files for the commands, and running commands on them."""
+
+import numpy as np
+
+from wfstdec.cli.main import main
+
+TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
+LEXICON = "ab\ta b\ncab\tc a b\nc\tc\nrare\tb b\n"
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=2
+
+\\1-grams:
+-0.7\tab\t-0.3
+-0.7\tc\t-0.3
+-0.7\tcab
+-99\t<s>\t-0.3
+-0.7\t</s>
+
+\\2-grams:
+-0.2\t<s> ab
+-0.3\tab c
+
+\\end\\
+"""
+SENTENCES = {"utt2": "a b | c", "utt1": "c a b", "utt3": "c"}
+
+
+def logprobs_of(text):
+    """Two frames a token, a blank after each; nearly all on one token."""
+    rows = []
+    for token in text.replace("|", "<wb>").split():
+        rows += [TOKENS.index(token)] * 2 + [0]
+    array = np.full((len(rows), len(TOKENS)), np.log(0.01), np.float32)
+    array[np.arange(len(rows)), rows] = np.log(0.96)
+    return array
+
+
+def write_files(folder):
+    """Put all that the commands read into a folder; the folder."""
+    (folder / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
+    (folder / "lexicon.txt").write_text(LEXICON)
+    (folder / "lm.arpa").write_text(ARPA)
+    arrays = {utt: logprobs_of(text) for utt, text in SENTENCES.items()}
+    np.savez(folder / "x.npz", **arrays)
+    (folder / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 c\n")
+    return folder
+
+
+def wfstdec(folder, command, *arguments):
+    """Run a command with file names relative to a folder."""
+    made = [str(folder / a) if "." in a and a[0].isalpha() else a for a in arguments]
+    return main([command, *made])
