@@ -219,11 +219,12 @@ def scales_of(
     skip, top_k = options.blank_skip_threshold, options.token_top_k
     inside = max(0.0, -options.token_insertion)
     begin = inside + max(0.0, float(boosts.words.top_bonus) - options.word_insertion)
-    if options.lm_scale > 0:
-        begin += options.lm_scale * float(network.slack)
     if boosts.phrases is not None:
         begin += boosts.phrases.top_credit
         inside += boosts.phrases.top_credit
+    word = begin if np.isfinite(network.slack) else math.inf
+    if options.lm_scale > 0:
+        begin += options.lm_scale * float(network.slack)
     return k.Scales(
         beam=min(np.float32(options.beam), k.LARGEST),
         beam_size=options.beam_size,
@@ -239,6 +240,7 @@ def scales_of(
         blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
         begin_credit=np.float32(begin),
         inside_credit=np.float32(inside),
+        word_credit=np.float32(word),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy import float32, int64
 
 from wfstdec.beam import cpu_types as k
-from wfstdec.beam.cpu_kernels import extended
+from wfstdec.beam.cpu_begin import extended
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.lm.kernels import final, step

@@ -18,10 +18,17 @@ import numpy as np
 from numpy import float32, int32, int64
 
 from wfstdec.beam import cpu_types as k
+from wfstdec.beam.cpu_begin import (
+    ahead_at,
+    begin,
+    bound_of,
+    is_over,
+    phrase_step,
+    source_cost,
+)
 from wfstdec.beam.cpu_merge import choose, find_entries, settle
 from wfstdec.beam.cpu_price import loosened, price
 from wfstdec.beam.cpu_types import LARGEST
-from wfstdec.beam.lookahead import potential
 from wfstdec.beam.trie import find_child
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, kernel
@@ -29,8 +36,6 @@ from wfstdec.lm.kernels import step
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
-_TEXT_FACTOR = np.uint64(6364136223846793005)
-_TEXT_STEP = np.uint64(1442695040888963407)
 
 
 @kernel
@@ -76,14 +81,13 @@ def _emit(tree, scales, words, phrases, work, channel, num_live):
     network = tree.network
     frontier = channel.frontier
     made, least = 0, _INF
-    cheapest = work.costs[work.live[0]] if num_live > 0 else _INF
     for i in range(channel.counts[k.FRONTIER]):
         if made + 3 > len(work.candidates):
             return -1, least
         made, least = _stay(network, scales, work, frontier[i], i, made, least)
-        cost = float32(min(frontier[i].over, frontier[i].on) + cheapest)
-        limit = loosened(_bound_of(scales, least), scales.begin_credit)
-        if num_live == 0 or cost > limit:
+        if num_live == 0:
+            continue
+        if is_over(scales, work, frontier[i], work.live[0], least):
             continue
         if network.lexical:
             made, least = _walk_trie(
@@ -108,11 +112,6 @@ def _emit(tree, scales, words, phrases, work, channel, num_live):
 
 
 @inlined
-def _bound_of(scales, least):
-    return min(float32(least + scales.beam), LARGEST)
-
-
-@inlined
 def _stay(network, scales, work, entry, i, made, least):
     """A blank, or the same token again."""
     both = scales.sums
@@ -131,7 +130,7 @@ def _stay(network, scales, work, entry, i, made, least):
 def _stays(scales, work, entry, i, cost, phases, made, least):
     """Add a candidate of the same entry; bit 0 of `phases`: from on, bit 1: to on."""
     cost = float32(cost)
-    if cost <= _bound_of(scales, least):
+    if cost <= bound_of(scales, least):
         c = work.candidates[made]
         c.cost, c.ahead, c.source = cost, entry.ahead, i
         c.state, c.node, c.boost = entry.state, entry.node, entry.boost
@@ -144,71 +143,17 @@ def _stays(scales, work, entry, i, cost, phases, made, least):
 
 
 @inlined
-def _begins(scales, work, entry, i, way, made, least):
-    """Add the candidates of a token that begins, one for each phase; -1: no room.
-
-    `way`: (token, state, node, boost, ahead, said, graph, insertion, phrase cost,
-    text label or -1, whether the same token must be over).
-    """
-    token, state, node, boost, ahead, said, graph, insertion, phrase, label, same = way
-    if made + 2 > len(work.candidates):
-        return -1, least
-    both = scales.sums
-    for on in range(2):
-        if on == 1 and same:
-            break
-        if not both and not same and (entry.on < entry.over) != (on == 1):
-            continue
-        before = entry.on if on == 1 else entry.over
-        cost = float32(before + float32(scales.lm_scale * graph))
-        cost = float32(float32(cost + insertion) + phrase)
-        cost = float32(cost + work.costs[token])
-        if cost <= _bound_of(scales, least):
-            c = work.candidates[made]
-            c.cost, c.ahead, c.source = cost, ahead, i
-            c.state, c.node, c.boost = state, node, boost
-            c.token, c.said = token, said
-            c.from_on, c.to_on = on == 1, True
-            c.text = entry.text
-            if scales.by_text and label >= 0:
-                c.text = extended(entry.text, label)
-            made += 1
-            least = min(least, cost)
-    return made, least
-
-
-@inlined
-def extended(text, label):
-    """The hash of a text with one more word or token, uint64."""
-    return np.uint64(text * _TEXT_FACTOR + np.uint64(label) + _TEXT_STEP)
-
-
-@inlined
-def _source_cost(entry, same):
-    return entry.over if same else min(entry.over, entry.on)
-
-
-@inlined
-def _phrase_step(phrases, boost, label):
-    """(cost, next boost state) of a label of the phrases' unit."""
-    if phrases.model < 0:
-        return _ZERO, int32(boost)
-    return step(phrases.automaton, phrases.model, boost, label)
-
-
-@inlined
 def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
     """Every live token, with a language model over tokens."""
     before = network.node_token[entry.node]
     insertion = scales.token_insertion
     for n in range(num_live):
         token = work.live[n]
+        if is_over(scales, work, entry, token, least):
+            break  # as are all that follow
         same = token == before
-        cost = float32(_source_cost(entry, same) + work.costs[token])
-        if cost > loosened(_bound_of(scales, least), scales.begin_credit):
-            continue
         graph, state = step(network.automaton, network.model, entry.state, token)
-        phrase, boost = _phrase_step(phrases, entry.boost, token)
+        phrase, boost = phrase_step(phrases, entry.boost, token)
         way = (
             token,
             state,
@@ -222,7 +167,7 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
             int64(token),
             same,
         )
-        made, least = _begins(scales, work, entry, i, way, made, least)
+        made, least = begin(scales, work, entry, i, way, made, least)
         if made < 0:
             break
     return made, least
@@ -233,7 +178,7 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
     """Tokens inside a word; tokens that end it; separators between words."""
     trie, node = tree.network.trie, int64(entry.node)
     base = min(entry.over, entry.on)
-    limit = loosened(_bound_of(scales, least), scales.inside_credit)
+    limit = loosened(bound_of(scales, least), scales.inside_credit)
     for n in range(_find_ways_down(tree, work, node, base, limit, num_live)):
         made, least = _go_down(
             tree.network, scales, phrases, work, entry, i, n, made, least
@@ -280,30 +225,20 @@ def _find_ways_down(tree, work, node, base, limit, num_live):
 
 
 @inlined
-def _ahead(network, state, node):
-    """What is paid in advance in a state at a node."""
-    if network.model < 0:
-        return _ZERO
-    if node == 0:
-        return network.lookahead.state_cost[state]
-    return potential(network.lookahead, network.automaton, state, node)
-
-
-@inlined
 def _go_down(network, scales, phrases, work, entry, i, n, made, least):
     """A token begins and no word ends: the `n`-th way down."""
     token, child = work.down_token[n], int64(work.down_node[n])
     same = token == network.node_token[entry.node]
-    cost = float32(_source_cost(entry, same) + work.costs[token])
-    if cost > loosened(_bound_of(scales, least), scales.inside_credit):
+    cost = float32(source_cost(entry, same) + work.costs[token])
+    if cost > loosened(bound_of(scales, least), scales.inside_credit):
         return made, least
     ahead = entry.ahead
     if child > 0:
-        ahead = _ahead(network, entry.state, child)
+        ahead = ahead_at(network, entry.state, child)
     graph = float32(ahead - entry.ahead)
     phrase, boost = _ZERO, entry.boost
     if not phrases.of_words:
-        phrase, boost = _phrase_step(phrases, entry.boost, token)
+        phrase, boost = phrase_step(phrases, entry.boost, token)
     way = (
         token,
         entry.state,
@@ -317,7 +252,7 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
         int64(-1),
         same,
     )
-    return _begins(scales, work, entry, i, way, made, least)
+    return begin(scales, work, entry, i, way, made, least)
 
 
 @inlined
@@ -325,9 +260,10 @@ def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, leas
     """The words of the entry's node end: a separator or another word begins."""
     network = tree.network
     known = False
-    before = network.node_token[entry.node]
     for n in range(num_live):
         token = work.live[n]
+        if is_over(scales, work, entry, token, least):
+            break  # as are all that follow
         child = int64(0)
         if token != network.separator:
             if not network.optional:
@@ -335,10 +271,6 @@ def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, leas
             child = int64(tree.root_child[token])
             if child < 0:
                 continue
-        same = token == before
-        cost = float32(_source_cost(entry, same) + work.costs[token])
-        if cost > loosened(_bound_of(scales, least), scales.begin_credit):
-            continue
         if not known:
             _price_words(network, work, entry)
             known = True
@@ -376,13 +308,20 @@ def _begin_after(
         word, state = trie.said_word[said], work.word_state[said - first]
         if not work.word_cost[said - first] < _INF:
             continue
-        ahead = _ahead(network, state, child)
+        ahead = ahead_at(network, state, 0)
         graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
+        if child > 0:
+            cost = float32(source_cost(entry, same) + float32(scales.lm_scale * graph))
+            cost = float32(cost + work.costs[token])
+            if cost > loosened(bound_of(scales, least), scales.word_credit):
+                continue
+            ahead = ahead_at(network, state, child)
+            graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
         bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
         insertion = float32(scales.word_insertion - bonus)
         insertion = float32(scales.token_insertion + insertion)
         label = word if phrases.of_words else token
-        phrase, boost = _phrase_step(phrases, entry.boost, label)
+        phrase, boost = phrase_step(phrases, entry.boost, label)
         way = (
             token,
             state,
@@ -396,7 +335,7 @@ def _begin_after(
             int64(word),
             same,
         )
-        made, least = _begins(scales, work, entry, i, way, made, least)
+        made, least = begin(scales, work, entry, i, way, made, least)
         if made < 0:
             break
     return made, least

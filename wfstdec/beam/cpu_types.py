@@ -97,6 +97,7 @@ class Scales(NamedTuple):
     blank_skip_logprob: np.float32  # above 0: never
     begin_credit: np.float32  # what any token that begins may be credited at most
     inside_credit: np.float32  # the same where no word ends
+    word_credit: np.float32  # the same where one does, once its cost is known
 
 
 class Phrases(NamedTuple):
