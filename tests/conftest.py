@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    marked = item.get_closest_marker("peers") or item.get_closest_marker("nvrtc")
+    marked = any(map(item.get_closest_marker, ("peers", "nvrtc", "notebook")))
     if REQUIRED and report.skipped and marked:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but peers are required"

@@ -62,7 +62,13 @@ kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
 import naive_cases
 import naive_greedy
 import naive_trie
-from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
 
 from wfstdec.arpa import read_arpa
 from wfstdec.beam.backends import GREEDY_BACKENDS
@@ -70,6 +76,7 @@ from wfstdec.beam.greedy import GreedyDecoder
 from wfstdec.beam.lookahead import build_lookahead, potential
 from wfstdec.beam.options import GreedyOptions
 from wfstdec.beam.trie import build_trie, find_child
+from wfstdec.boost.boosts import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.backoff import pack_models
@@ -144,7 +151,11 @@ def main(num_cases):
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
-        boosts = [random_boosts(rng, graph) for _ in batch]
+        boosts = [
+            Boosts(random_boosts(rng, graph) or {}, random_phrases(rng, graph)),
+            random_boosts(rng, graph),
+            random_phrases(rng, graph),
+        ]
         decoders = [WfstDecoder(graph, options, b) for b in ("reference", "cpu")]
         decoders[1]._backend = CpuBackend(graph, first_capacity=2)
         expected, found = (d.decode(batch, boosts=boosts) for d in decoders)

@@ -5,9 +5,9 @@
 
 The sentences are so many of the text's different ones, evenly spread, without those
 that the set's references are; the set's SentencePiece model cuts them into pieces.
-kaldingram estimates a Kneser-Ney back-off model of all n-grams seen, as SRILM does. (Its
-count cutoffs are not offered: cutting the 4-grams seen once gave 1e19 for a perplexity
-of 37.)
+kaldingram estimates a Kneser-Ney back-off model of all n-grams seen, as SRILM does (its
+count cutoffs are not offered: without the 4-grams seen once a perplexity of 37 became
+7e18).
 """
 
 from __future__ import annotations

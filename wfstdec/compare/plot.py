@@ -112,7 +112,7 @@ def _draw(axes: Any, comparison: Comparison) -> None:
                 point.label,
                 (point.rtfx, point.wer),
                 textcoords="offset points",
-                xytext=(4, 5),
+                xytext=(4, 5 if i % 2 == 0 else -11),
                 fontsize=7,
                 color=colour,
             )

@@ -94,10 +94,13 @@ def _phrases(point: Point) -> PhraseScore:
 def _notes(comparison: Comparison) -> list[str]:
     """What the figures are, in a few lines below the table."""
     facts = comparison.facts
-    loads = "; ".join(
-        f"{name} {one.load_mb:,.0f} MB in {one.load_s:.1f} s"
-        for name, one in comparison.searches.items()
-        if one.load_mb is not None and one.load_s is not None
+    loads: dict[str, list[str]] = {}
+    for name, one in comparison.searches.items():
+        if one.load_mb is not None and one.load_s is not None:
+            taken = f"{one.load_mb:,.0f} MB in {one.load_s:.1f} s"
+            loads.setdefault(taken, []).append(name)
+    listed = "; ".join(
+        f"{' and '.join(names)} {taken}" for taken, names in loads.items()
     )
     return [
         f"RTFx: seconds of audio per CPU second of one thread, best of "
@@ -105,5 +108,5 @@ def _notes(comparison: Comparison) -> list[str]:
         "cost above that of the widest setting of the same search. MB: growth of the "
         "resident set while",
         "the decoder is made and decodes. *: no point is faster and as accurate.",
-        *([f"Loaded before: {loads}."] if loads else []),
+        *([f"Loaded before: {listed}."] if listed else []),
     ]

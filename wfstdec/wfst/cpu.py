@@ -14,23 +14,23 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections import defaultdict
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.arcs import LABEL_MASK, REPEAT
+from wfstdec.arcs import LABEL_MASK
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.words import WordBoosts
 from wfstdec.graph import PackedGraph
 from wfstdec.jit import jit
-from wfstdec.symbols import ilabel_of
+from wfstdec.lm.backoff import Unit
 from wfstdec.wfst import cpu_kernels, trace
 from wfstdec.wfst import kernel_types as k
-from wfstdec.wfst.emission import BLOCK, LEVELS, MOST_LABELS
+from wfstdec.wfst.following import LEVELS
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.phrase_emission import MOST_LABELS, NAMED_AT_MOST
+from wfstdec.wfst.phrase_labels import steps_on
 from wfstdec.wfst.phrase_rows import lay_out
 
 
@@ -47,70 +47,74 @@ class CpuBackend:
         self.arrays = _lay_out(graph)
         self._capacity = first_capacity
         self._lock = threading.Lock()
-        self._works: dict[np.dtype, list[k.Work]] = defaultdict(list)
-        self._channels: dict[np.dtype, list[k.Channel]] = defaultdict(list)
+        self._works: dict[bool, list[k.Work]] = {False: [], True: []}
+        self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._arrays_of: dict[str, k.GraphArrays] = {}
         self._phrases: WeakKeyDictionary[PhraseBoosts, k.Phrases] = WeakKeyDictionary()
 
     def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> CpuSearch:
         """Begin an utterance."""
-        phrases = None if boosts.phrases is None else self._lay_out(boosts.phrases)
-        return CpuSearch(self, options, boosts.words, phrases)
+        scales = scales_of(options, bool(boosts.words))
+        if boosts.phrases is None:
+            return CpuSearch(self, (self.arrays, scales, boosts.words, None))
+        arrays, phrases = self._lay_out(boosts.phrases)
+        return CpuSearch(self, (arrays, scales, boosts.words, phrases))
 
-    def _lay_out(self, phrases: PhraseBoosts) -> k.Phrases:
-        """Compiled phrases as kernels take them, made once."""
+    def _lay_out(self, phrases: PhraseBoosts) -> tuple[k.GraphArrays, k.Phrases]:
+        """The graph for phrases of that unit, and the phrases; made once."""
         with self._lock:
+            unit = phrases.unit
+            if unit not in self._arrays_of:
+                self._arrays_of[unit] = _with_plain_sets(self.graph, self.arrays, unit)
             if phrases not in self._phrases:
                 self._phrases[phrases] = lay_out(phrases, self.graph.tokens.blank)
-            return self._phrases[phrases]
+            return self._arrays_of[unit], self._phrases[phrases]
 
-    def take_work(self, entries: int, kind: np.dtype) -> k.Work:
+    def take_work(self, entries: int, boosted: bool) -> k.Work:
         """Scratch for one thread and that many entries, from the pool or new."""
         with self._lock:
-            while self._works[kind]:
-                work = self._works[kind].pop()
+            while self._works[boosted]:
+                work = self._works[boosted].pop()
                 if len(work.next) >= entries:
                     return work
         entries = max(entries, self._capacity)
-        return _new_work(self.graph, entries, 4 * entries, kind)
+        return _new_work(self.graph, entries, 4 * entries, boosted)
 
-    def give_work(self, work: k.Work) -> None:
+    def give_work(self, work: k.Work, boosted: bool) -> None:
         """Put scratch back."""
         with self._lock:
-            self._works[work.next.dtype].append(work)
+            self._works[boosted].append(work)
 
-    def take_channel(self, kind: np.dtype) -> k.Channel:
-        """A channel for one utterance and such entries, from the pool or new."""
+    def take_channel(self, boosted: bool) -> k.Channel:
+        """A channel for one utterance, from the pool or new."""
         with self._lock:
-            if self._channels[kind]:
-                return self._channels[kind].pop()
-        entries = np.empty(self._capacity, kind)
-        nodes = np.empty(16 * self._capacity, k.NODE)
-        counts, base, beam = np.zeros(8, np.int64), np.zeros(1), np.zeros(1, np.float32)
-        return k.Channel(entries, nodes, counts, base, beam)
+            if self._channels[boosted]:
+                return self._channels[boosted].pop()
+        return k.Channel(
+            frontier=np.empty(self._capacity, k.BOOSTED if boosted else k.ENTRY),
+            trace=np.empty(16 * self._capacity, k.NODE),
+            counts=np.zeros(8, np.int64),
+            base=np.zeros(1),
+            beam=np.zeros(1, np.float32),
+            top_credit=np.zeros(1, np.float32),
+        )
 
-    def give_channel(self, channel: k.Channel) -> None:
+    def give_channel(self, channel: k.Channel, boosted: bool) -> None:
         """Put a channel back, unless the pool has as many as there may be threads."""
-        kind = channel.frontier.dtype
         with self._lock:
-            if len(self._channels[kind]) < max(1, len(self._works[kind])):
-                self._channels[kind].append(channel)
+            pool = self._channels[boosted]
+            if len(pool) < max(1, len(self._works[boosted])):
+                pool.append(channel)
 
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    def __init__(
-        self,
-        backend: CpuBackend,
-        options: DecodeOptions,
-        words: WordBoosts,
-        phrases: k.Phrases | None,
-    ) -> None:
+    def __init__(self, backend: CpuBackend, fixed: k.Fixed) -> None:
         self._backend = backend
-        self._scales = scales_of(options, bool(words))
-        self._words, self._phrases = words, phrases
-        self._kind = k.ENTRY if phrases is None else k.BOOSTED_ENTRY
-        self._channel = backend.take_channel(self._kind)
+        self._fixed = fixed
+        self._boosted = fixed[-1] is not None
+        self._channel = backend.take_channel(self._boosted)
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
@@ -124,27 +128,26 @@ class CpuSearch:
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
         entries = int(self._channel.counts[k.FRONTIER])
-        work = self._backend.take_work(entries, self._kind)
-        fixed = self._backend.arrays, self._scales, self._words, self._phrases
+        work = self._backend.take_work(entries, self._boosted)
         try:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
-                    *fixed, work, self._channel, logprobs, frame
+                    *self._fixed, work, self._channel, logprobs, frame
                 )
                 work = self._grow(status, work)
         finally:
-            self._backend.give_work(work)
+            self._backend.give_work(work, self._boosted)
 
     def finish(self) -> BestPath:
         """End the utterance; the search cannot be used afterwards."""
         if self._channel.counts[k.FRONTIER] == 0:  # not one frame came
             self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
-        final_cost = self._backend.arrays.final_cost
+        graph, scales, _, phrases = self._fixed
         path = trace.best_path(
-            self._channel, final_cost, self._scales.lm_scale, self._phrases
+            self._channel, graph.final_cost, scales.lm_scale, phrases
         )
-        self._backend.give_channel(self._channel)
+        self._backend.give_channel(self._channel, self._boosted)
         return path
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
@@ -152,8 +155,8 @@ class CpuSearch:
         channel = self._channel
         if status == k.GROW_WORK:
             entries, candidates = len(work.next), len(work.candidates)
-            graph, kind = self._backend.graph, self._kind
-            return _new_work(graph, 2 * entries, 2 * candidates, kind)
+            graph, boosted = self._backend.graph, self._boosted
+            return _new_work(graph, 2 * entries, 2 * candidates, boosted)
         if status == k.GROW_FRONTIER:
             frontier = _longer(channel.frontier, 2 * len(work.next))
             self._channel = channel._replace(frontier=frontier)
@@ -201,15 +204,17 @@ def _longer(array: np.ndarray, size: int) -> np.ndarray:
 
 
 def _new_work(
-    graph: PackedGraph, entries: int, candidates: int, kind: np.dtype
+    graph: PackedGraph, entries: int, candidates: int, boosted: bool
 ) -> k.Work:
     num_labels = len(graph.tokens) + 1
+    kind = k.BOOSTED_ENTRY if boosted else k.ENTRY
+    num_slots = 1 << (4 * entries).bit_length() if boosted else graph.num_states
     return k.Work(
         next=np.empty(entries, kind),
         candidates=np.empty(candidates, kind),
-        chain=np.empty(0 if kind == k.ENTRY else entries, np.uint32),
-        named=np.empty(BLOCK * MOST_LABELS, k.NAMED),
-        slots=np.zeros(graph.num_states, np.uint32),
+        chain=np.empty(entries if boosted else 0, np.uint32),
+        named=np.empty(NAMED_AT_MOST, k.NAMED),
+        slots=np.zeros(num_slots, np.uint32),
         rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
         links=np.empty(entries, np.uint32),
         waiting=np.empty(entries + 1, np.uint32),
@@ -229,10 +234,7 @@ def _lay_out(graph: PackedGraph) -> k.GraphArrays:
     rows["emit"] = splits
     rows["emit"][:num_states] += graph.state_num_epsilons
     labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    repeats = graph.arcs["ilabel"] & np.uint32(REPEAT) != 0
-    few = len(graph.tokens) <= MOST_LABELS
-    by_label = few and _fill_label_sets(rows, labels, repeats)
-    blank = graph.tokens.blank
+    by_label = len(graph.tokens) <= MOST_LABELS and _fill_label_sets(rows, labels)
     rows["rank"][:num_states] = graph.epsilon_rank
     _fill_least_epsilons(rows, graph.arcs["cost"])
     return k.GraphArrays(
@@ -241,24 +243,41 @@ def _lay_out(graph: PackedGraph) -> k.GraphArrays:
         final_cost=graph.final_cost,
         by_label=by_label,
         num_ranks=np.uint64(graph.epsilon_rank.max() + 1),
-        blank=np.uint64(blank),
-        blank_set=np.uint64(1 << ilabel_of(blank) if few else 0),
+        blank=np.uint64(graph.tokens.blank),
         least_cost=np.float32(min(0.0, graph.arcs["cost"].min(initial=0.0))),
     )
 
 
+def _with_plain_sets(
+    graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
+) -> k.GraphArrays:
+    """The same with the labels of arcs on which such phrases do not step."""
+    if not arrays.by_label:
+        return arrays
+    rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+    _fill_plain_sets(rows, labels, ~steps_on(graph, graph.arcs, unit))
+    return arrays._replace(rows=rows)
+
+
 @jit
-def _fill_label_sets(rows, labels, repeats):
-    """Fill the sets of labels; False where a label stands twice in a row."""
+def _fill_label_sets(rows, labels):
+    """Fill `rows["labels"]`; False where a label stands twice in a row."""
     for s in range(len(rows) - 1):
         for a in range(rows[s].emit, rows[s + 1].begin):
             bit = np.uint64(1) << np.uint64(labels[a])
             if rows[s].labels & bit:
                 return False
             rows[s].labels |= bit
-            if repeats[a]:
-                rows[s].repeats |= bit
     return True
+
+
+@jit
+def _fill_plain_sets(rows, labels, plain):
+    """Fill `rows["plain"]`: the labels of arcs that are plain, bool [A]."""
+    for s in range(len(rows) - 1):
+        for a in range(rows[s].emit, rows[s + 1].begin):
+            if plain[a]:
+                rows[s].plain |= np.uint64(1) << np.uint64(labels[a])
 
 
 @jit

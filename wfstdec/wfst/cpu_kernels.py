@@ -9,8 +9,8 @@ The specification is `reference.py`; this computes the same bits faster:
                       close      epsilon arcs, in rank order
                       settle     trace nodes, re-base
 
-With phrases entries also carry a boost state, and those of one graph state form a
-chain. Without, `phrases` is None, and numba leaves out all that is for them.
+With phrases entries also carry a boost state, and are found by hashing. Without,
+`phrases` is None, and numba leaves out all that is for them.
 
 What made it fast, on real graphs: two passes (candidates, then recombination, so that
 cache misses overlap), one 16-byte row per state, prefetching, and a map from states
@@ -25,7 +25,15 @@ from numpy import float32, uint32, uint64
 from wfstdec.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
-from wfstdec.wfst.emission import emit, extras, note_of, price, with_phrase
+from wfstdec.wfst.emission import emit
+from wfstdec.wfst.following import (
+    note_of,
+    pass_arc,
+    price,
+    slot_of,
+    with_phrase,
+    word_credit,
+)
 from wfstdec.wfst.kernel_types import LARGEST, prefetch
 from wfstdec.wfst.selection import cost_of, key_of, last_of_tie, nth_least
 
@@ -82,7 +90,7 @@ def _begin(graph, scales, boosts, phrases, work, channel):
     if phrases is not None:
         entry.boost, entry.source_boost = phrases.start, _NONE
         work.chain[0] = _NONE
-    work.slots[0] = uint32(0)
+    work.slots[slot_of(phrases, work, entry)] = uint32(0)
     work.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, LARGEST)
@@ -198,16 +206,17 @@ def _recombine(graph, phrases, work, made, cutoff):
 @inlined
 def _find(phrases, work, count, candidate):
     """Where the search state of a candidate stands in `work.next`, or `count`."""
-    entries = work.next
-    i = uint64(work.slots[candidate.state])
-    if i >= count or entries[i].state != candidate.state:
-        return count
-    if phrases is not None:
-        while entries[i].boost != candidate.boost:
+    entries, state = work.next, candidate.state
+    i = uint64(work.slots[slot_of(phrases, work, candidate)])
+    if phrases is None:
+        if i < count and entries[i].state == state:
+            return i
+    else:
+        while i < count:
+            if entries[i].state == state and entries[i].boost == candidate.boost:
+                return i
             i = uint64(work.chain[i])
-            if i == uint64(_NONE):
-                return count
-    return i
+    return count
 
 
 @inlined
@@ -228,12 +237,14 @@ def _improve(phrases, work, i, candidate):
 @inlined
 def _insert(phrases, work, count, candidate):
     """Make the candidate entry number `count`."""
-    entries, slots, state = work.next, work.slots, candidate.state
+    entries, slots = work.next, work.slots
+    slot = slot_of(phrases, work, candidate)
     if phrases is not None:
-        head = uint64(slots[state])
-        same = head < count and entries[head].state == state
+        head = uint64(slots[slot])
+        same = head < count and slot_of(phrases, work, entries[head]) == slot
         work.chain[count] = uint32(head) if same else _NONE
-    slots[state] = uint32(count)
+        prefetch(phrases.rows, uint64(candidate.boost))
+    slots[slot] = uint32(count)
     entries[count] = candidate
 
 
@@ -296,8 +307,7 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
     entry, candidates = work.next[i], work.candidates
     row = graph.rows[uint64(entry.state)]
     least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
-    credit = max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
-    least = float32(least - credit)
+    least = float32(least - word_credit(scales, boosts))
     if phrases is not None:
         if phrases.of_words:
             least = float32(least - phrases.rows[uint64(entry.boost)].credit)
@@ -308,18 +318,17 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
         return made, False
     for a in range(first, last):
         arc = graph.arcs[a]
-        reached = float32(entry.cost + float32(scales.lm_scale * arc.cost))
-        if scales.has_extras:
-            reached = float32(reached + extras(scales, boosts, arc))
+        reached = pass_arc(scales, boosts, entry.cost, arc)
         if phrases is not None:
+            credit = phrases.rows[uint64(entry.boost)].credit
             reached, boost = with_phrase(
-                phrases, arc, entry.boost, reached, float32(0), cutoff
+                phrases, arc, entry.boost, credit, reached, float32(0), cutoff
             )
             candidates[made].boost = boost
             candidates[made].source_boost = entry.boost
-        prefetch(work.slots, uint64(arc.nextstate))
         candidates[made].cost = reached
         candidates[made].state = arc.nextstate
+        prefetch(work.slots, slot_of(phrases, work, candidates[made]))
         candidates[made].node = uint32(i)
         candidates[made].arc = note_of(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
@@ -354,7 +363,7 @@ def _settle(graph, scales, phrases, work, channel, count):
     best = entries[0].cost
     for i in range(count):
         best = min(best, entries[i].cost)
-    within = _ZERO
+    within, top_credit = _ZERO, float32(0)
     for i in range(count):
         arc, node = entries[i].arc, entries[i].node
         made = first + uint64(i)
@@ -375,7 +384,9 @@ def _settle(graph, scales, phrases, work, channel, count):
         frontier[i].state = entries[i].state
         frontier[i].node = uint32(made)
         if phrases is not None:
-            frontier[i].boost = entries[i].boost
+            credit = phrases.rows[uint64(entries[i].boost)].credit
+            frontier[i].boost, frontier[i].credit = entries[i].boost, credit
+            top_credit = max(top_credit, credit)
         if cost <= scales.beam:
             within += _ONE
         if cost == float32(0):
@@ -384,5 +395,5 @@ def _settle(graph, scales, phrases, work, channel, count):
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
     channel.base[0] += np.float64(best)
-    channel.beam[0] = scales.beam
+    channel.beam[0], channel.top_credit[0] = scales.beam, top_credit
     return k.OK

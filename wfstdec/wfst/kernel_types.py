@@ -13,6 +13,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from wfstdec.boost.words import WordBoosts
+
 LARGEST = np.float32(np.finfo(np.float32).max)
 """The cutoff where there is none: infinite costs stay over it."""
 
@@ -23,15 +25,26 @@ ROW = np.dtype(
         ("emit", "<u4"),
         ("rank", "<u4"),
         ("least_epsilon", "<f4"),
-        ("repeats", "<u8"),
+        ("plain", "<u8"),
     ]
 )
 """A state's row: the set of its labels, its first arc, its first emitting arc, its
-epsilon rank, the least cost of its epsilon arcs, and the labels that repeat."""
+epsilon rank, the least cost of its epsilon arcs, and with phrases the set of labels
+on whose arcs they do not step."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
 BOOSTED_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
-"""The same with phrases: its boost state, and while it is made its source's."""
+"""An entry being made, with phrases: its boost state, and its source's."""
+BOOSTED = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("state", "<u4"),
+        ("node", "<u4"),
+        ("boost", "<u4"),
+        ("credit", "<f4"),
+    ]
+)
+"""A frontier entry with phrases; the credit is that of its boost state."""
 NAMED = np.dtype([("entry", "<u4"), ("arc", "<u4")])
 """An arc to follow, from an entry of the frontier."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
@@ -57,12 +70,11 @@ class GraphArrays(NamedTuple):
     """The graph, read only: shared by all threads."""
 
     arcs: np.ndarray  # ARC [A]
-    rows: np.ndarray  # ROW [S + 1]
+    rows: np.ndarray  # ROW [S + 1]; `plain` is of one unit of phrases
     final_cost: np.ndarray  # float32 [S]
     by_label: bool  # whether `ROW.labels` is filled
     num_ranks: np.uint64
     blank: np.uint64
-    blank_set: np.uint64  # its bit among the labels of a row
     least_cost: np.float32  # the least arc cost, at most 0
 
 
@@ -72,30 +84,31 @@ PHRASE_ROW = np.dtype(
         ("begin", "<u4"),
         ("backoff", "<u4"),
         ("backoff_cost", "<f4"),
-        ("root_cost", "<f4"),
+        ("dense_cost", "<f4"),
+        ("dense", "<u4"),
         ("credit", "<f4"),
-        ("final_cost", "<f4"),
     ]
 )
-"""A boost state: the labels, modulo 64, of its arcs and of all that it backs off to,
-the root left out; its first arc; where it backs off to and the cost; the cost of
-backing off to the root; the most that a label is credited, at least 0."""
+"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
+off to before a dense one, none if it is dense itself; its first arc; where it backs
+off to and the cost; where the row of that dense state begins and the cost of backing
+off to it; the most that a label is credited, at least 0."""
 PHRASE_ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
-"""An arc of a boost state that is not the root."""
-PHRASE_ROOT = np.dtype([("next", "<u4"), ("cost", "<f4")])
-"""What a label does at the root."""
+"""An arc of a boost state."""
+PHRASE_STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
+"""What a label does in a dense state."""
 
 
 class Phrases(NamedTuple):
     """Phrases as the kernels take them; labels are ilabels or word ids."""
 
-    rows: np.ndarray  # PHRASE_ROW [S + 1]; the root is 0
+    rows: np.ndarray  # PHRASE_ROW [S + 1]
     arcs: np.ndarray  # PHRASE_ARC [A]
-    root: np.ndarray  # PHRASE_ROOT [L + 1]
+    dense: np.ndarray  # PHRASE_STEP [D * L]: of the root and states with many arcs
+    final_cost: np.ndarray  # float32 [S]
     of_words: bool
     silent: np.uint32  # the blank's ilabel: phrases of tokens do not step on it
     start: np.uint32
-    top_credit: np.float32  # of all states
 
 
 class Scales(NamedTuple):
@@ -113,27 +126,33 @@ class Scales(NamedTuple):
     blank_skip_logprob: np.float32  # above 0: never
 
 
+Fixed = tuple[GraphArrays, Scales, WordBoosts, Phrases | None]
+"""What a search goes by."""
+
+
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
-    frontier: np.ndarray  # ENTRY [F]
+    frontier: np.ndarray  # ENTRY [F]; with phrases BOOSTED
     trace: np.ndarray  # NODE [N]
     counts: np.ndarray  # int64 [8]
     base: np.ndarray  # float64 [1]: what re-basing took off
     beam: np.ndarray  # float32 [1]: of the next frame
+    top_credit: np.ndarray  # float32 [1]: the largest of the frontier
 
 
 class Work(NamedTuple):
     """Scratch of one thread; its content between frames means nothing.
 
-    With phrases, entries are BOOSTED_ENTRY; without, `chain` is empty.
+    With phrases, entries are BOOSTED_ENTRY, and slots a hash table, H being a power of
+    two; without, `chain` is empty.
     """
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
-    chain: np.ndarray  # uint32 [F]: with phrases, the next entry of the graph state
+    chain: np.ndarray  # uint32 [F]: with phrases, the entry before in the same slot
     named: np.ndarray  # NAMED [BLOCK * MOST_LABELS]
-    slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
+    slots: np.ndarray  # uint32 [S or H]: where a state stands in `next`, if it does
     rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
     links: np.ndarray  # uint32 [F]
     waiting: np.ndarray  # uint32 [F + 1]: entries with epsilon arcs

@@ -43,9 +43,16 @@ def said_labels(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
         int32, word ids or tokens.
     """
     taken = graph.arcs[arcs]
+    taken = taken[steps_on(graph, taken, unit)]
     if unit == "word":
-        return taken["olabel"][taken["olabel"] != EPSILON].astype(np.int32)
-    label = taken["ilabel"] & np.uint32(LABEL_MASK)
-    starts = (label != EPSILON) & (taken["ilabel"] & np.uint32(REPEAT) == 0)
-    starts &= label != ilabel_of(graph.tokens.blank)
-    return token_of(label[starts]).astype(np.int32)
+        return taken["olabel"].astype(np.int32)
+    return token_of(taken["ilabel"] & np.uint32(LABEL_MASK)).astype(np.int32)
+
+
+def steps_on(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
+    """Whether phrases of a unit step, for each of some `ARC` [N]; bool [N]."""
+    if unit == "word":
+        return arcs["olabel"] != EPSILON
+    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
+    starts = (label != EPSILON) & (arcs["ilabel"] & np.uint32(REPEAT) == 0)
+    return starts & (label != ilabel_of(graph.tokens.blank))

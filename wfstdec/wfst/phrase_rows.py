@@ -3,9 +3,9 @@
     phrases = lay_out(compiled, blank)
     cost, boost = step(phrases, boost, label_of(phrases, arc))
 
-Most labels lead from where the search is back to the root. So a row says at once which
-labels are found before the root, modulo 64, and what it costs to back off to the
-root, where a table has all labels. Costs have the bits of `wfstdec.lm.kernels.step`.
+The root and states with many arcs are dense: a table has what all labels do there. A
+row says at once which labels, modulo 64, are found before the next dense state, and
+what it costs to back off to that one. Costs have the bits of `lm.kernels.step`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.arcs import LABEL_MASK, REPEAT
-from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.jit import inlined, jit, kernel
+from wfstdec.lm import kernels
 from wfstdec.symbols import ilabel_of
 from wfstdec.wfst import kernel_types as k
 
+DENSE_SHARE = 1 / 6
+"""A state with arcs for this part of the labels is dense."""
+MOST_DENSE = 2048
+"""No more states than these, the root apart: the table is to stay in the cache."""
 _LABEL = uint32(LABEL_MASK)
 _ONE = uint64(1)
-_ROOT = uint32(0)
+_ZERO = uint64(0)
 _SET = uint64(63)
 """Labels are taken modulo 64 in a row's set."""
 _ROUNDING = 2.0**-22
@@ -36,64 +41,107 @@ def lay_out(phrases: PhraseBoosts, blank: int) -> k.Phrases:
         blank: The blank token, which phrases of tokens do not step on.
     """
     automaton, of_words = phrases.automaton, phrases.unit == "word"
-    label = automaton.arc_label if of_words else ilabel_of(automaton.arc_label)
-    arcs = np.empty(len(label), k.PHRASE_ARC)
-    arcs["label"], arcs["next"] = label, automaton.arc_next
-    arcs["cost"] = automaton.arc_cost
-    of_root = arcs[: automaton.state_arc_splits[1]]
-    root = np.zeros(phrases.num_labels + 1, k.PHRASE_ROOT)
-    root["cost"] = automaton.model_default_cost[0]
-    root["next"][of_root["label"]] = of_root["next"]
-    root["cost"][of_root["label"]] = of_root["cost"]
+    first_label = 0 if of_words else ilabel_of(0)
+    arcs = np.empty(phrases.num_arcs, k.PHRASE_ARC)
+    arcs["label"] = automaton.arc_label + first_label
+    arcs["next"], arcs["cost"] = automaton.arc_next, automaton.arc_cost
     rows = np.zeros(phrases.num_states + 1, k.PHRASE_ROW)
     rows["begin"] = automaton.state_arc_splits
     inner = rows[:-1]
     inner["backoff"] = np.maximum(automaton.backoff_state, 0)
     inner["backoff_cost"] = automaton.backoff_cost
-    inner["final_cost"] = automaton.final_cost
-    _fill_rows(inner, rows["begin"], arcs, root)
+    states = _dense_states(phrases)
+    dense = _dense_rows(phrases, states, first_label)
+    is_dense = np.zeros(phrases.num_states, np.bool_)
+    is_dense[states] = True
+    inner["dense"][states] = np.arange(len(states)) * dense.shape[1]
+    _fill_rows(inner, rows["begin"], arcs, is_dense)
+    _fill_credits(inner, rows["begin"], arcs, dense[0]["cost"])
     return k.Phrases(
         rows=rows,
         arcs=arcs,
-        root=root,
+        dense=dense.ravel(),
+        final_cost=automaton.final_cost,
         of_words=of_words,
         silent=uint32(k.NONE if of_words else ilabel_of(blank)),
         start=uint32(phrases.start),
-        top_credit=inner["credit"].max(),
     )
 
 
-@jit
-def _fill_rows(rows, begin, arcs, root):
-    """Fill in what a state has from those that it backs off to.
+def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
+    """The root, and where sums are exact in any order the states with many arcs."""
+    automaton = phrases.automaton
+    num_arcs = np.diff(automaton.state_arc_splits)
+    num_arcs[0] = 0
+    costs = np.concatenate(
+        [automaton.arc_cost, automaton.backoff_cost, automaton.model_default_cost]
+    )
+    largest = _largest_backoff(automaton.backoff_state, automaton.backoff_cost)
+    largest = 2 * largest + np.abs(costs).max()
+    exact = (costs % GRAIN == 0).all() and largest < 2**24 * GRAIN
+    many = np.flatnonzero(num_arcs >= max(2, DENSE_SHARE * phrases.num_labels))
+    many = np.sort(many[np.argsort(-num_arcs[many], kind="stable")[:MOST_DENSE]])
+    return np.concatenate([[0], many if exact else []]).astype(np.int32)
 
-    A credit is a bound: it counts arcs that a longer state hides, and more than float32
-    sums along a chain can lose.
-    """
-    num_states = len(rows)
-    credit, largest = np.zeros(num_states), np.zeros(num_states)
-    length = np.zeros(num_states)
-    for label in range(len(root)):
-        cost = np.float64(root[label].cost)
-        credit[0] = max(credit[0], -cost)
-        largest[0] = max(largest[0], abs(cost))
-    for s in range(num_states):
+
+@jit
+def _largest_backoff(backoff_state, backoff_cost):
+    """The largest cost of backing off from any state to the root, either way."""
+    costs = np.zeros(len(backoff_cost))
+    for s in range(1, len(costs)):
+        costs[s] = costs[backoff_state[s]] + np.float64(backoff_cost[s])
+    return np.abs(costs).max()
+
+
+def _dense_rows(
+    phrases: PhraseBoosts, states: np.ndarray, first_label: int
+) -> np.ndarray:
+    """What the labels do in these states, PHRASE_STEP [D, L]."""
+    shape = len(states), phrases.num_labels
+    costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
+    kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
+    dense = np.zeros((shape[0], first_label + shape[1]), k.PHRASE_STEP)
+    dense["next"][:, first_label:] = nextstates
+    dense["cost"][:, first_label:] = costs
+    return dense
+
+
+@jit
+def _fill_rows(rows, begin, arcs, is_dense):
+    """Fill in labels and the way to the dense state, shorter states first."""
+    for s in range(len(rows)):
+        if is_dense[s]:
+            continue
         below = np.int64(rows[s].backoff)
+        rows[s].labels, rows[s].dense = rows[below].labels, rows[below].dense
+        for a in range(begin[s], begin[s + 1]):
+            rows[s].labels |= _ONE << (uint64(arcs[a].label) & _SET)
+        total, at = float32(0), s
+        while not is_dense[at]:
+            total = float32(total + rows[at].backoff_cost)
+            at = np.int64(rows[at].backoff)
+        rows[s].dense_cost = total
+
+
+@jit
+def _fill_credits(rows, begin, arcs, root_cost):
+    """Fill in credits: bounds that count arcs which a longer state hides.
+
+    They allow for more than float32 sums along a chain can lose.
+    """
+    credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
+    length = np.zeros(len(rows))
+    credit[0] = -np.float64(root_cost.min())
+    largest[0] = np.float64(np.abs(root_cost).max())
+    for s in range(len(rows)):
+        below, cost = np.int64(rows[s].backoff), np.float64(rows[s].backoff_cost)
         if s > 0:
-            cost = np.float64(rows[s].backoff_cost)
             credit[s], length[s] = credit[below] - cost, length[below] + 1
             largest[s] = largest[below] + abs(cost)
-            rows[s].labels = rows[below].labels
             for a in range(begin[s], begin[s + 1]):
                 cost = np.float64(arcs[a].cost)
                 credit[s] = max(credit[s], -cost)
                 largest[s] = max(largest[s], abs(cost))
-                rows[s].labels |= _ONE << (uint64(arcs[a].label) & _SET)
-        total, at = float32(0), s
-        while at > 0:
-            total = float32(total + rows[at].backoff_cost)
-            at = np.int64(rows[at].backoff)
-        rows[s].root_cost = total
         slack = _ROUNDING * (length[s] + 2) * largest[s]
         rows[s].credit = float32(max(0.0, credit[s] + slack))
 
@@ -115,18 +163,17 @@ def step(phrases, boost, label):
     row = phrases.rows[uint64(boost)]
     if row.labels >> (uint64(label) & _SET) & _ONE:
         return _step_down(phrases, boost, label)
-    there = phrases.root[uint64(label)]
-    return float32(row.root_cost + there.cost), there.next
+    there = phrases.dense[uint64(row.dense) + uint64(label)]
+    return float32(row.dense_cost + there.cost), there.next
 
 
 @kernel
 def _step_down(phrases, boost, label):
-    """`step` by all states on the way to the root."""
+    """`step` by all states on the way to the dense one."""
     rows, arcs = phrases.rows, phrases.arcs
-    total = float32(0)
-    while boost != _ROOT:
-        begin = uint64(rows[uint64(boost)].begin)
-        last = uint64(rows[uint64(boost) + _ONE].begin)
+    total, at = float32(0), uint64(boost)
+    while rows[at].labels != _ZERO:
+        begin, last = uint64(rows[at].begin), uint64(rows[at + _ONE].begin)
         end = last
         while begin < end:
             middle = (begin + end) >> _ONE
@@ -136,7 +183,7 @@ def _step_down(phrases, boost, label):
                 end = middle
         if begin < last and arcs[begin].label == label:
             return float32(total + arcs[begin].cost), arcs[begin].next
-        total = float32(total + rows[uint64(boost)].backoff_cost)
-        boost = rows[uint64(boost)].backoff
-    there = phrases.root[uint64(label)]
+        total = float32(total + rows[at].backoff_cost)
+        at = uint64(rows[at].backoff)
+    there = phrases.dense[uint64(rows[at].dense) + uint64(label)]
     return float32(total + there.cost), there.next

@@ -33,7 +33,7 @@ def best_final(frontier, count, final_cost, lm_scale, use_final, phrases):
                 cost = np.float32(cost + np.float32(lm_scale * final))
             if phrases is not None:
                 boost = frontier[i].boost
-                cost = np.float32(cost + phrases.rows[boost].final_cost)
+                cost = np.float32(cost + phrases.final_cost[boost])
             key = key_of(cost, frontier[i].state)
             if best < 0 or key < best_key or (key == best_key and boost < best_boost):
                 best, best_key, best_cost, best_boost = i, key, cost, boost

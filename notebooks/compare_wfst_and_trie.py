@@ -1,0 +1,174 @@
+# %% [markdown]
+# # A search graph or a trie? Both decoders on the same speech
+#
+# wfstdec has two searches for the log-probs of a CTC model. Both take the same tokens,
+# lexicon, language model, boosts and options, and give the same kind of hypothesis:
+#
+# - `WfstDecoder` walks a graph that was composed beforehand of tokens, lexicon and
+#   language model (T, L and G);
+# - `BeamDecoder` walks the lexicon as a trie and asks the language model as it goes.
+#   Nothing is built; without a lexicon it decodes bare tokens.
+#
+# This notebook sets them side by side on the shipped recipe: 40 utterances of
+# LibriSpeech, a lexicon of 30,000 words, a pruned 3-gram. It takes about a minute and
+# needs `pip install wfstdec[plot,notebook]`. It was made from the `.py` file beside it:
+# `python tools/make_notebook.py --execute`.
+#
+# On your own data the same is one command: `wfstdec compare --help`.
+
+# %%
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from IPython.display import Image, display
+
+import wfstdec
+from wfstdec.cli.demo import find_recipe
+from wfstdec.compare.plot import plot
+from wfstdec.compare.report import table
+from wfstdec.compare.run import run
+from wfstdec.compare.searches import (
+    measured,
+    trie_maker,
+    trie_searches,
+    wfst_searches,
+)
+from wfstdec.compare.speech import read_speech
+from wfstdec.compare.tuning import tune
+from wfstdec.io.boosts import read_boosts
+
+recipe = find_recipe(None)
+speech = read_speech(recipe / "logprobs.npz", recipe / "refs.txt")
+print(f"{len(speech.logprobs)} utterances, {speech.audio_s / 60:.1f} minutes")
+
+# %% [markdown]
+# ## What each needs before the first word
+#
+# The graph is built once and saved; whoever decodes loads it. The trie decoder reads
+# the text files each time. `measured` says what a step takes: seconds on the wall, and
+# what stays in memory.
+
+# %%
+files = {
+    "tokens": recipe / "tokens.txt",
+    "lexicon": recipe / "lexicon.txt.gz",
+    "separator": "<wb>",
+}
+built = measured(lambda: wfstdec.build_graph(**files, arpa=recipe / "lm.arpa.gz"))
+print(f"graph built: {built.load_s:.1f} s, once")
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "graph.npz"
+    built.item.save(path)
+    print(f"  {built.item.num_arcs:,} arcs, {path.stat().st_size / 1e6:.0f} MB on disk")
+    del built
+    graph = measured(lambda: wfstdec.load_graph(path))
+print(f"graph loaded: {graph.load_s:.1f} s, {graph.load_mb:.0f} MB")
+trie = measured(lambda: trie_maker(**files, lm=recipe / "lm.arpa.gz"))
+print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
+
+# %% [markdown]
+# ## The same answers
+#
+# With wide beams both minimise the same cost, so they should say the same words. One
+# thing differs: in the graph, backing off in the language model is an epsilon arc that
+# may be taken even where the longer n-gram exists, so a path may cost a little less
+# there than the model says; the trie decoder backs off only where the model does. (And
+# determinizing the graph takes costs for equal that differ by less than 0.001 nat.)
+
+# %%
+wide = {"lm_scale": 0.8}
+walkers = {
+    "WFST": wfstdec.WfstDecoder(graph.item, wfstdec.DecodeOptions(beam=17.0, **wide)),
+    "trie": trie.item(wfstdec.BeamOptions(beam_size=1024, beam=17.0, **wide)),
+}
+utterances = list(speech.logprobs.values())
+said = {name: walker.decode(utterances) for name, walker in walkers.items()}
+costs = {name: np.array([h.total_cost for h in hyps]) for name, hyps in said.items()}
+pairs = list(zip(*said.values(), strict=True))
+print(f"same words: {sum(a.text == b.text for a, b in pairs)} of {len(pairs)}")
+difference = costs["trie"] - costs["WFST"]
+print(f"trie's cost less the graph's: {difference.min():.4f} to {difference.max():.4f}")
+for name, hyps in said.items():
+    words = " ".join(f"{word.text}@{word.start_s:.2f}" for word in hyps[5].words)
+    print(f"{name}: {words}")
+
+# %% [markdown]
+# ## How narrow may the beam be?
+#
+# Each decoder over a grid of beams: nats for the graph, entries for the trie (once with
+# the best alignment of a text, once with the sum over all of them). Speed is seconds of
+# audio per CPU second of one thread, best of two turns. A search error is an utterance
+# whose cost is above that of the widest beam of the same search.
+
+# %%
+searches = wfst_searches(
+    graph, wfstdec.DecodeOptions(**wide), {"beam": [6.0, 8.0, 10.0, 13.0]}
+)
+searches += trie_searches(
+    trie,
+    wfstdec.BeamOptions(**wide),
+    {"beam_size": [8, 32, 128, 512], "merge": ["max", "sum"]},
+)
+comparison = run(speech, searches, repeats=2)
+print(table(comparison))
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    plot(comparison, Path(folder) / "comparison.png")
+    display(Image((Path(folder) / "comparison.png").read_bytes(), width=800))
+
+# %% [markdown]
+# ## Names that the language model does not expect
+#
+# Five words of these utterances are recognised wrongly: names, mostly. A boost is a
+# number of nats that a word is favoured by, for everyone or utterance by utterance; it
+# means the same to both decoders and is part of the search, not of a rescoring. Below,
+# precision, recall and F are those of the five words ("partly", above, was "bartley").
+
+# %%
+boosts = read_boosts(recipe / "boosts.txt")
+print(boosts.common)
+boosted = run(
+    speech,
+    wfst_searches(graph, wfstdec.DecodeOptions(**wide), {"beam": [10.0]})
+    + trie_searches(trie, wfstdec.BeamOptions(**wide), {"beam_size": [128]}),
+    boosts={"names": {u: boosts.of(u) for u in speech.logprobs}},
+    phrases=boosts.common,
+    repeats=1,
+)
+print(table(boosted))
+
+# %% [markdown]
+# ## The scale of the language model
+#
+# So far it was 0.8. `tune` looks for the scale and the cost of a word with the fewest
+# errors (`wfstdec tune` on the command line). Here it sees the data that the figures
+# above are of, and few of them: on your data, tune on a dev set of an hour and test on
+# another.
+
+# %%
+tuning = tune(
+    searches[0].prepare,
+    speech,
+    {"lm_scale": (0.6, 1.0), "word_insertion": (-1.0, 1.0)},
+    max_trials=27,
+    say=lambda trial: None,
+)
+print(f"best of {len(tuning.trials)}: {tuning.best}")
+print(*tuning.borders, sep="\n")
+
+# %% [markdown]
+# ## Which one, when?
+#
+# Take the **graph** where it can be built beforehand and used often. It has the work of
+# the language model and the lexicon done, its states are shared by all words that may
+# follow alike, and so it is the faster one at the same WER. It takes any grammar, not
+# only n-grams, and graphs of other toolkits.
+#
+# Take the **trie** where a graph is no good: the lexicon or the language model changes
+# often, its graph would not fit into memory, back-off must be exact, or the probability
+# of a text is to be summed over its alignments. And where there is no lexicon at all.
+#
+# Numbers for hours of speech, other language models and other people's decoders are in
+# the README; these 40 utterances only show how to get yours.

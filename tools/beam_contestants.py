@@ -1,0 +1,195 @@
+"""Who takes part in `bench_beam.py`: our two decoders and the peers, at their settings.
+
+for one in contestants(case, ["flashlight", "nemo"]):
+    answers = one.run(case.utterances)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from beam_cases import Case
+
+from wfstdec.arpa import read_arpa
+from wfstdec.beam.decoder import BeamDecoder
+from wfstdec.beam.options import BeamOptions
+from wfstdec.compare.peers import PEERS
+from wfstdec.compare.points import Peer, Setting
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.hypothesis import Hypothesis
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import DecodeOptions
+
+TRIE, WFST, NEMO = "trie", "WFST", "nemo"
+PEER_NAMES = (*PEERS, NEMO)
+MANY_TOKENS = 200
+"""From so many on Flashlight is also given a choice of tokens per frame."""
+
+Grid = Sequence[Mapping[str, Any]]
+
+
+class Answer(NamedTuple):
+    """What a decoder said of an utterance.
+
+    Attributes:
+        text: The words.
+        cost: Its total by its own account, nats; None where it gives none.
+        hypothesis: Ours alone.
+    """
+
+    text: str
+    cost: float | None = None
+    hypothesis: Hypothesis | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Contestant:
+    """A decoder at a setting.
+
+    Attributes:
+        decoder: What tables call it.
+        setting: Options by name.
+        run: Decodes utterances in one thread.
+    """
+
+    decoder: str
+    setting: Setting
+    run: Callable[[Sequence[np.ndarray]], list[Answer]]
+
+    @property
+    def name(self) -> str:
+        """The decoder and its setting, in a line."""
+        values = ", ".join(f"{k} {v}" for k, v in self.setting.items() if v is not None)
+        return f"{self.decoder}: {values}"
+
+
+def grid(names: str, *rows: Sequence[Any]) -> Grid:
+    """Settings from rows of values."""
+    return [dict(zip(names.split(), row, strict=True)) for row in rows]
+
+
+TRIE_WORDS = grid(
+    "beam beam_size merge",
+    *[(6.0, 16, "max"), (7.0, 16, "max"), (7.0, 32, "max"), (8.0, 32, "max")],
+    *[(9.0, 64, "max"), (10.0, 64, "max"), (12.0, 128, "max"), (14.0, 256, "max")],
+    *[(6.0, 16, "sum"), (8.0, 32, "sum"), (12.0, 128, "sum")],
+    *[(16.0, 1024, "max"), (20.0, 4096, "max")],
+)
+TRIE_TOKENS = grid(
+    "beam beam_size token_top_k",
+    *[(6.0, 8, None), (8.0, 8, None), (10.0, 16, None), (10.0, 16, 32)],
+    *[(14.0, 64, 32), (20.0, 256, 32)],
+)
+WFST_WORDS = grid(
+    "beam max_active",
+    *[(6.0, 7000), (8.0, 7000), (10.0, 7000), (13.0, 7000), (17.0, 20_000)],
+)
+FLASHLIGHT_WORDS = grid(
+    "beam_size beam_threshold beam_size_token",
+    *[(20, 20.0, 10), (50, 20.0, 10), (50, 50.0, None), (200, 15.0, 10)],
+    *[(200, 50.0, None), (500, 15.0, 10), (1000, 20.0, 10)],
+)
+FLASHLIGHT_PIECES = grid(
+    "beam_size beam_threshold beam_size_token",
+    *[(20, 20.0, 16), (50, 20.0, 16), (50, 25.0, 100), (200, 20.0, 16)],
+    *[(200, 25.0, 100), (500, 20.0, 16)],
+)
+FLASHLIGHT_TOKENS = grid(
+    "beam_size beam_threshold beam_size_token",
+    *[(8, 10.0, 16), (16, 20.0, 16), (50, 20.0, 16), (200, 20.0, 32)],
+)
+
+
+def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
+    """Ours, then the peers of these names that can take part.
+
+    Why others cannot is printed.
+    """
+    found = _tries(case) + _wfst(case)
+    for name in peers:
+        try:
+            found += _peer(case, name)
+        except (BackendError, OptionError) as error:
+            print(f"  without {name}: {error}", flush=True)
+    return found
+
+
+def trie_decoder(case: Case, backend: str = "cpu") -> BeamDecoder:
+    """Ours, at default options but for the scale."""
+    return BeamDecoder(
+        tokens=case.tokens,
+        lexicon=case.lexicon,
+        lm=read_arpa(case.arpa),
+        options=BeamOptions(lm_scale=case.lm_scale),
+        backend=backend,
+        separator=case.separator,
+        frame_shift_s=case.speech.frame_shift_s,
+        threads=1,
+    )
+
+
+def _tries(case: Case) -> list[Contestant]:
+    decoder = trie_decoder(case)
+    settings = TRIE_WORDS if case.lexicon else TRIE_TOKENS
+    return [
+        Contestant(TRIE, setting, _ours(decoder.with_options(**setting).decode))
+        for setting in settings
+    ]
+
+
+def _wfst(case: Case) -> list[Contestant]:
+    if case.graph is None:
+        return []
+    made = []
+    for setting in WFST_WORDS:
+        options = DecodeOptions(lm_scale=case.lm_scale, **setting)
+        shift = case.speech.frame_shift_s
+        decoder = WfstDecoder(
+            case.graph, options, "cpu", frame_shift_s=shift, threads=1
+        )
+        made.append(Contestant(WFST, setting, _ours(decoder.decode)))
+    return made
+
+
+def _ours(decode: Callable[..., list[Hypothesis]]) -> Callable[..., list[Answer]]:
+    def run(utterances: Sequence[np.ndarray]) -> list[Answer]:
+        return [Answer(h.text, h.total_cost, h) for h in decode(utterances)]
+
+    return run
+
+
+def _peer(case: Case, name: str) -> list[Contestant]:
+    if name == NEMO:
+        from nemo_peer import NemoPeer
+
+        peer: Any = NemoPeer(case.peer_inputs())
+    else:
+        peer = PEERS[name](case.peer_inputs())
+    return [
+        Contestant(peer.name, setting, _peer_run(peer, setting))
+        for setting in _peer_settings(case, name, peer)
+    ]
+
+
+def _peer_settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
+    if name != "flashlight":
+        return peer.settings()
+    if case.lexicon is None:
+        return FLASHLIGHT_TOKENS
+    many = len(case.tokens) >= MANY_TOKENS
+    return FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
+
+
+def _peer_run(peer: Any, setting: Setting) -> Callable[..., list[Answer]]:
+    """Peers that give a score, higher being better, give that too."""
+    if hasattr(peer, "decode_scored"):
+        return lambda utterances: [
+            Answer(text, -score)
+            for text, score in peer.decode_scored(utterances, setting)
+        ]
+    return lambda utterances: [
+        Answer(text) for text in peer.decode(utterances, setting)
+    ]

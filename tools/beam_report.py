@@ -1,0 +1,152 @@
+"""The tables of `bench_beam.py`, and what they say of its targets.
+
+print(format_table(COLUMNS, rows))
+print("\\n".join(verdict_lines(verdicts(rows))))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from beam_contestants import TRIE, WFST
+from bench_report import Columns, Row, spread_of
+
+TARGETS = {"flashlight-text": 5.0, "pyctcdecode": 20.0, "nemo-toolkit": 5.0}
+"""How many times as fast as each peer the trie decoder is to be, at its WER or less."""
+WFST_MARGIN = 0.2
+"""Per cent of WER that the trie's widest beam may have above the WFST's."""
+
+COLUMNS: Columns = {
+    "decoder": lambda row: row["decoder"],
+    "setting": lambda row: setting_text(row["setting"]),
+    "WER %": lambda row: f"{row['wer']:.2f}",
+    "known": lambda row: _number(row["wer_known"], ".2f"),
+    "gap": lambda row: _number(row["gap"], ".3f"),
+    "own cost": lambda row: _number(row["own_cost"], ".2f"),
+    "RTFx": lambda row: f"{row['rtfx_best']:.0f}",
+    "median": lambda row: f"{row['rtfx_median']:.0f}",
+    "runs": lambda row: str(len(row["cpu_s"])),
+    "spread %": lambda row: f"{spread_of(row['cpu_s']):.0f}",
+}
+LEGEND = """\
+  WER % of all utterances; known: of those all of whose words are in the lexicon
+  gap: nats per utterance above the least cost that any of them found, by the lexicon
+    and language model, of texts that these can say (`-`: no text is comparable)
+  own cost: the sum of the totals that the decoder itself gives, nats
+  RTFx: seconds of audio per CPU second in one thread, best and median of the runs"""
+
+
+def setting_text(setting: Row) -> str:
+    """Values by name, short."""
+    short = {"beam_size_token": "tokens", "token_top_k": "tokens"}
+    return " ".join(
+        f"{short.get(name, name)}={value:g}"
+        if isinstance(value, int | float)
+        else f"{short.get(name, name)}={value}"
+        for name, value in setting.items()
+        if value is not None
+    )
+
+
+MEASURES = {
+    "wer": "all utterances",
+    "wer_known": "utterances of known words",
+    "gap": "by gap instead of WER",
+}
+"""What is to be no higher than the peer's, and what lines call it."""
+
+
+def verdicts(rows: Iterable[Row]) -> list[Row]:
+    """For each point of each peer the fastest point of the trie that is no worse.
+
+    By each of `MEASURES`: chance decides which texts of like cost have fewer errors,
+    so that few utterances say more by the gap than by the WER.
+    """
+    found = []
+    by_case: dict[str, list[Row]] = {}
+    for row in rows:
+        by_case.setdefault(row["case"], []).append(row)
+    for own in by_case.values():
+        tries = [row for row in own if row["decoder"] == TRIE]
+        for peer in own:
+            if peer["decoder"] not in (TRIE, WFST):
+                found += [
+                    _verdict(peer, tries, measure)
+                    for measure in MEASURES
+                    if peer[measure] is not None
+                ]
+    return found
+
+
+def _verdict(peer: Row, tries: list[Row], measure: str) -> Row:
+    limit = peer[measure] * (1 + 1e-9)
+    fit = [row for row in tries if row[measure] <= limit]
+    ours = max(fit, key=lambda row: row["rtfx_best"], default=None)
+    return {
+        "case": peer["case"],
+        "peer": peer["decoder"],
+        "setting": peer["setting"],
+        "by": measure,
+        "value": peer[measure],
+        "least": min(row[measure] for row in tries),
+        "ours": ours and ours["setting"],
+        "ratio_best": ours and round(ours["rtfx_best"] / peer["rtfx_best"], 2),
+        "ratio_median": ours and round(ours["rtfx_median"] / peer["rtfx_median"], 2),
+    }
+
+
+def verdict_lines(found: list[Row]) -> list[str]:
+    """The ratios to each peer in each case, and whether the target is reached."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for one in found:
+        groups.setdefault((one["case"], one["peer"], one["by"]), []).append(one)
+    return [
+        f"{case}, {peer}, {MEASURES[by]}: {_summary(own)}"
+        for (case, peer, by), own in groups.items()
+    ]
+
+
+def _summary(own: list[Row]) -> str:
+    """What the points of a peer say, least ratio first."""
+    matched = [one for one in own if one["ours"] is not None]
+    target = TARGETS.get(own[0]["peer"].split()[0])
+    parts, low = [], None
+    if matched:
+        low = min(matched, key=lambda one: one["ratio_best"])
+        high = max(matched, key=lambda one: one["ratio_best"])
+        parts.append(
+            f"trie {low['ratio_best']:.1f} to {high['ratio_best']:.1f} times as fast "
+            f"(medians {low['ratio_median']:.1f} to {high['ratio_median']:.1f})"
+        )
+    if len(matched) < len(own):
+        lacking = [one for one in own if one["ours"] is None]
+        parts.append(
+            f"{len(lacking)} of {len(own)} points NOT matched, "
+            f"{min(one['value'] for one in lacking):.3f} by {own[0]['least']:.3f}"
+        )
+    if target is not None:
+        reached = len(matched) == len(own) and low and low["ratio_best"] >= target
+        parts.append(f"{target:g} times wanted: {'reached' if reached else 'MISSED'}")
+    return "; ".join(parts)
+
+
+def wfst_lines(rows: Iterable[Row]) -> list[str]:
+    """The WER of the widest beams of our two decoders, case by case."""
+    widest: dict[str, dict[str, Row]] = {}
+    for row in rows:  # the widest is last, of those that keep the best alignment
+        if row["decoder"] in (TRIE, WFST) and row["setting"].get("merge") != "sum":
+            widest.setdefault(row["case"], {})[row["decoder"]] = row
+    lines = []
+    for case, own in widest.items():
+        if len(own) == 2:
+            trie, wfst = own[TRIE]["wer"], own[WFST]["wer"]
+            reached = trie - wfst <= WFST_MARGIN
+            lines.append(
+                f"{case}: WER at the widest beam: trie {trie:.2f}, WFST {wfst:.2f}; at "
+                f"most {WFST_MARGIN} above wanted: {'reached' if reached else 'MISSED'}"
+            )
+    return lines
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
