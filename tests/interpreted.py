@@ -59,6 +59,7 @@ from wfstdec.wfst import kernel_types
 kernel_types.prefetch = lambda array, index: None
 kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
 
+import naive_beam_cases
 import naive_cases
 import naive_greedy
 import naive_trie
@@ -71,13 +72,17 @@ from random_graphs import (
 )
 
 from wfstdec.arpa import read_arpa
+from wfstdec.beam.backends import BACKENDS as BEAM_BACKENDS
 from wfstdec.beam.backends import GREEDY_BACKENDS
+from wfstdec.beam.cpu import CpuBackend as BeamCpuBackend
+from wfstdec.beam.decoder import BeamDecoder
 from wfstdec.beam.greedy import GreedyDecoder
 from wfstdec.beam.lookahead import build_lookahead, potential
-from wfstdec.beam.options import GreedyOptions
+from wfstdec.beam.options import BeamOptions, GreedyOptions
 from wfstdec.beam.trie import build_trie, find_child
 from wfstdec.boost.boosts import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.errors import BoostWarning
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.backoff import pack_models
 from wfstdec.lm.ngram import NgramLM
@@ -142,12 +147,36 @@ def check_greedy(rng):
     assert found == expected
 
 
+def check_beam(i):
+    """The beam search without the JIT, in arrays that are too small at first."""
+    kind = naive_beam_cases.KINDS[i % len(naive_beam_cases.KINDS)]
+    case = naive_beam_cases.random_case(np.random.default_rng(i), kind=kind)
+    options = BeamOptions(
+        **case.options,
+        beam=4.0,
+        beam_size=4,
+        merge=("max", "sum")[i // 2 % 2],
+        nbest=1 + i % 2,
+    )
+    arguments = naive_beam_cases.decoder_arguments(case)
+    decoders = [
+        BeamDecoder(**arguments, options=options, backend=b) for b in BEAM_BACKENDS
+    ]
+    network = decoders[1]._backend.network
+    decoders[1]._backend = BeamCpuBackend(network, first_capacity=1)
+    boosts = naive_beam_cases.library_boosts(case, decoders[0].words)
+    batch = [case.logprobs, case.logprobs[:0]]
+    expected, found = (d.decode_nbest(batch, boosts=boosts) for d in decoders)
+    assert found == expected, i
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
         check_queries(np.random.default_rng(i))
         check_trie(np.random.default_rng(i))
         check_greedy(np.random.default_rng(i))
+        check_beam(i)
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
@@ -165,6 +194,7 @@ def main(num_cases):
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", BoostWarning)
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
     warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
     main(int(sys.argv[1]))

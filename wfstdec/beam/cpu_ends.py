@@ -86,9 +86,14 @@ def _end(scales, channel, entry, graph, extras, said, ends, at):
 @jit
 def ways_to_stop(scales, phrases, channel):
     """All entries as they are, nothing paid in advance, END [N]."""
-    count = channel.counts[k.FRONTIER]
-    ends = np.zeros(2 * count, k.END)
-    for i in range(count):
+    ends = np.zeros(2 * channel.counts[k.FRONTIER], k.END)
+    _fill_stops(scales, phrases, channel, ends)
+    return ends
+
+
+@kernel
+def _fill_stops(scales, phrases, channel, ends):
+    for i in range(channel.counts[k.FRONTIER]):
         entry = channel.frontier[i]
         refund = final(phrases.automaton, phrases.model, entry.boost)
         graph = float32(scales.lm_scale * float32(-entry.ahead))
@@ -102,7 +107,6 @@ def ways_to_stop(scales, phrases, channel):
             end.end = channel.counts[k.FRAMES] if on == 1 else entry.over_end
             end.said = -1
             end.acoustic = entry.on_acoustic if on == 1 else entry.over_acoustic
-    return ends
 
 
 @jit
