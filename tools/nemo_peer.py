@@ -16,6 +16,7 @@ Its objective without CUDA is that of `BeamDecoder` with `merge="max"`:
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import logging
@@ -101,14 +102,7 @@ class NemoPeer:
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> list[tuple[str, float]]:
         """The words of each utterance and their score, higher is better."""
-        search = self._search(
-            len(self._order) - 1,
-            setting["beam_size"],
-            beam_threshold=setting["beam_threshold"],
-            fusion_models=[self._lm],
-            fusion_models_alpha=[self._alpha],
-            allow_cuda_graphs=False,
-        )
+        search = self.search(setting)
         by_length = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
         found: list[tuple[str, float]] = [("", 0.0)] * len(utterances)
         for start in range(0, len(by_length), setting["batch_size"]):
@@ -118,6 +112,21 @@ class NemoPeer:
                 found[i] = hypothesis
         return found
 
+    def search(self, setting: Setting) -> Any:
+        """NeMo's own object: takes log-probs in its order and lengths, both tensors."""
+        return self._search(
+            len(self._order) - 1,
+            setting["beam_size"],
+            beam_threshold=setting["beam_threshold"],
+            fusion_models=[self._lm],
+            fusion_models_alpha=[self._alpha],
+            allow_cuda_graphs=False,
+        )
+
+    def nemo_order(self, logprobs: np.ndarray) -> np.ndarray:
+        """Log-probs [..., V] with the blank last."""
+        return np.maximum(logprobs[..., self._order], np.float32(_NEVER))
+
     def _search_batch(
         self, search: Any, utterances: Sequence[np.ndarray]
     ) -> list[tuple[str, float]]:
@@ -126,7 +135,7 @@ class NemoPeer:
         padded = np.full(shape, _NEVER, np.float32)
         padded[..., -1] = 0.0
         for rows, own in zip(utterances, padded, strict=True):
-            own[: len(rows)] = np.maximum(rows[:, self._order], _NEVER)
+            own[: len(rows)] = self.nemo_order(rows)
         torch = self._torch
         beams = search(torch.from_numpy(padded), torch.tensor(lengths))
         beams.flatten_sort_(score_norm=False)
@@ -161,6 +170,7 @@ def write_nemo_arpa(arpa: str | Path, tokens: TokenTable, path: Path) -> None:
             file.write("\t".join(fields) + "\n")
 
 
+@functools.cache
 def _load_nemo(torch: Any) -> tuple[Any, Any]:
     """NeMo's search and its language model, classes both."""
     spec = importlib.util.find_spec("nemo")

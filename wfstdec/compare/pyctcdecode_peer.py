@@ -51,7 +51,7 @@ class PyctcdecodePeer:
         labels = _labels(inputs)
         self.name = name_with_version("pyctcdecode")
         logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
-        self._decoder: Any = pyctcdecode.build_ctcdecoder(
+        self.decoder: Any = pyctcdecode.build_ctcdecoder(
             labels,
             inputs.arpa,
             list(dict.fromkeys(inputs.lexicon.words)),
@@ -74,7 +74,7 @@ class PyctcdecodePeer:
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> Sequence[str]:
         """See `Peer`."""
-        return [self._decoder.decode(rows, **setting) for rows in utterances]
+        return [self.decoder.decode(rows, **setting) for rows in utterances]
 
 
 def _labels(inputs: PeerInputs) -> list[str]:
