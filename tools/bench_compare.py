@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.hypothesis import Hypothesis
+
 TOLERANCE = 1e-5
 """Relative; what two costs may differ by and be equal: they are float32 sums."""
 
@@ -65,6 +67,13 @@ class Comparison:
     def agrees(self) -> bool:
         """Whether no utterance differs beyond the tolerance."""
         return self.ours_lower == self.kaldi_lower == 0
+
+
+def outcome_of(hypothesis: Hypothesis) -> Outcome:
+    """Ours, as Kaldi's would be: it has no path where the search died."""
+    if hypothesis.died_at_frame is not None:
+        return Outcome(math.inf, False, "")
+    return Outcome(hypothesis.total_cost, hypothesis.reached_final, hypothesis.text)
 
 
 def compare(

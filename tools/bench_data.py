@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +124,28 @@ def flatten(logprobs: np.ndarray, scale: float = FLATTEN) -> np.ndarray:
     """A model less sure of itself: log-probs times a scale, each frame renormalised."""
     flat = logprobs * np.float32(scale)
     return flat - np.logaddexp.reduce(flat, axis=1, keepdims=True)
+
+
+def lengthen(speech: SpeechSet, seconds: float, count: int) -> SpeechSet:
+    """Long recordings: utterances one after the other, up to `count` of them.
+
+    Each has at least so many seconds; what is left over at the end is dropped.
+    """
+    logprobs: dict[str, np.ndarray] = {}
+    references: dict[str, tuple[str, ...]] = {}
+    parts: list[str] = []
+    for name in speech.logprobs:
+        parts.append(name)
+        frames = sum(len(speech.logprobs[part]) for part in parts)
+        if frames * speech.frame_shift_s < seconds or len(logprobs) == count:
+            continue
+        logprobs[parts[0]] = np.concatenate([speech.logprobs[part] for part in parts])
+        said = [word for part in parts for word in speech.references[part]]
+        references[parts[0]], parts = tuple(said), []
+    if not logprobs:
+        raise FormatError(f"set {speech.name!r} has no {seconds:g} s, expected more")
+    name = f"{speech.name}, {seconds:g} s long"
+    return replace(speech, name=name, logprobs=logprobs, references=references)
 
 
 def _load_synthetic(folder: Path, limit: int | None) -> SpeechSet:

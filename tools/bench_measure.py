@@ -8,7 +8,6 @@ figures = time_both(case, options, repeats=5)                # if they agree
 from __future__ import annotations
 
 import gc
-import math
 import os
 import tempfile
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench_compare import Comparison, Outcome, compare
+from bench_compare import Comparison, Outcome, compare, outcome_of
 from bench_data import SpeechSet
 
 from wfstdec.boost.boosts import UtteranceBoosts
@@ -83,13 +82,6 @@ def compare_costs(
     ours = [outcome_of(hypothesis) for hypothesis in hypotheses]
     comparison = compare(list(logprobs), ours, theirs)
     return comparison, dict(zip(logprobs, hypotheses, strict=True))
-
-
-def outcome_of(hypothesis: Hypothesis) -> Outcome:
-    """Ours, as Kaldi's would be: it has no path where the search died."""
-    if hypothesis.died_at_frame is not None:
-        return Outcome(math.inf, False, "")
-    return Outcome(hypothesis.total_cost, hypothesis.reached_final, hypothesis.text)
 
 
 def score(case: Case, hypotheses: dict[str, Hypothesis]) -> Figures:

@@ -1,0 +1,121 @@
+"""The tables of `bench_gpu.py`, and what its rows say about what was asked for.
+
+print(table(rows))
+print("\n".join(verdicts(rows)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from bench_report import Columns, format_table
+
+Row = dict[str, Any]
+
+LARGE, SMALL = 128, 8
+"""Batches from here up are throughput, batches down to here are latency."""
+THROUGHPUT, LATENCY = 5.0, 10.0
+"""What is asked: so many times Riva's at an equal or lower word error rate."""
+POINT = ("set", "lm", "max_active", "beam", "batch")
+"""What a point of ours and one of Riva's have in common."""
+
+
+def _figure(name: str, form: str) -> Callable[[Row], str]:
+    return lambda row: format(row[name], form) if name in row else "-"
+
+
+def _of_costs(name: str) -> Callable[[Row], str]:
+    def share(row: Row) -> str:
+        costs = row.get("costs")
+        return f"{100 * costs[name] / costs['utterances']:.1f}" if costs else "-"
+
+    return share
+
+
+COLUMNS: Columns = {
+    "max_active": _figure("max_active", "d"),
+    "beam": _figure("beam", "g"),
+    "boosts": _figure("boosted", "d"),
+    "batch": _figure("batch", "d"),
+    "decoder": lambda row: row["decoder"],
+    "of": lambda row: str(
+        row.get("dtype", row.get("lattice_beam", f"{row.get('threads')} threads"))
+    ),
+    "WER %": _figure("wer", ".2f"),
+    "RTFx": _figure("rtfx", ".0f"),
+    "ms/batch": _figure("ms_per_batch", ".2f"),
+    "us/frame": _figure("us_per_frame", ".2f"),
+    "arcs/frame": _figure("looked_per_frame", ".0f"),
+    "GB/s": _figure("gb_per_s", ".1f"),
+    "ours lower %": _of_costs("ours_lower"),
+    "theirs lower %": _of_costs("theirs_lower"),
+}
+"""Columns by heading."""
+
+
+def table(rows: list[Row]) -> str:
+    """The points that have times, one below the other."""
+    return format_table(COLUMNS, [row for row in rows if "event_s" in row])
+
+
+def compared(rows: list[Row]) -> list[tuple[Row, Row, float]]:
+    """Ours without boosts beside Riva's fastest at each point, and the ratio."""
+    pairs = []
+    for ours in rows:
+        if ours["decoder"] != "ours" or ours["boosted"] or "event_s" not in ours:
+            continue
+        theirs = [
+            row
+            for row in rows
+            if row["decoder"].startswith("riva") and "event_s" in row
+            if all(row[name] == ours[name] for name in POINT)
+        ]
+        if theirs:
+            best = min(theirs, key=lambda row: median(row["event_s"]))
+            ratio = median(best["event_s"]) / median(ours["event_s"])
+            pairs.append((ours, best, ratio))
+    return pairs
+
+
+def verdicts(rows: list[Row]) -> list[str]:
+    """Lines on wrong answers, failures, and how often what is asked is reached."""
+    lines = [
+        f"{place(row)}: {row['differ']} hypotheses are not the CPU's, no time is given"
+        for row in rows
+        if row.get("differ")
+    ]
+    lines += [f"{place(row)}: {row['failed']}" for row in rows if "failed" in row]
+    pairs = compared(rows)
+    if not pairs:
+        return [*lines, "nothing was compared with riva-asrlib-decoder"]
+    for name, wanted, chosen in (
+        ("throughput", THROUGHPUT, [p for p in pairs if p[0]["batch"] >= LARGE]),
+        ("latency", LATENCY, [p for p in pairs if p[0]["batch"] <= SMALL]),
+    ):
+        if chosen:
+            ratios = [ratio for _, _, ratio in chosen]
+            fair = sum(ours["wer"] <= theirs["wer"] for ours, theirs, _ in chosen)
+            lines.append(
+                f"{name}: {min(ratios):.1f} to {max(ratios):.1f} times Riva's over "
+                f"{len(chosen)} points, {wanted:g} asked; the word error rate is equal "
+                f"or lower at {fair} of them"
+            )
+    return lines
+
+
+def line(row: Row) -> str:
+    """A row as it comes."""
+    if "event_s" not in row:
+        return f"{place(row)}: no time"
+    return f"{place(row)}: {row['ms_per_batch']:.2f} ms, RTFx {row['rtfx']:.0f}"
+
+
+def place(row: Row) -> str:
+    """Which point a row is of."""
+    more = [f"{row[k]:g} {k}" for k in ("boosted", "batch") if k in row]
+    return (
+        f"{row['set']}, {row['lm']}, max_active {row['max_active']}, beam "
+        f"{row['beam']:g}, {', '.join(more)}, {row['decoder']}"
+    )
