@@ -77,7 +77,7 @@ def launch(name, blocks=2, threads=64, **options):
     out = np.full(blocks * threads + 1, 99, np.uint32)
     counter = np.zeros(3, np.uint32)
     task = np.array([out.ctypes.data, counter.ctypes.data], np.uint64)
-    device.launch(name, blocks, task)
+    device.launch(name, blocks, task, 0)
     return out, counter
 
 

@@ -13,8 +13,8 @@ from wfstdec.wfst.device_layout import kernel_source
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
 _KERNEL = re.compile(
     r"entry function '(?P<name>\w+)'.*?"
-    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
-    r"Used (?P<registers>\d+) registers.*?(?P<shared>\d+) bytes smem",
+    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+    r"Used (?P<registers>\d+) registers[^\n]*?(?:(?P<shared>\d+) bytes smem)?\n",
     re.DOTALL,
 )
 
@@ -23,8 +23,8 @@ class Resources(NamedTuple):
     """What a kernel takes of a multiprocessor."""
 
     registers: int  # per thread
-    spilled: int  # bytes per thread, stored and loaded
-    shared: int  # bytes per block
+    spilled: int  # bytes per thread, of the stack, stored and loaded
+    shared: int  # bytes per block, without the table
 
 
 def compile_for(target, source=None):
@@ -56,8 +56,8 @@ def resources(log):
     return {
         found["name"]: Resources(
             int(found["registers"]),
-            int(found["stores"]) + int(found["loads"]),
-            int(found["shared"]),
+            int(found["stack"]) + int(found["stores"]) + int(found["loads"]),
+            int(found["shared"] or 0),
         )
         for found in _KERNEL.finditer(log)
     }

@@ -115,11 +115,16 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
     top = used.max(initial=-np.inf)
     if not top <= LARGEST:
         frame = int(np.flatnonzero(~(used <= LARGEST).all(axis=1))[0])
-        found = used[frame][~(used[frame] <= LARGEST)][0]
-        raise LogprobError(
-            f"utterance {i}, frame {frame}: logprobs has {float(found)!r}, expected "
-            "natural logs of probabilities (-inf for an impossible token)"
-        )
+        raise bad_logprob(i, frame, used[frame])
     if used.min(initial=0) < -LARGEST:
         return np.where(used < -LARGEST, np.float32(-np.inf), used)
     return used
+
+
+def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
+    """What is wrong with a frame of utterance `i`: the first such number of its row."""
+    found = row[~(row <= LARGEST)][0]
+    return LogprobError(
+        f"utterance {i}, frame {frame}: logprobs has {float(found)!r}, expected "
+        "natural logs of probabilities (-inf for an impossible token)"
+    )

@@ -1,5 +1,6 @@
 """A `Device` that is this machine's CPU: the kernels as they are, compiled by g++."""
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wfstdec.wfst.cuda import KERNELS
 from wfstdec.wfst.device_layout import kernel_source
 
 HERE = Path(__file__).parent
@@ -16,7 +18,7 @@ FLAGS = (
     "-std=c++17 -O2 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
     "-fno-gnu-unique -pthread"
 ).split()
-ENTRIES = "EMULATE(search_chunk)\nEMULATE(best_paths)\n"
+ENTRIES = "".join(f"EMULATE({name})\n" for name in KERNELS)
 
 
 def compile_kernels(source=None, entries=ENTRIES, flags=()):
@@ -48,7 +50,8 @@ class EmulatedDevice:
         os_threads: how many threads of the operating system share them.
         preempt: a thread gives way at about one of so many atomics; 0: never.
         seed: which schedule.
-        memory_limit: bytes a batch may take.
+        memory_limit: bytes that all work may take.
+        shared_slots: of the table in a block's shared memory.
         library: from `compile_kernels`.
     """
 
@@ -61,11 +64,12 @@ class EmulatedDevice:
         preempt=0,
         seed=1,
         memory_limit=1 << 40,
+        shared_slots=64,
         library=None,
     ):
         self.threads, self.num_blocks = threads, num_blocks
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
-        self.memory_limit = memory_limit
+        self.memory_limit, self.shared_slots = memory_limit, shared_slots
         self.launches = []
         self._library = ctypes.CDLL(str(library or compile_kernels()))
 
@@ -75,8 +79,15 @@ class EmulatedDevice:
         buffer.view(np.uint8)[:] = 0xA5
         return buffer
 
-    def upload(self, array):
-        return np.array(array)
+    def working(self, chunks):
+        return contextlib.nullcontext()
+
+    def wait(self):
+        pass
+
+    def write(self, target, array):
+        flat = np.ascontiguousarray(array).reshape(-1)
+        target.view(np.uint8)[: flat.nbytes] = flat.view(np.uint8)
 
     def download(self, buffer, dtype):
         assert buffer.dtype == dtype
@@ -89,19 +100,17 @@ class EmulatedDevice:
         assert buffer.flags.c_contiguous
         return buffer.ctypes.data
 
-    def logprobs(self, chunk):
-        return np.array(chunk, np.float32, order="C")
-
-    def launch(self, kernel, num_blocks, task):
+    def launch(self, kernel, num_blocks, packet, shared):
         self.launches.append(kernel)
         run = getattr(self._library, f"emulate_{kernel}")
-        run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 2, ctypes.c_int]
+        run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]
         run.argtypes += [ctypes.c_uint] * 2
         run.restype = None
         run(
-            task.ctypes.data,
+            packet.ctypes.data,
             num_blocks,
             self.threads,
+            shared,
             self.os_threads,
             self.preempt,
             self.seed,

@@ -69,6 +69,7 @@ struct Block {
     std::vector<Barrier> warp_barriers;
     std::vector<uint64_t> exchanged;  // by shuffles: two turns of a word per thread
     std::vector<unsigned> shuffles;   // done by each thread
+    std::vector<uint64_t> dynamic_shared;
     Barrier barrier;
     long idle;  // turns given since anything happened
     unsigned preempt, random;
@@ -201,7 +202,7 @@ UNWATCHED inline void run_fiber() {
 struct Launch {
     void (*kernel)(const void*);
     const void* argument;
-    unsigned blocks, threads, preempt, seed;
+    unsigned blocks, threads, shared_bytes, preempt, seed;
 };
 
 inline void run_block(const Launch& launch, unsigned number) {
@@ -214,6 +215,8 @@ inline void run_block(const Launch& launch, unsigned number) {
     mine.warp_barriers.resize((count + WARP - 1) / WARP);
     mine.exchanged.resize(2 * count);
     mine.shuffles.resize(count);
+    // Nothing may depend on what shared memory held before.
+    mine.dynamic_shared.assign((launch.shared_bytes + 7) / 8, 0xa5a5a5a5a5a5a5a5u);
     mine.barrier.expected = count;
     mine.preempt = launch.preempt;
     mine.random = launch.seed * 2654435761u + number;
@@ -280,6 +283,8 @@ inline T update(T* word, Change change) {
 #define blockIdx (emulation::block->block)
 #define blockDim (emulation::block->threads_per_block)
 #define gridDim (emulation::block->blocks)
+#define DYNAMIC_SHARED(type, name) \
+    type* const name = reinterpret_cast<type*>(emulation::block->dynamic_shared.data())
 #define __syncthreads() emulation::wait_at(emulation::block->barrier, __LINE__)
 #define __shfl_up_sync(mask, value, distance) \
     emulation::shuffle_up(value, distance, __LINE__)
@@ -331,13 +336,15 @@ inline float __uint_as_float(unsigned bits) {
 // Exports a kernel that takes one pointer.
 #define EMULATE(name)                                                                \
     extern "C" void emulate_##name(const void* argument, unsigned blocks,            \
-                                   unsigned threads, int os_threads,                 \
-                                   unsigned preempt, unsigned seed) {                \
+                                   unsigned threads, unsigned shared_bytes,          \
+                                   int os_threads, unsigned preempt,                 \
+                                   unsigned seed) {                                  \
         const auto kernel = [](const void* pointer) {                                \
             name(static_cast<decltype(emulation_argument(&name))>(pointer));         \
         };                                                                           \
         emulation::run(                                                              \
-            {kernel, argument, blocks, threads, preempt, seed}, os_threads);         \
+            {kernel, argument, blocks, threads, shared_bytes, preempt, seed},        \
+            os_threads);                                                             \
     }
 template <class T>
 const T* emulation_argument(void (*)(const T*));

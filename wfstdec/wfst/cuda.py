@@ -3,16 +3,18 @@
     backend = CudaBackend(graph)                     # the current CUDA device
     backend.decode_batch(utterances, options, boosts)
 
-Arrays on the GPU (torch, CuPy, anything with DLPack) are taken as they are, float32
-rows without a copy; DLPack makes the search wait for the stream that they come from,
-and all work is done when a call returns. The kernels are compiled at first use and
-cached on disk by CuPy.
+Arrays on the GPU (torch, CuPy, anything with DLPack) are taken as they are, float32,
+float16 or bfloat16, without a copy; all work goes to the caller's stream (torch's
+current one, else CuPy's), and is done when a call returns. The kernels are compiled at
+first use and cached on disk by CuPy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,22 @@ import numpy as np
 from wfstdec import inputs
 from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
-from wfstdec.wfst.device import DeviceMemoryError
-from wfstdec.wfst.device_layout import MOST_THREADS, kernel_source
+from wfstdec.wfst.cuda_logprobs import as_rows, on_gpu, row_of, stream_of
+from wfstdec.wfst.device import Rows
+from wfstdec.wfst.device_layout import (
+    BLOCKS_AT_HOME,
+    MOST_THREADS,
+    SLOT_BYTES,
+    kernel_source,
+)
+from wfstdec.wfst.device_memory import DeviceMemoryError
 from wfstdec.wfst.device_search import DeviceBackend
 
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=false")
 """No fused multiply-add: sums are those of every other backend."""
 MEMORY_SHARE = 0.8
 """The part of the free memory that the search may take."""
-_ON_CUDA = 2  # DLPack's number for it
+KERNELS = ("search_chunk", "best_paths", "check_logprobs")
 
 
 def is_available() -> bool:
@@ -66,31 +75,56 @@ def _cupy() -> Any:
 
 
 class CupyDevice:
-    """The CUDA device that is current; it has to stay so. Buffers are CuPy arrays.
+    """The CUDA device that is current when it is made. Buffers are CuPy arrays.
 
     Args:
         threads: Threads of a block, a multiple of 32.
+        shared_slots: Slots of the table in shared memory; None for as many as leave
+            room for `BLOCKS_AT_HOME` blocks in a multiprocessor.
 
     Attributes:
         number: The device's, as CUDA counts.
     """
 
-    def __init__(self, threads: int = MOST_THREADS) -> None:
+    def __init__(
+        self, threads: int = MOST_THREADS, shared_slots: int | None = None
+    ) -> None:
         self._cupy = cupy = _cupy()
         self._threads = threads
         self.number = cupy.cuda.Device().id
         module = cupy.RawModule(code=kernel_source(), options=COMPILE_OPTIONS)
-        names = ("search_chunk", "best_paths")
-        self._kernels = {name: module.get_function(name) for name in names}
-        registers = self._kernels["search_chunk"].num_regs
-        attributes = cupy.cuda.Device().attributes
-        by_registers = attributes["MaxRegistersPerMultiprocessor"] // (
-            registers * threads
+        self._kernels = {name: module.get_function(name) for name in KERNELS}
+        search = self._kernels["search_chunk"]
+        limits = cupy.cuda.Device().attributes
+        if shared_slots is None:
+            shared_slots = slots_in_shared_memory(limits, search.shared_size_bytes)
+        self.shared_slots = shared_slots
+        search.max_dynamic_shared_size_bytes = shared_slots * SLOT_BYTES
+        shared = search.shared_size_bytes + shared_slots * SLOT_BYTES
+        shared += limits["ReservedSharedMemoryPerBlock"]
+        side_by_side = min(
+            limits["MaxRegistersPerMultiprocessor"] // (search.num_regs * threads),
+            limits["MaxThreadsPerMultiProcessor"] // threads,
+            limits["MaxSharedMemoryPerMultiprocessor"] // shared,
         )
-        by_threads = attributes["MaxThreadsPerMultiProcessor"] // threads
-        side_by_side = max(1, min(by_registers, by_threads))
-        self.num_blocks = attributes["MultiProcessorCount"] * side_by_side
-        self.memory_limit = int(MEMORY_SHARE * cupy.cuda.runtime.memGetInfo()[0])
+        self.num_blocks = limits["MultiProcessorCount"] * max(1, side_by_side)
+        self.memory_limit = int(MEMORY_SHARE * self._free_memory())
+
+    def _free_memory(self) -> int:
+        """What CUDA has left and what CuPy's pool keeps, within the pool's limit."""
+        cupy = self._cupy
+        pool = cupy.get_default_memory_pool()
+        free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+        limit = pool.get_limit()
+        return min(free, limit - pool.used_bytes()) if limit else free
+
+    @contextlib.contextmanager
+    def working(self, chunks: Sequence[Any]) -> Iterator[None]:
+        """See `Device`."""
+        streams = [one.stream for one in chunks if isinstance(one, Rows) and one.stream]
+        with self._cupy.cuda.Device(self.number):
+            with streams[0] if streams else contextlib.nullcontext():
+                yield
 
     def empty(self, count: int, dtype: np.dtype) -> Any:
         """See `Device`; the buffer is uint8 [bytes]."""
@@ -102,10 +136,10 @@ class CupyDevice:
                 "utterances at a time, or use backend='cpu'"
             ) from None
 
-    def upload(self, array: np.ndarray) -> Any:
+    def write(self, target: Any, array: np.ndarray) -> None:
         """See `Device`."""
-        flat = np.ascontiguousarray(array).reshape(-1)
-        return self._cupy.asarray(flat.view(np.uint8))
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        target[: len(flat)].set(flat)
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """See `Device`."""
@@ -119,13 +153,30 @@ class CupyDevice:
         """See `Device`."""
         return buffer.data.ptr
 
-    def logprobs(self, chunk: Any) -> Any:
+    def launch(self, kernel: str, num_blocks: int, packet: Any, shared: int) -> None:
         """See `Device`."""
-        return self._cupy.ascontiguousarray(self._cupy.asarray(chunk), np.float32)
+        run = self._kernels[kernel]
+        run((num_blocks,), (self._threads,), (packet,), shared_mem=shared)
 
-    def launch(self, kernel: str, num_blocks: int, task: Any) -> None:
+    def wait(self) -> None:
         """See `Device`."""
-        self._kernels[kernel]((num_blocks,), (self._threads,), (task,))
+        self._cupy.cuda.get_current_stream().synchronize()
+
+
+def slots_in_shared_memory(limits: Mapping[str, int], taken: int) -> int:
+    """The slots of a hash table that each block has shared memory for.
+
+    Args:
+        limits: A device's, as CUDA names them.
+        taken: Bytes that a block has of its own.
+    """
+    most = limits["MaxSharedMemoryPerMultiprocessor"] // BLOCKS_AT_HOME
+    most = min(
+        most - limits["ReservedSharedMemoryPerBlock"],
+        limits["MaxSharedMemoryPerBlockOptin"],
+    )
+    slots = (most - taken) // SLOT_BYTES
+    return 1 << (slots.bit_length() - 1) if slots > 0 else 0
 
 
 class CudaBackend(DeviceBackend):
@@ -141,42 +192,14 @@ class CudaBackend(DeviceBackend):
         super().__init__(graph, CupyDevice())
 
     def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
-        """As `wfstdec.inputs.as_utterances`; arrays on the GPU stay there."""
-        first = logprobs
-        if isinstance(logprobs, list | tuple) and logprobs:
-            first = logprobs[0]
-        if not _on_cuda(first):
+        """As `wfstdec.inputs.as_utterances`; arrays on the GPU stay as they are."""
+        if not on_gpu(logprobs):
             return inputs.as_utterances(logprobs, lengths, num_tokens)
-        cupy = _cupy()
-        arrays = inputs.split_batch(logprobs, _as_cupy)
-        counts = inputs.check_lengths(lengths, len(arrays))
-        used = []
-        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
-            if array.device.id != self.device.number:
-                raise BackendError(
-                    f"utterance {i}: logprobs is on GPU {array.device.id}, expected "
-                    f"GPU {self.device.number}, where the graph is; move one of them"
-                )
-            inputs.check_axes(array, i, count, num_tokens)
-            used.append(cupy.ascontiguousarray(array[:count], np.float32))
-        tops = [x.max() for x in used if x.size]  # NaN where there is one
-        if tops and not (cupy.stack(tops) <= inputs.LARGEST).all():
-            on_host = [x.get() for x in used]
-            inputs.as_utterances(on_host, None, num_tokens)  # raises: says where
-        return used
-
-
-def _on_cuda(array: Any) -> bool:
-    where = getattr(array, "__dlpack_device__", None)
-    return where is not None and where()[0] == _ON_CUDA
-
-
-def _as_cupy(array: Any) -> Any:
-    """To CuPy without a copy where the type allows."""
-    if hasattr(array, "detach"):  # torch: no DLPack while gradients are needed
-        array = array.detach()
-        if "bfloat16" in str(array.dtype):
-            array = array.float()
-    if _on_cuda(array):
-        return _cupy().from_dlpack(array)
-    return _cupy().asarray(array)
+        cupy, number = _cupy(), self.device.number
+        with cupy.cuda.Device(number), stream_of(cupy, logprobs):
+            rows = as_rows(cupy, logprobs, lengths, num_tokens, number)
+            bad = self.first_bad(rows)
+            if bad is not None:
+                i, frame = bad
+                raise inputs.bad_logprob(i, frame, row_of(rows[i], i, frame))
+        return rows

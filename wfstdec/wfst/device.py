@@ -6,11 +6,36 @@ the CPU.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from wfstdec.errors import BackendError
+
+@dataclass(frozen=True)
+class Rows:
+    """Log-probs of one utterance, [T, V], where the kernels can read them.
+
+    Attributes:
+        buffer: What keeps the memory.
+        address: Of the first number.
+        kind: Of the numbers: `device_layout.FLOAT32`, `FLOAT16` or `BFLOAT16`.
+        stride: Numbers from row to row.
+        num_frames: T.
+        stream: The stream on which they were made; None where that is no matter.
+    """
+
+    buffer: Any
+    address: int
+    kind: int
+    stride: int
+    num_frames: int
+    stream: Any = None
+
+    def __len__(self) -> int:
+        return self.num_frames
 
 
 class Device(Protocol):
@@ -18,20 +43,26 @@ class Device(Protocol):
 
     Attributes:
         num_blocks: Blocks that a launch is worth, at most.
-        memory_limit: Bytes that one batch may take.
+        memory_limit: Bytes that all work on it may take.
+        shared_slots: Slots of a hash table that a block has shared memory for: a power
+            of two, or 0.
     """
 
     num_blocks: int
     memory_limit: int
+    shared_slots: int
+
+    def working(self, chunks: Sequence[Any]) -> AbstractContextManager[Any]:
+        """A context in which all work goes to the stream that these `Rows` are from."""
 
     def empty(self, count: int, dtype: np.dtype) -> Any:
         """A buffer of `count` records, its content unknown."""
 
-    def upload(self, array: np.ndarray) -> Any:
-        """A buffer with a copy of an array."""
+    def write(self, target: Any, array: np.ndarray) -> None:
+        """Copy an array to the beginning of a buffer."""
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
-        """A copy of a buffer, once all launches before are done."""
+        """A copy of a buffer, once all work before is done."""
 
     def copy(self, target: Any, source: Any) -> None:
         """Copy a buffer to the beginning of one that is as long or longer."""
@@ -39,26 +70,11 @@ class Device(Protocol):
     def address(self, buffer: Any) -> int:
         """Where the kernels find a buffer."""
 
-    def logprobs(self, chunk: Any) -> Any:
-        """float32 [T, V] from the host or the device as a buffer, rows together."""
+    def launch(self, kernel: str, num_blocks: int, packet: Any, shared: int) -> None:
+        """Run a kernel on a buffer that begins with one TASK.
 
-    def launch(self, kernel: str, num_blocks: int, task: Any) -> None:
-        """Run a kernel on a buffer that holds one TASK."""
+        `shared` is the bytes of shared memory that each block has besides its own.
+        """
 
-
-class DeviceMemoryError(BackendError):
-    """The device has too little memory for a batch."""
-
-
-def check_memory(device: Device, needed: int, what: str) -> None:
-    """Refuse what cannot fit, with the numbers.
-
-    Raises:
-        DeviceMemoryError: It takes more than the device has for it.
-    """
-    if needed > device.memory_limit:
-        raise DeviceMemoryError(
-            f"{what} takes {needed / 2**20:.1f} MiB on the device, expected at most "
-            f"{device.memory_limit / 2**20:.1f} MiB; lower max_active or the beam, "
-            "decode fewer utterances at a time, or use backend='cpu'"
-        )
+    def wait(self) -> None:
+        """Return when all work in the context is done."""

@@ -7,17 +7,24 @@ from pathlib import Path
 import numpy as np
 
 from wfstdec.graph import PackedGraph
+from wfstdec.lm.backoff import Automaton
+from wfstdec.symbols import TokenTable
 from wfstdec.wfst.kernel_types import Scales
 
 NONE = 0xFFFFFFFF
-"""No node, no arc, no frame."""
+"""No node, no arc, no frame, no state."""
 OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
 """What a launch leaves in `UTTERANCE.status`."""
+
+FLOAT32, FLOAT16, BFLOAT16 = range(3)
+"""`UTTERANCE.logprob_type`."""
 
 KERNELS = Path(__file__).parent / "kernels"
 WARP = 32
 MOST_THREADS = 512
 """Threads of a block, at most; a multiple of `WARP`."""
+BLOCKS_AT_HOME = 2
+"""Blocks that a multiprocessor has room for."""
 
 
 def _record(text: str) -> np.dtype:
@@ -32,46 +39,73 @@ def _record(text: str) -> np.dtype:
 ROW = _record("u4 begin emit end rank")
 ENTRY = _record("""
     f4 cost
-    u4 state node note
+    u4 state node boost
 """)
-CANDIDATE = _record("""
+NEW_ENTRY = _record("""
     f4 cost
     u4 state source note
 """)
+CANDIDATE = NEW_ENTRY
 NODE = _record("""
     u4 previous arc
     f4 acoustic
     u4 renumbered
 """)
+STEP = _record("""
+    u4 arc
+    f4 acoustic
+""")
+AUTOMATON = _record("""
+    u8 state_arc_splits arc_label arc_next arc_cost backoff_state backoff_cost
+    u8 final_cost label_alias
+    u4 num_labels
+    f4 default_cost
+    u4 start of_tokens
+""")
 UTTERANCE = _record("""
-    u8 logprobs frontier trace boost_keys boost_bonuses path_arcs path_acoustic
+    u8 logprobs frontier trace boost_keys boost_bonuses phrases path
     f8 base
-    u4 boost_mask frame_stride num_frames chunk_frame frontier_capacity
+    u4 boost_mask logprob_type frame_stride num_frames chunk_frame frontier_capacity
     u4 trace_capacity frontier_count trace_count within best frames died status
-    u4 path_length reached_final end_state
+    u4 bad_frame path_capacity path_length reached_final end_state
     f4 end_cost
-    u4 unused
-    u8 active arcs
+    u8 active arcs looked entries spilled
 """)
 TASK = _record("""
-    u8 arcs rows final_cost utterances order drawn next next_slots waiting candidates
-    u8 landed table_states table_best table_entries
-    u4 num_utterances entry_capacity candidate_capacity table_size
-    u4 blank max_active min_active
+    u8 arcs rows final_cost utterances order drawn next next_slots ties waiting
+    u8 candidates boosts landed table_keys table_best table_entries
+    u4 num_utterances entry_capacity candidate_capacity table_size shared_size
+    u4 num_tokens blank max_active min_active
     f4 beam beam_delta acoustic_scale lm_scale word_insertion blank_penalty
     f4 blank_skip_logprob
 """)
+COUNTS = ("frames", "active", "arcs", "looked", "entries", "spilled")
+"""Sums over frames in `UTTERANCE`: entries gone on from, arcs that may survive, arcs
+looked at, entries made, frames that left the table in shared memory."""
 
 _U4: np.dtype = np.dtype("u4")
 _U8: np.dtype = np.dtype("u8")
-OF_ENTRIES: dict[str, np.dtype] = {"next": ENTRY, "next_slots": _U4, "waiting": _U4}
-OF_CANDIDATES: dict[str, np.dtype] = {"candidates": CANDIDATE, "landed": _U4}
+OF_ENTRIES: dict[str, np.dtype] = {
+    "next": NEW_ENTRY,
+    "next_slots": _U4,
+    "ties": _U4,
+    "waiting": _U4,
+}
+OF_CANDIDATES: dict[str, np.dtype] = {
+    "candidates": CANDIDATE,
+    "boosts": _U4,
+    "landed": _U4,
+}
 OF_TABLE: dict[str, np.dtype] = {
-    "table_states": _U4,
+    "table_keys": _U8,
     "table_best": _U8,
     "table_entries": _U4,
 }
 """The scratch of a block: arrays in `TASK`, by what their length follows."""
+SLOT_BYTES = sum(dtype.itemsize for dtype in OF_TABLE.values())
+"""What a slot of a table takes."""
+ALIGNMENT = 16
+"""Of the records in a packet."""
 
 
 def rows_of(graph: PackedGraph) -> np.ndarray:
@@ -84,10 +118,19 @@ def rows_of(graph: PackedGraph) -> np.ndarray:
     return rows
 
 
-def task_of(scales: Scales, blank: int) -> np.ndarray:
+def automaton_arrays(automaton: Automaton) -> dict[str, np.ndarray]:
+    """The arrays of `AUTOMATON`, of an automaton of one model."""
+    names = ("arc_cost", "backoff_cost", "final_cost")
+    arrays = {name: getattr(automaton, name) for name in names}
+    for name in ("state_arc_splits", "arc_label", "arc_next", "backoff_state"):
+        arrays[name] = getattr(automaton, name).astype(np.int64).astype(np.uint32)
+    return arrays | {"label_alias": automaton.label_alias.astype(np.uint32)}
+
+
+def task_of(scales: Scales, tokens: TokenTable) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, TASK)
-    task["blank"] = blank
+    task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     for name in ("max_active", "min_active"):
         task[name] = min(int(getattr(scales, name)), NONE)
     for name in ("beam_delta", "acoustic_scale", "lm_scale", "word_insertion"):

@@ -1,37 +1,35 @@
-"""The search on a device, from the host's side: many utterances in one launch.
+"""A graph on a device: what searches share there, and batches cut to its memory.
 
     backend = DeviceBackend(graph, device)
-    batch = backend.start_batch(options, boosts)     # one UtteranceBoosts per utterance
-    batch.advance(chunks)                            # float32 [T, V] per utterance
-    batch.finish()                                   # a BestPath per utterance
+    backend.decode_batch(utterances, options, boosts)    # a BestPath per utterance
+    batch = backend.start_batch(options, boosts)         # or as they come in
 
-A launch takes every utterance as far as arrays reach. One for which an array is too
-small stops at its last good frame and says so; the host makes room and launches again
-for those that stopped. So growing never changes a result, and nothing is dropped.
+`boosts` is one `UtteranceBoosts` per utterance.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.boost.boosts import UtteranceBoosts
-from wfstdec.boost.words import WordBoosts
-from wfstdec.errors import BoostError
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph import PackedGraph
 from wfstdec.inputs import as_utterances
 from wfstdec.wfst import device_layout as d
-from wfstdec.wfst.cpu import scales_of
-from wfstdec.wfst.device import Device, DeviceMemoryError, check_memory
+from wfstdec.wfst import device_memory as memory
+from wfstdec.wfst.device import Device, Rows
+from wfstdec.wfst.device_batch import DeviceBatch, launch, set_chunks, upload
+from wfstdec.wfst.device_memory import Budget, DeviceMemoryError, MemoryPlan, WorkPool
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.phrase_labels import check_phrases
 
-CANDIDATES_PER_ENTRY = 4
-FRAMES_PER_TRACE = 64
-"""Frames of full frontiers that a trace holds before it is compacted."""
+_LOGPROB_BYTES = 4
 
 
 class DeviceBackend:
@@ -41,41 +39,34 @@ class DeviceBackend:
         graph: The graph.
         device: Where it goes.
         first_capacity: Entries that arrays hold at first; they grow.
+
+    Raises:
+        DeviceMemoryError: The graph does not fit.
     """
 
     def __init__(
         self, graph: PackedGraph, device: Device, first_capacity: int = 8192
     ) -> None:
         self.graph, self.device = graph, device
-        self.first_capacity = first_capacity
+        self.budget = Budget(device.memory_limit)
+        self.pool = WorkPool(device, self.budget, first_capacity)
+        self._phrases: WeakKeyDictionary[PhraseBoosts, Phrases] = WeakKeyDictionary()
         self._lock = threading.Lock()
-        self._works: list[Work] = []
         arrays = {
             "arcs": graph.arcs,
             "rows": d.rows_of(graph),
             "final_cost": graph.final_cost,
         }
         self._graph_bytes = sum(array.nbytes for array in arrays.values())
-        check_memory(device, self._graph_bytes, f"a graph of {graph.num_arcs} arcs")
-        self.arrays = {name: device.upload(array) for name, array in arrays.items()}
+        self._share = self.budget.share(f"a graph of {graph.num_arcs} arcs")
+        self._share.take(self._graph_bytes)
+        with device.working([]):
+            self.arrays = {name: upload(device, x) for name, x in arrays.items()}
+            device.wait()
 
     def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> DeviceSearch:
         """Begin an utterance."""
         return DeviceSearch(self.start_batch(options, [boosts]))
-
-    def memory_plan(self, num_utterances: int) -> dict[str, int]:
-        """Bytes on the device before anything grows, by what they are for.
-
-        Log-probs come on top: 4 bytes each.
-        """
-        blocks = min(num_utterances, self.device.num_blocks)
-        frontier = self.first_capacity * d.ENTRY.itemsize
-        trace = FRAMES_PER_TRACE * self.first_capacity * d.NODE.itemsize
-        return {
-            "graph": self._graph_bytes,
-            "scratch": Work.bytes_of(blocks, self.first_capacity),
-            "utterances": num_utterances * (frontier + trace),
-        }
 
     def start_batch(
         self, options: DecodeOptions, boosts: Sequence[UtteranceBoosts]
@@ -96,15 +87,17 @@ class DeviceBackend:
         """Whole utterances, float32 [T, V], in as many parts as memory asks for.
 
         Raises:
-            BackendError: Not even one utterance fits.
+            DeviceMemoryError: Not even one utterance fits.
         """
         paths: dict[int, BestPath] = {}
-        parts = [sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))]
+        parts = list(self._parts([len(one) for one in utterances]))[::-1]
         while parts:
             part = parts.pop()
+            chunks = [utterances[i] for i in part]
             try:
-                batch = self.start_batch(options, [boosts[i] for i in part])
-                batch.advance([utterances[i] for i in part])
+                lengths = [len(chunk) for chunk in chunks]
+                batch = DeviceBatch(self, options, [boosts[i] for i in part], lengths)
+                batch.advance(chunks)
                 paths.update(zip(part, batch.finish(), strict=True))
             except DeviceMemoryError:
                 if len(part) < 2:
@@ -113,55 +106,95 @@ class DeviceBackend:
                 parts += [part[half:], part[:half]]
         return [paths[i] for i in range(len(utterances))]
 
-    def take_work(self, blocks: int) -> Work:
-        """Scratch for a launch of so many blocks, from the pool or new."""
+    def first_bad(self, rows: Sequence[Rows]) -> tuple[int, int] | None:
+        """The first utterance and frame with a number that is no log-prob."""
+        utterances = np.zeros(len(rows), d.UTTERANCE)
+        utterances["bad_frame"] = d.NONE
+        set_chunks(utterances, rows)
+        todo = np.flatnonzero(utterances["num_frames"])
+        if len(todo) == 0:
+            return None
+        blocks = min(len(todo), self.device.num_blocks)
+        task = np.zeros(1, d.TASK)
+        task["num_tokens"] = len(self.graph.tokens)
+        how = ("check_logprobs", blocks, 0)
+        frames = launch(self.device, how, task, utterances, todo)["bad_frame"]
+        bad = np.flatnonzero(frames != d.NONE)
+        return (int(bad[0]), int(frames[bad[0]])) if len(bad) else None
+
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None = None
+    ) -> MemoryPlan:
+        """What a batch takes on the device, before anything grows.
+
+        Args:
+            num_utterances: Utterances side by side.
+            num_frames: Frames of each, where that is known at the start.
+        """
+        blocks = min(num_utterances, self.device.num_blocks)
+        one = memory.utterance_bytes(self.pool.entries, num_frames)
+        row = len(self.graph.tokens) * _LOGPROB_BYTES
+        return MemoryPlan(
+            graph=self._graph_bytes,
+            scratch=memory.Work.bytes_of(blocks, self.pool.entries),
+            utterances=num_utterances * one,
+            logprobs=num_utterances * (num_frames or 0) * row,
+        )
+
+    def _parts(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Utterances that fit side by side by the plan, the longest first."""
+        room = self.budget.left + self.pool.num_bytes
+        part: list[int] = []
+        taken = 0
+        for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+            plan = self.memory_plan(1, lengths[i])
+            blocks = min(len(part) + 1, self.device.num_blocks)
+            scratch = memory.Work.bytes_of(blocks, self.pool.entries)
+            one = plan.utterances + plan.logprobs
+            if part and taken + one + scratch > room:
+                yield part
+                part, taken = [], 0
+            part.append(i)
+            taken += one
+        if part:
+            yield part
+
+    def phrases_of(self, phrases: PhraseBoosts) -> Phrases:
+        """Phrases on the device; once for all batches that have them.
+
+        Raises:
+            BoostError: The graph does not tell what they need.
+            DeviceMemoryError: They do not fit.
+        """
+        check_phrases(self.graph, phrases)
         with self._lock:
-            while self._works:
-                work = self._works.pop()
-                if work.blocks >= blocks:
-                    return work
-        return Work(self.device, blocks, self.first_capacity)
-
-    def give_work(self, work: Work) -> None:
-        """Put scratch back."""
-        with self._lock:
-            self._works.append(work)
+            if phrases not in self._phrases:
+                self._phrases[phrases] = Phrases(self.device, self.budget, phrases)
+            return self._phrases[phrases]
 
 
-class Work:
-    """Scratch for every block of a launch; its content between launches is nothing."""
+class Phrases:
+    """Compiled phrases on a device.
 
-    def __init__(self, device: Device, blocks: int, entries: int) -> None:
-        self.blocks, self.entries = blocks, entries
-        self.candidates = CANDIDATES_PER_ENTRY * entries
-        self.slots = _slots_for(entries)
-        needed = self.bytes_of(blocks, entries)
-        check_memory(device, needed, f"a search over {entries} entries at a time")
-        self.arrays = {
-            name: device.empty(blocks * length, dtype)
-            for name, length, dtype in _scratch(entries)
-        }
+    Attributes:
+        address: Of one AUTOMATON.
+    """
 
-    @staticmethod
-    def bytes_of(blocks: int, entries: int) -> int:
-        """What such scratch takes."""
-        per_block = (length * dtype.itemsize for _, length, dtype in _scratch(entries))
-        return blocks * sum(per_block)
-
-
-def _slots_for(entries: int) -> int:
-    """A power of two, at least twice the entries."""
-    return 1 << (2 * entries - 1).bit_length()
-
-
-def _scratch(entries: int) -> list[tuple[str, int, np.dtype]]:
-    """Name, length and type of the arrays of one block."""
-    parts = (
-        (d.OF_ENTRIES, entries),
-        (d.OF_CANDIDATES, CANDIDATES_PER_ENTRY * entries),
-        (d.OF_TABLE, _slots_for(entries)),
-    )
-    return [(name, n, dtype) for part, n in parts for name, dtype in part.items()]
+    def __init__(self, device: Device, budget: Budget, phrases: PhraseBoosts) -> None:
+        automaton = phrases.automaton
+        arrays = d.automaton_arrays(automaton)
+        self._share = budget.share(f"a list of phrases of {phrases.num_arcs} arcs")
+        self._share.take(sum(array.nbytes for array in arrays.values()))
+        self._buffers = {name: upload(device, x) for name, x in arrays.items()}
+        record = np.zeros(1, d.AUTOMATON)
+        for name, buffer in self._buffers.items():
+            record[name] = device.address(buffer)
+        record["num_labels"] = automaton.model_label_splits[1]
+        record["default_cost"] = automaton.model_default_cost[0]
+        record["start"], record["of_tokens"] = phrases.start, phrases.unit == "token"
+        self._record = upload(device, record)
+        self.address = device.address(self._record)
+        device.wait()  # another stream may have them next
 
 
 class DeviceSearch:
@@ -170,188 +203,15 @@ class DeviceSearch:
     def __init__(self, batch: DeviceBatch) -> None:
         self._batch = batch
 
-    def advance(self, logprobs: Any) -> None:
+    @property
+    def counts(self) -> dict[str, int]:
+        """See `DeviceBatch.counts`."""
+        return self._batch.counts
+
+    def advance(self, logprobs: np.ndarray | Rows) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
         self._batch.advance([logprobs])
 
     def finish(self) -> BestPath:
         """End the utterance."""
         return self._batch.finish()[0]
-
-
-class DeviceBatch:
-    """Utterances side by side: `advance` any number of times, then `finish`."""
-
-    def __init__(
-        self,
-        backend: DeviceBackend,
-        options: DecodeOptions,
-        boosts: Sequence[UtteranceBoosts],
-    ) -> None:
-        self._backend, self._device = backend, backend.device
-        if any(one.phrases is not None for one in boosts):
-            raise BoostError("phrases, which backend 'cuda' lacks; use backend='cpu'")
-        scales = scales_of(options, any(map(bool, boosts)))
-        self._task = d.task_of(scales, backend.graph.tokens.blank)
-        for name, array in backend.arrays.items():
-            self._task[name] = self._device.address(array)
-        entries = backend.first_capacity
-        self._bytes = backend.memory_plan(len(boosts))["utterances"]
-        check_memory(self._device, self._bytes, self._name(len(boosts)))
-        self.utterances = np.zeros(len(boosts), d.UTTERANCE)
-        self.utterances["died"] = d.NONE
-        self._frontiers, self._traces = [None] * len(boosts), [None] * len(boosts)
-        self._boosts: dict[int, tuple[Any, Any]] = {}
-        for i, one in enumerate(boosts):
-            self._lengthen("frontier", self._frontiers, i, entries)
-            self._lengthen("trace", self._traces, i, FRAMES_PER_TRACE * entries)
-            self._upload_boosts(i, one.words)
-
-    def advance(self, chunks: Sequence[Any]) -> None:
-        """Pass every utterance through its next chunk, float32 [T, V].
-
-        Raises:
-            DeviceMemoryError: The device's memory does not suffice.
-        """
-        buffers = [self._device.logprobs(chunk) for chunk in chunks]
-        for utterance, chunk, buffer in zip(
-            self.utterances, chunks, buffers, strict=True
-        ):
-            utterance["logprobs"] = self._device.address(buffer)
-            utterance["num_frames"], utterance["frame_stride"] = chunk.shape
-            utterance["chunk_frame"] = 0
-        self._run(self._waiting())
-
-    def finish(self) -> list[BestPath]:
-        """End all utterances; the batch cannot be used afterwards."""
-        if len(self.utterances) == 0:
-            return []
-        self.utterances["num_frames"] = self.utterances["chunk_frame"] = 0
-        self._run(self._waiting())  # those that not one frame came for
-        self._find_paths()
-        lengths = self.utterances["path_length"].astype(np.int64)
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        room = max(int(starts[-1]), 1)
-        arcs = self._device.empty(room, np.dtype("u4"))
-        acoustic = self._device.empty(room, np.dtype("f4"))
-        for name, array in (("path_arcs", arcs), ("path_acoustic", acoustic)):
-            first = self._device.address(array)
-            self.utterances[name] = first + 4 * starts[:-1].astype(np.uint64)
-        self._find_paths()
-        all_arcs = self._device.download(arcs, np.dtype("u4")).astype(np.int64)
-        all_acoustic = self._device.download(acoustic, np.dtype("f4"))
-        return [
-            self._path(utterance, all_arcs[a:b], all_acoustic[a:b].copy())
-            for utterance, a, b in zip(
-                self.utterances, starts[:-1], starts[1:], strict=True
-            )
-        ]
-
-    def _path(
-        self, utterance: np.void, arcs: np.ndarray, acoustic: np.ndarray
-    ) -> BestPath:
-        final = bool(utterance["reached_final"])
-        died = int(utterance["died"])
-        final_cost = self._backend.graph.final_cost[utterance["end_state"]]
-        return BestPath(
-            arcs=arcs,
-            acoustic=acoustic,
-            final_cost=float(final_cost) if final else 0.0,
-            search_cost=float(utterance["base"]) + float(utterance["end_cost"]),
-            reached_final=final,
-            num_frames=int(utterance["frames"]),
-            died_at_frame=-1 if died == d.NONE else died,
-        )
-
-    # ------------------------------------------------------------------- launches
-    def _waiting(self) -> np.ndarray:
-        """The utterances that have frames to do, or were never begun; longest first."""
-        frames = self.utterances["num_frames"].astype(np.int64)
-        todo = (frames > 0) & (self.utterances["died"] == d.NONE)
-        todo |= self.utterances["frontier_count"] == 0
-        waiting = np.flatnonzero(todo)
-        return waiting[np.argsort(-frames[waiting], kind="stable")]
-
-    def _run(self, waiting: np.ndarray) -> None:
-        """Launch until every utterance has come to the end of its chunk."""
-        if len(waiting) == 0:
-            return
-        work = self._backend.take_work(min(len(waiting), self._device.num_blocks))
-        try:
-            while len(waiting):
-                blocks = min(len(waiting), work.blocks)
-                self._launch("search_chunk", blocks, waiting, work)
-                status = self.utterances["status"][waiting]
-                waiting = waiting[status != d.OK]
-                work = self._make_room(waiting, work)
-        finally:
-            self._backend.give_work(work)
-
-    def _find_paths(self) -> None:
-        order = np.arange(len(self.utterances))
-        self._launch("best_paths", len(order), order, None)
-
-    def _launch(
-        self, kernel: str, blocks: int, order: np.ndarray, work: Work | None
-    ) -> None:
-        """Run a kernel over the utterances in `order`; their records come back."""
-        device, task = self._device, self._task
-        utterances = device.upload(self.utterances)
-        queue = device.upload(order.astype(np.uint32))
-        drawn = device.upload(np.zeros(1, np.uint32))
-        task["utterances"] = device.address(utterances)
-        task["order"], task["drawn"] = device.address(queue), device.address(drawn)
-        task["num_utterances"] = len(order)
-        if work is not None:
-            for name, array in work.arrays.items():
-                task[name] = device.address(array)
-            task["entry_capacity"] = work.entries
-            task["candidate_capacity"] = work.candidates
-            task["table_size"] = work.slots
-        device.launch(kernel, blocks, device.upload(task))
-        self.utterances = device.download(utterances, d.UTTERANCE)
-
-    # --------------------------------------------------------------------- memory
-    def _make_room(self, stopped: np.ndarray, work: Work) -> Work:
-        """Enlarge what the utterances that stopped found too small."""
-        for i in stopped:
-            status = self.utterances["status"][i]
-            if status == d.GROW_FRONTIER:
-                self._lengthen("frontier", self._frontiers, i, 2 * work.entries)
-            elif status == d.GROW_TRACE:
-                old = int(self.utterances["trace_capacity"][i])
-                self._lengthen("trace", self._traces, i, 2 * (old + work.entries))
-        if (self.utterances["status"][stopped] == d.GROW_WORK).any():
-            return Work(self._device, work.blocks, 2 * work.entries)
-        return work
-
-    def _lengthen(self, name: str, buffers: list[Any], i: int, count: int) -> None:
-        """Move an utterance's frontier or trace to a longer buffer."""
-        dtype = {"frontier": d.ENTRY, "trace": d.NODE}[name]
-        utterance = self.utterances[i]
-        if buffers[i] is not None:
-            more = count - int(utterance[f"{name}_capacity"])
-            self._bytes += more * dtype.itemsize
-            check_memory(self._device, self._bytes, self._name(len(self.utterances)))
-        longer = self._device.empty(count, dtype)
-        if buffers[i] is not None:
-            self._device.copy(longer, buffers[i])
-        buffers[i] = longer
-        utterance[name] = self._device.address(longer)
-        utterance[f"{name}_capacity"] = count
-
-    def _upload_boosts(self, i: int, boosts: WordBoosts) -> None:
-        """Each list once; no list at all leaves null pointers."""
-        if not boosts:
-            return
-        if id(boosts) not in self._boosts:
-            keys = self._device.upload(boosts.keys)
-            self._boosts[id(boosts)] = keys, self._device.upload(boosts.bonuses)
-        keys, bonuses = self._boosts[id(boosts)]
-        self.utterances["boost_keys"][i] = self._device.address(keys)
-        self.utterances["boost_bonuses"][i] = self._device.address(bonuses)
-        self.utterances["boost_mask"][i] = len(boosts.keys) - 1
-
-    @staticmethod
-    def _name(count: int) -> str:
-        return f"a batch of {count} utterances"

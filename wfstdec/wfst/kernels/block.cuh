@@ -15,6 +15,9 @@ template <class T>
 __device__ __forceinline__ T peek(const T* word) {
     return *static_cast<const volatile T*>(word);
 }
+
+// Shared memory whose size the launch says. (The emulation has its own.)
+#define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
 
 struct BlockMemory {
@@ -78,10 +81,11 @@ struct Range {
 
 // Calls `visit(source, arc)` for the arcs `range(source)` of every source in
 // [0, count), a thread per arc: the root of a lexicon has thousands of arcs, most
-// states have two. Ends with a barrier.
+// states have two. Ends with a barrier; returns the number of arcs.
 template <class RangeOf, class Visit>
-__device__ void for_each_arc(
+__device__ u32 for_each_arc(
     BlockMemory& memory, u32 count, RangeOf range, Visit visit) {
+    u32 visited = 0;
     for (u32 first = 0; first < count; first += blockDim.x) {
         const u32 mine = first + threadIdx.x;
         const Range arcs = mine < count ? range(mine) : Range{0, 0};
@@ -98,8 +102,10 @@ __device__ void for_each_arc(
             }
             visit(first + at, memory.firsts[at] + (k - memory.offsets[at]));
         }
+        visited += total;
         __syncthreads();
     }
+    return visited;
 }
 
 // The first warp finds the digit in whose bin the `remaining`-th least key is.
@@ -118,29 +124,70 @@ __device__ inline void find_digit(BlockMemory& memory) {
     memory.remaining = wanted - before;
 }
 
+// What search states are kept by: cost, then graph state, then boost state.
+struct Rank {
+    u64 key;  // (cost, graph state)
+    u32 boost;
+
+    __device__ bool holds(const Entry& entry) const {
+        const u64 other = key_of(entry.cost, entry.state);
+        return other < key || (other == key && entry.boost <= boost);
+    }
+};
+
+// Find the next digit of the `remaining`-th least; `digit_of` gives that of an entry,
+// or NONE where those before tell that it is not the one.
+template <class DigitOf>
+__device__ void select_digit(BlockMemory& memory, u32 count, DigitOf digit_of) {
+    for (u32 b = threadIdx.x; b < DIGITS; b += blockDim.x) memory.bins[b] = 0;
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        const u32 digit = digit_of(i);
+        if (digit != NONE) atomicAdd(&memory.bins[digit], 1u);
+    }
+    __syncthreads();
+    if (threadIdx.x < WARP) find_digit(memory);
+    __syncthreads();
+}
+
 // The key (cost, state) of the n-th least entry, 1 <= n <= the number of entries that
 // cost at most `limit`; a radix select, most significant digit first. The cost of the
-// result is exact; its state may be larger where no other entry lies between.
+// result is exact; its state may be larger where no other entry lies between. Where
+// `memory.remaining` is less than `memory.bin_count`, more entries have the key.
+template <class AnyEntry>
 __device__ inline u64 nth_least(
-    BlockMemory& memory, const Entry* entries, u32 count, u32 n, float limit) {
+    BlockMemory& memory, const AnyEntry* entries, u32 count, u32 n, float limit) {
     u64 found = 0;
     __syncthreads();  // of a call before, some may still read the result
     if (threadIdx.x == 0) memory.remaining = n;
     for (u32 shift = 56;; shift -= 8) {
-        for (u32 b = threadIdx.x; b < DIGITS; b += blockDim.x) memory.bins[b] = 0;
-        __syncthreads();
-        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        select_digit(memory, count, [&](u32 i) {
             const float cost = entries[i].cost;
             const u64 key = key_of(cost, entries[i].state);
             const bool same = shift == 56 || (key ^ found) >> (shift + 8) == 0;
-            if (cost <= limit && same) atomicAdd(&memory.bins[key >> shift & 255], 1u);
-        }
-        __syncthreads();
-        if (threadIdx.x < WARP) find_digit(memory);
-        __syncthreads();
+            return cost <= limit && same ? static_cast<u32>(key >> shift & 255) : NONE;
+        });
         found |= static_cast<u64>(memory.digit) << shift;
         const bool all_of_bin = memory.bin_count == memory.remaining;
         if (shift == 0) return found;
         if (shift <= 32 && all_of_bin) return found | ((1ull << shift) - 1);
+    }
+}
+
+// The rank of the n-th least entry of a frontier, as above.
+__device__ inline Rank nth_rank(
+    BlockMemory& memory, const Entry* entries, u32 count, u32 n, float limit) {
+    const u64 key = nth_least(memory, entries, count, n, limit);
+    if (memory.bin_count == memory.remaining) return {key, NONE};
+    u32 found = 0;
+    for (u32 shift = 24;; shift -= 8) {
+        select_digit(memory, count, [&](u32 i) {
+            const u32 boost = entries[i].boost;
+            if (key_of(entries[i].cost, entries[i].state) != key) return NONE;
+            const bool same = shift == 24 || (boost ^ found) >> (shift + 8) == 0;
+            return same ? boost >> shift & 255 : NONE;
+        });
+        found |= memory.digit << shift;
+        if (shift == 0) return {key, found};
     }
 }

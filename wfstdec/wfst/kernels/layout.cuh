@@ -1,16 +1,18 @@
-// The records that host and device share; `cuda_layout.py` has them as NumPy types.
+// The records that host and device share; `device_layout.py` has them as NumPy types.
 //
 // Axes: S states, A arcs, F frontier entries, N trace nodes, H slots of a table.
 #pragma once
 
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-constexpr u32 NONE = 0xffffffffu;           // no node, no arc, no slot
+constexpr u32 NONE = 0xffffffffu;           // no node, no arc, no slot, no label
 constexpr float LARGEST = 3.402823466e+38f;  // the cutoff where there is none
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
 constexpr u32 CARRIES_WORD = 1u << 29;
 constexpr u32 LEADS_TO_EPSILON = 1u << 30;
+constexpr u32 REPEAT = 1u << 31;
 
 // An arc as entries note it: (arc id << 1) | whether its state has epsilon arcs. The
 // top bit says that it is an epsilon arc, so that notes compare as ties are decided.
@@ -28,11 +30,17 @@ struct alignas(16) Row {
     u32 begin, emit, end, rank;
 };
 
-// A frontier entry. While it is made, `node` is the position of its source: in the
-// frontier before, or in its own where the note says that an epsilon arc leads to it.
+// A frontier entry; `boost` is its boost state, 0 without phrases.
 struct alignas(16) Entry {
     float cost;
-    u32 state, node, note;
+    u32 state, node, boost;
+};
+
+// An entry while it is made. `source` is the position of its source: in the frontier
+// before, or in its own where the note says that an epsilon arc leads to it.
+struct alignas(16) NewEntry {
+    float cost;
+    u32 state, source, note;
 };
 
 // An arc that may survive, from an entry.
@@ -47,20 +55,26 @@ struct alignas(16) Node {
     u32 renumbered;  // scratch of compaction
 };
 
+struct Step {
+    u32 arc;
+    float acoustic;
+};
+
 // What one utterance keeps between launches, its chunk, and its result.
 struct Utterance {
-    const float* logprobs;  // [num_frames, frame_stride], of this chunk
-    Entry* frontier;        // [frontier_capacity]
-    Node* trace;            // [trace_capacity]
-    const u32* boost_keys;  // [boost_mask + 1], see boost/words.py
+    const void* logprobs;  // [num_frames, frame_stride], of this chunk
+    Entry* frontier;       // [frontier_capacity]
+    Node* trace;           // [trace_capacity]
+    const u32* boost_keys;  // [boost_mask + 1], see boost/words.py; null: none
     const float* boost_bonuses;
-    u32* path_arcs;        // [path_length], or null: only count them
-    float* path_acoustic;  // [path_length]
-    double base;           // what re-basing took off
+    const struct Automaton* phrases;  // null: none
+    Step* path;   // [path_capacity], the last step first
+    double base;  // what re-basing took off
     u32 boost_mask;
-    u32 frame_stride;
-    u32 num_frames;   // of this chunk
-    u32 chunk_frame;  // the next one to do
+    u32 logprob_type;
+    u32 frame_stride;  // from row to row, in log-probs
+    u32 num_frames;    // of this chunk
+    u32 chunk_frame;   // the next one to do
     u32 frontier_capacity;
     u32 trace_capacity;
     u32 frontier_count;  // 0: not one launch yet
@@ -70,14 +84,17 @@ struct Utterance {
     u32 frames;  // done since the beginning
     u32 died;    // the frame that nothing survived, or NONE
     u32 status;
+    u32 bad_frame;  // the first of the chunk with what is no log-prob, or NONE
+    u32 path_capacity;
     u32 path_length;
     u32 reached_final;
     u32 end_state;
     float end_cost;
-    u32 unused;
-    u64 active, arcs;  // sums over frames: entries gone on from, candidates made
+    // Sums over frames: entries gone on from, candidates, arcs looked at, entries made;
+    // frames that left the table in shared memory.
+    u64 active, arcs, looked, entries, spilled;
 };
-static_assert(sizeof(Utterance) == 152, "as in cuda_layout.py");
+static_assert(sizeof(Utterance) == 184, "as in device_layout.py");
 
 // One launch: the graph, the options, the queue, and scratch for every block.
 struct Task {
@@ -87,18 +104,22 @@ struct Task {
     Utterance* utterances;
     const u32* order;  // [num_utterances], the queue: longest first
     u32* drawn;        // how many of the queue are taken
-    Entry* next;       // [blocks, entry_capacity]: the frontier being made
+    NewEntry* next;    // [blocks, entry_capacity]: the frontier being made
     u32* next_slots;   // [blocks, entry_capacity]: where its entries stand in the table
+    u32* ties;         // [blocks, entry_capacity]: least source boost state
     u32* waiting;      // [blocks, entry_capacity]: entries with epsilon arcs
     Candidate* candidates;  // [blocks, candidate_capacity]
+    u32* boosts;            // [blocks, candidate_capacity]: where phrases lead them
     u32* landed;            // [blocks, candidate_capacity]: the slots of candidates
-    u32* table_states;      // [blocks, table_size]; NONE: empty
+    u64* table_keys;        // [blocks, table_size]: search states; EMPTY
     u64* table_best;        // [blocks, table_size]: least (cost, note)
     u32* table_entries;     // [blocks, table_size]: position in `next`
     u32 num_utterances;
     u32 entry_capacity;
     u32 candidate_capacity;
-    u32 table_size;  // a power of two
+    u32 table_size;   // a power of two
+    u32 shared_size;  // of the table in shared memory: a power of two, or 0
+    u32 num_tokens;
     u32 blank;
     u32 max_active;
     u32 min_active;
@@ -110,4 +131,4 @@ struct Task {
     float blank_penalty;
     float blank_skip_logprob;  // infinite: never
 };
-static_assert(sizeof(Task) == 168, "as in cuda_layout.py");
+static_assert(sizeof(Task) == 192, "as in device_layout.py");

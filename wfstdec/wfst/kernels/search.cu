@@ -4,105 +4,82 @@
 //
 //     keep       prune the frontier by beam and max_active     exact, radix select
 //     emit       candidates: arcs that may survive             a thread per arc
-//     recombine  one entry per state, within the cutoff        64-bit atomicMin
+//     recombine  one entry per search state, within the cutoff 64-bit atomicMin
 //     close      epsilon arcs, rank by rank
 //     settle     trace nodes, re-base
 //
 // Nothing depends on the order of threads: (cost, arc id) is unique, and a bound that
 // is read while it falls only lets more candidates through; the cutoff drops them.
 // A frame for which some array is too small leaves the utterance as it was before; the
-// host makes room and launches again. Sums are float32 in the order of the
-// specification: compile with --fmad=false.
+// host makes room and launches again. So does a frame that outgrows the table in shared
+// memory; it is done once more with the one in global memory. Sums are float32 in the
+// order of the specification: compile with --fmad=false.
 #include "block.cuh"
+#include "costs.cuh"
 #include "layout.cuh"
 #include "table.cuh"
 #include "trace.cuh"
 
-struct Search {
-    const Task& task;
-    Utterance& utterance;  // in shared memory
+// What a frame goes on from: up to an entry, so many, with the beam of the frame.
+struct Kept {
+    Rank last;
+    u32 count;
+    float beam;
+};
+
+struct Search : Costs {
     const Lane& lane;
+    Slots& slots;  // of the table in use
+    u64* shared_table;
     BlockMemory& memory;
     Progress& progress;
-    const bool has_extras;
 
-    __device__ Table table() const { return {task, lane, progress}; }
-
-    // --------------------------------------------------------------------- costs
-    __device__ float unscaled_cost(const float* logprobs, u32 token, bool skip) const {
-        if (token != task.blank) return skip ? infinite() : -logprobs[token];
-        return -(logprobs[token] - task.blank_penalty);
-    }
-
-    __device__ bool skips(const float* logprobs) const {
-        return logprobs[task.blank] >= task.blank_skip_logprob;
-    }
-
-    // (cost + graph) + extras
-    __device__ float follow(float cost, const Arc& arc) const {
-        const float reached = cost + task.lm_scale * arc.cost;
-        if (!has_extras || !(arc.ilabel & CARRIES_WORD)) return reached;
-        return reached + (task.word_insertion - find_bonus(utterance, arc.olabel));
-    }
-
-    __device__ float follow_emitting(
-        float cost, const Arc& arc, const float* logprobs, bool skip) const {
-        const float reached = follow(cost, arc);
-        const u32 token = (arc.ilabel & LABEL_MASK) - 1;
-        const float unscaled = unscaled_cost(logprobs, token, skip);
-        // An impossible token stays so at scale 0.
-        if (!(unscaled < infinite())) return infinite();
-        return reached + task.acoustic_scale * unscaled;
-    }
-
-    __device__ static u32 note_of(u32 arc_id, const Arc& arc) {
-        return arc_id << 1 | (arc.ilabel & LEADS_TO_EPSILON ? 1u : 0u);
-    }
+    __device__ Table table() const { return {task, lane, slots, progress, utterance}; }
 
     // ---------------------------------------------------------------------- keep
-    // What the frame goes on from: entries whose key is at most the one returned. Sets
-    // the beam of the frame.
-    __device__ u64 keep(float& beam) const {
+    __device__ Kept keep() const {
         const Entry* frontier = utterance.frontier;
         const u32 count = utterance.frontier_count, within = utterance.within;
-        beam = task.beam;
         if (within > task.max_active) {
-            const u64 last = nth_least(memory, frontier, count, task.max_active, beam);
+            const u32 most = task.max_active;
+            const Rank last = nth_rank(memory, frontier, count, most, task.beam);
+            float beam = task.beam;
             if (task.beam_delta >= 0.0f)
-                beam = fminf(beam, cost_of_key(last) + task.beam_delta);
-            return last;
+                beam = fminf(beam, cost_of_key(last.key) + task.beam_delta);
+            return {last, most, beam};
         }
         if (within < task.min_active && within < count) {
             const u32 most = task.min_active < count ? task.min_active : count;
-            return nth_least(memory, frontier, count, most, LARGEST);
+            return {nth_rank(memory, frontier, count, most, LARGEST), most, task.beam};
         }
-        return key_of(beam, NONE);
+        return {{key_of(task.beam, NONE), NONE}, within, task.beam};
     }
 
     // ---------------------------------------------------------------------- emit
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
-    // least cost that any of them reaches.
-    __device__ void emit(
-        const float* logprobs, u64 last, float beam, bool bounded) const {
+    // least cost that any of them reaches. Returns how many arcs were looked at.
+    __device__ u32 emit(u64 row, const Kept& kept, bool bounded) const {
         const Entry* frontier = utterance.frontier;
-        const bool skip = skips(logprobs);
+        const bool skip = skips(row);
         begin_candidates();
-        if (bounded) start_bound(logprobs, last, skip);
+        if (bounded) start_bound(row, kept.last, skip);
         const auto arcs_of = [&](u32 i) {
             const Entry entry = frontier[i];
-            if (key_of(entry.cost, entry.state) > last) return Range{0, 0};
-            const Row row = task.rows[entry.state];
-            return Range{row.emit, row.end};
+            if (!kept.last.holds(entry)) return Range{0, 0};
+            const Row arcs = task.rows[entry.state];
+            return Range{arcs.emit, arcs.end};
         };
-        for_each_arc(memory, utterance.frontier_count, arcs_of, [&](u32 i, u32 arc_id) {
+        const u32 count = utterance.frontier_count;
+        return for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
             const Arc arc = task.arcs[arc_id];
-            const float cost =
-                follow_emitting(frontier[i].cost, arc, logprobs, skip);
+            const Entry entry = frontier[i];
+            u32 boost = entry.boost;
+            const float cost = follow_emitting(entry.cost, arc, row, skip, boost);
             const float least = cost_of(peek(&progress.least));
-            const float bound = bounded ? fminf(least + beam, LARGEST) : LARGEST;
+            const float bound = bounded ? fminf(least + kept.beam, LARGEST) : LARGEST;
             if (!(cost <= bound)) return;
             if (cost < least) atomicMin(&progress.least, ordered(cost));
-            table().append({cost, arc.nextstate, i, note_of(arc_id, arc)});
+            table().append({cost, arc.nextstate, i, note_of(arc_id, arc)}, boost);
         });
     }
 
@@ -116,13 +93,14 @@ struct Search {
     }
 
     // Bring the bound down by the arcs of the best entry, before anything is written.
-    __device__ void start_bound(const float* logprobs, u64 last, bool skip) const {
+    __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
         const Entry best = utterance.frontier[utterance.best];
-        if (key_of(best.cost, best.state) > last) return;
-        const Row row = task.rows[best.state];
-        for (u32 a = row.emit + threadIdx.x; a < row.end; a += blockDim.x) {
-            const Arc arc = task.arcs[a];
-            const float cost = follow_emitting(best.cost, arc, logprobs, skip);
+        if (!last.holds(best)) return;
+        const Row arcs = task.rows[best.state];
+        for (u32 a = arcs.emit + threadIdx.x; a < arcs.end; a += blockDim.x) {
+            u32 boost = best.boost;
+            const float cost =
+                follow_emitting(best.cost, task.arcs[a], row, skip, boost);
             if (cost <= LARGEST) atomicMin(&progress.least, ordered(cost));
         }
         __syncthreads();
@@ -141,24 +119,23 @@ struct Search {
 
     // Emit and recombine; the cutoff of the frame. `progress.made` is 0 where nothing
     // survives.
-    __device__ float next_entries(const float* logprobs, u64 last, float beam) const {
-        emit(logprobs, last, beam, true);
-        const float cutoff = fminf(cost_of(progress.least) + beam, LARGEST);
+    __device__ float next_entries(u64 row, const Kept& kept, u32& looked) const {
+        looked = emit(row, kept, true);
+        const float cutoff = fminf(cost_of(progress.least) + kept.beam, LARGEST);
         if (progress.overflow || progress.made == 0) return cutoff;
         begin_entries();
         table().recombine(cutoff);
         const u32 count = progress.count;
         if (progress.overflow || count >= task.min_active || cutoff == LARGEST)
             return cutoff;
-        return with_min_active(logprobs, last, beam, cutoff);
+        return with_min_active(row, kept, cutoff);
     }
 
     // Do the frame once more without the bound, and raise the cutoff to the
     // min_active-th least entry.
-    __device__ float with_min_active(
-        const float* logprobs, u64 last, float beam, float cutoff) const {
+    __device__ float with_min_active(u64 row, const Kept& kept, float cutoff) const {
         table().clear_entries(progress.count);
-        emit(logprobs, last, beam, false);
+        emit(row, kept, false);
         if (progress.overflow) return cutoff;
         begin_entries();
         table().recombine(LARGEST);
@@ -192,9 +169,11 @@ struct Search {
             for_each_arc(memory, waiting, arcs_of, [&](u32 i, u32 arc_id) {
                 const u32 source = lane.waiting[i];
                 const Arc arc = task.arcs[arc_id];
-                const float cost = follow(lane.next[source].cost, arc);
                 const u32 note = note_of(arc_id, arc) | EPSILON_NOTE;
-                if (cost <= cutoff) table().append({cost, arc.nextstate, source, note});
+                u32 boost = table().boost_of(source);
+                const float cost = follow(lane.next[source].cost, arc, boost);
+                if (cost <= cutoff)
+                    table().append({cost, arc.nextstate, source, note}, boost);
             });
             if (progress.overflow) return;
             table().recombine(cutoff);
@@ -203,23 +182,24 @@ struct Search {
 
     // -------------------------------------------------------------------- settle
     // Make trace nodes, re-base, hand the entries to the utterance; OK or what must
-    // grow. `logprobs` is null before the first frame.
-    __device__ u32 settle(const float* logprobs) const {
+    // grow. `row` is not looked at before the first frame.
+    __device__ u32 settle(u64 row) const {
         const u32 count = progress.count;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
         if (!make_room_in_trace(count)) return GROW_TRACE;
         begin_candidates();
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
             atomicMin(&progress.least, ordered(lane.next[i].cost));
-            write_node(i, logprobs);
+            write_node(i, row);
         }
         __syncthreads();
         const float least = cost_of(progress.least);
         u32 within = 0;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            const Entry entry = lane.next[i];
+            const NewEntry entry = lane.next[i];
             const float cost = entry.cost - least;
-            utterance.frontier[i] = {cost, entry.state, utterance.trace_count + i, 0};
+            const u32 node = utterance.trace_count + i;
+            utterance.frontier[i] = {cost, entry.state, node, table().boost_of(i)};
             within += cost <= task.beam;
             if (cost == 0.0f) atomicMin(&progress.best, i);
         }
@@ -236,17 +216,17 @@ struct Search {
         return OK;
     }
 
-    __device__ void write_node(u32 i, const float* logprobs) const {
-        const Entry entry = lane.next[i];
+    __device__ void write_node(u32 i, u64 row) const {
+        const NewEntry entry = lane.next[i];
         Node node = {NONE, NONE, 0.0f, NONE};
         if (entry.note != NONE) {
             node.arc = (entry.note & ~EPSILON_NOTE) >> 1;
             if (entry.note & EPSILON_NOTE) {
-                node.previous = utterance.trace_count + entry.node;
+                node.previous = utterance.trace_count + entry.source;
             } else {
-                node.previous = utterance.frontier[entry.node].node;
+                node.previous = utterance.frontier[entry.source].node;
                 const u32 token = (task.arcs[node.arc].ilabel & LABEL_MASK) - 1;
-                node.acoustic = unscaled_cost(logprobs, token, skips(logprobs));
+                node.acoustic = unscaled_cost(row, token, skips(row));
             }
         }
         utterance.trace[utterance.trace_count + i] = node;
@@ -256,7 +236,6 @@ struct Search {
     __device__ bool make_room_in_trace(u32 more) const {
         if (utterance.trace_count + more <= utterance.trace_capacity) return true;
         const u32 kept = compact(memory, utterance);
-        __syncthreads();
         if (threadIdx.x == 0) utterance.trace_count = kept;
         __syncthreads();
         return 2 * (kept + more) <= utterance.trace_capacity;
@@ -273,64 +252,102 @@ struct Search {
         begin_entries();
     }
 
-    // The frontier before the first frame: the start state, closed.
-    __device__ u32 begin() const {
-        begin_frame();
+    // The start state, for what is before the first frame; the cutoff.
+    __device__ float begin() const {
         if (threadIdx.x == 0) {
-            const u32 slot = table().slot_of(0);
+            const u32 boost = utterance.phrases == nullptr ? 0 : phrases.start;
+            const u32 slot = table().slot_of(0, boost);
             lane.next[0] = {0.0f, 0, NONE, NONE};
-            lane.table_best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
+            slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
+            progress.made = 1;
         }
         __syncthreads();
-        close(task.beam);
-        return finish_frame(nullptr);
+        return task.beam;
     }
 
-    // One frame: OK, or what must grow; the utterance is then as it was.
-    __device__ u32 frame(const float* logprobs) const {
+    // One frame, or what is before the first: OK, or what must grow; the utterance is
+    // then as it was.
+    __device__ u32 frame(bool first, u64 row) const {
         begin_frame();
-        float beam;
-        const u64 last = keep(beam);
-        const float cutoff = next_entries(logprobs, last, beam);
-        if (!progress.overflow && progress.made == 0) {
+        Kept kept = {};
+        u32 looked = 0;
+        float cutoff;
+        if (first) {
+            cutoff = begin();
+        } else {
+            kept = keep();
+            cutoff = next_entries(row, kept, looked);
+        }
+        const u32 made = progress.made;
+        if (!progress.overflow && made == 0) {
             if (threadIdx.x == 0) utterance.died = utterance.frames;
             __syncthreads();
             return OK;
         }
-        const u32 made = progress.made;
         if (!progress.overflow) close(cutoff);
-        const u32 status = finish_frame(logprobs);
-        if (status == OK && threadIdx.x == 0) {
-            ++utterance.frames;
-            utterance.active += progress.count;
-            utterance.arcs += made;
-        }
-        return status;
-    }
-
-    __device__ u32 finish_frame(const float* logprobs) const {
         if (progress.overflow) return GROW_WORK;
-        const u32 status = settle(logprobs);
-        if (status == OK) table().clear_entries(progress.count);
-        return status;
+        const u32 status = settle(row);
+        if (status != OK) return status;
+        table().clear_entries(progress.count);
+        if (threadIdx.x == 0 && !first) {
+            ++utterance.frames;
+            utterance.active += kept.count;
+            utterance.arcs += made;
+            utterance.looked += looked;
+            utterance.entries += progress.count;
+        }
+        return OK;
     }
 
-    __device__ u32 run() const {
+    // -------------------------------------------------------------------- tables
+    // Take the table in shared memory, or the one in global memory.
+    __device__ void use(bool shared) const {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            slots = shared
+                ? shared_slots(shared_table, task.shared_size, task.entry_capacity)
+                : lane.slots;
+        __syncthreads();
+    }
+
+    // The frames after so many entries are tried with the table in shared memory: most
+    // make about as many as the one before, and fit where that has room to spare.
+    __device__ bool fits_in_shared(u32 count) const {
+        return count < task.shared_size / 8 * 3;
+    }
+
+    // `frame` with one table or the other; `shared` says which one is in use.
+    __device__ u32 pass(bool first, u64 row, bool& shared) const {
+        bool wanted = fits_in_shared(utterance.frontier_count);
+        while (true) {
+            if (wanted != shared) use(wanted);
+            shared = wanted;
+            const u32 status = frame(first, row);
+            if (!(progress.overflow & NO_SLOTS)) return status;
+            table().clear();
+            wanted = false;
+            if (threadIdx.x == 0) ++utterance.spilled;
+        }
+    }
+
+    __device__ void run() const {
+        bool shared = task.shared_size > 0;
+        use(shared);
         table().clear();
-        u32 status = utterance.frontier_count == 0 ? begin() : OK;
-        u32 t = utterance.chunk_frame;
-        for (; status == OK && t < utterance.num_frames; ++t) {
-            if (utterance.died != NONE) break;
-            const u64 row = static_cast<u64>(t) * utterance.frame_stride;
-            status = frame(utterance.logprobs + row);
-            if (status != OK) break;
+        if (shared) use(shared = false);
+        table().clear();
+        u32 status = OK, t = utterance.chunk_frame;
+        while (status == OK) {
+            const bool first = utterance.frontier_count == 0;
+            if (!first && (t == utterance.num_frames || utterance.died != NONE)) break;
+            status = pass(first, static_cast<u64>(t) * utterance.frame_stride, shared);
+            t += status == OK && !first;
         }
         __syncthreads();
         if (threadIdx.x == 0) {
             utterance.chunk_frame = utterance.died == NONE ? t : utterance.num_frames;
             utterance.status = status;
         }
-        return status;
     }
 };
 
@@ -342,22 +359,28 @@ search_chunk(const Task* launched) {
     __shared__ BlockMemory memory;
     __shared__ Progress progress;
     __shared__ Utterance utterance;
+    __shared__ Automaton phrases;
+    __shared__ Lane lane;
+    __shared__ Slots slots;
     __shared__ u32 drawn;
-    if (threadIdx.x == 0) task = *launched;
-    __syncthreads();
-    const Lane lane = Lane::of(task, blockIdx.x);
+    DYNAMIC_SHARED(u64, shared_table);
+    if (threadIdx.x == 0) {
+        task = *launched;
+        lane = Lane::of(task, blockIdx.x);
+    }
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) {
             drawn = atomicAdd(task.drawn, 1u);
-            if (drawn < task.num_utterances)
+            if (drawn < task.num_utterances) {
                 utterance = task.utterances[task.order[drawn]];
+                if (utterance.phrases != nullptr) phrases = *utterance.phrases;
+            }
         }
         __syncthreads();
         if (drawn >= task.num_utterances) return;
-        const bool boosted = utterance.boost_keys != nullptr;
-        const bool has_extras = boosted || task.word_insertion != 0.0f;
-        Search{task, utterance, lane, memory, progress, has_extras}.run();
+        const Costs costs = {task, utterance, phrases};
+        Search{costs, lane, slots, shared_table, memory, progress}.run();
         __syncthreads();
         if (threadIdx.x == 0) task.utterances[task.order[drawn]] = utterance;
     }

@@ -1,99 +1,140 @@
 // The trace of an utterance: dropping what the frontier cannot reach, walking back.
 #pragma once
+#include "automaton.cuh"
 #include "block.cuh"
 
-// Drop the nodes that no frontier entry can reach; links and the frontier's nodes are
-// renumbered in place, the order stays. Returns how many are left.
-__device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
+constexpr u32 NODES_EACH = 4;  // that a thread looks at between barriers
+
+// Mark what the frontier can reach. Nodes stand unmarked: `renumbered` is NONE.
+__device__ inline void mark(const Utterance& utterance) {
     Node* trace = utterance.trace;
-    const u32 count = utterance.trace_count;
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) trace[i].renumbered = NONE;
-    __syncthreads();
     for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
         u32 at = utterance.frontier[i].node;
         while (at != NONE && atomicExch(&trace[at].renumbered, 0u) == NONE)
             at = trace[at].previous;
     }
     __syncthreads();
+}
+
+// Number the marked nodes in order; returns how many there are.
+__device__ inline u32 renumber(BlockMemory& memory, Node* trace, u32 count) {
     u32 kept = 0, total;
-    for (u32 first = 0; first < count; first += blockDim.x) {
-        const u32 i = first + threadIdx.x;
-        const bool alive = i < count && trace[i].renumbered != NONE;
-        const u32 before = sum_before(memory, alive, total);
-        if (alive) trace[i].renumbered = kept + before;
+    for (u32 first = 0; first < count; first += blockDim.x * NODES_EACH) {
+        const u32 mine = first + threadIdx.x * NODES_EACH;
+        u32 marked = 0;
+        for (u32 e = 0; e < NODES_EACH; ++e)
+            marked += mine + e < count && trace[mine + e].renumbered != NONE;
+        u32 number = kept + sum_before(memory, marked, total);
+        for (u32 e = 0; e < NODES_EACH && mine + e < count; ++e)
+            if (trace[mine + e].renumbered != NONE)
+                trace[mine + e].renumbered = number++;
         kept += total;
         __syncthreads();
     }
-    // A node moves down only: a tile is read whole before any of it is written. What
-    // moves keeps its own old number beside the new ones, which links still need.
+    return kept;
+}
+
+// Drop the nodes that no frontier entry can reach; links and the frontier's nodes are
+// renumbered in place, the order stays. Returns how many are left.
+__device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
+    Node* trace = utterance.trace;
+    const u32 count = utterance.trace_count;
+    __syncthreads();
+    mark(utterance);
+    const u32 kept = renumber(memory, trace, count);
     for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        if (trace[i].renumbered == NONE) continue;
         const u32 previous = trace[i].previous;
-        if (trace[i].renumbered != NONE && previous != NONE)
-            trace[i].previous = trace[previous].renumbered;
+        if (previous != NONE) trace[i].previous = trace[previous].renumbered;
     }
     for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
         Entry& entry = utterance.frontier[i];
         entry.node = trace[entry.node].renumbered;
     }
     __syncthreads();
-    for (u32 first = 0; first < count; first += blockDim.x) {
-        const u32 i = first + threadIdx.x;
-        const Node node = i < count ? trace[i] : Node{NONE, NONE, 0, NONE};
+    // A node moves down only: a tile is read whole before any of it is written.
+    for (u32 first = 0; first < count; first += blockDim.x * NODES_EACH) {
+        Node nodes[NODES_EACH];
+        u32 numbers[NODES_EACH];
+        for (u32 e = 0; e < NODES_EACH; ++e) {
+            const u32 i = first + e * blockDim.x + threadIdx.x;
+            nodes[e] = i < count ? trace[i] : Node{NONE, NONE, 0, NONE};
+            numbers[e] = nodes[e].renumbered;
+            nodes[e].renumbered = NONE;
+        }
         __syncthreads();
-        if (node.renumbered != NONE) trace[node.renumbered] = node;
+        for (u32 e = 0; e < NODES_EACH; ++e)
+            if (numbers[e] != NONE) trace[numbers[e]] = nodes[e];
         __syncthreads();
     }
     return kept;
 }
 
-// The least entry by cost plus, with `use_final`, the scaled final cost; ties go to the
-// lower state. Returns its key in `least` and its position in `at`, for all threads;
-// the key is NONE twice where no entry is final.
-__device__ inline void least_entry(
-    const Task& task, const Utterance& utterance, bool use_final, u64& least, u32& at) {
-    __shared__ u64 shared_least;
-    __shared__ u32 shared_at;
+// The entry to end at.
+struct End {
+    u64 key;  // (cost, graph state); all ones where there is none
+    u32 boost, at;
+};
+
+// What it costs to end in an entry: + the scaled final cost, with `use_final`; + that
+// of its boost state.
+__device__ inline float end_cost(
+    const Task& task, const Utterance& utterance, const Entry& entry, bool use_final) {
+    float cost = entry.cost;
+    if (use_final) {
+        const float final_cost = task.final_cost[entry.state];
+        if (!(final_cost < infinite())) return infinite();
+        cost = cost + task.lm_scale * final_cost;
+    }
+    if (utterance.phrases == nullptr) return cost;
+    return cost + utterance.phrases->final_cost[entry.boost];
+}
+
+// The least entry by `end_cost`, then graph state, then boost state; for all threads.
+__device__ inline End least_entry(
+    const Task& task, const Utterance& utterance, bool use_final) {
+    __shared__ End least;
     __syncthreads();
-    if (threadIdx.x == 0) shared_least = ~0ull;
+    if (threadIdx.x == 0) least = {~0ull, NONE, NONE};
     __syncthreads();
-    for (u32 turn = 0; turn < 2; ++turn) {
+    for (u32 turn = 0; turn < 3; ++turn) {
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
             const Entry entry = utterance.frontier[i];
-            const float final_cost = use_final ? task.final_cost[entry.state] : 0.0f;
-            if (!(final_cost < infinite())) continue;
-            const float scaled = use_final ? task.lm_scale * final_cost : 0.0f;
-            const u64 key = key_of(entry.cost + scaled, entry.state);
-            if (turn == 0) atomicMin(&shared_least, key);
-            if (turn == 1 && key == shared_least) shared_at = i;  // states are distinct
+            const float cost = end_cost(task, utterance, entry, use_final);
+            if (!(cost < infinite())) continue;
+            const u64 key = key_of(cost, entry.state);
+            if (turn == 0) atomicMin(&least.key, key);
+            if (turn == 1 && key == least.key) atomicMin(&least.boost, entry.boost);
+            if (turn < 2) continue;
+            // Search states are distinct.
+            const bool is_least = key == least.key && entry.boost == least.boost;
+            if (is_least) least.at = i;
         }
         __syncthreads();
     }
-    least = shared_least;
-    at = shared_at;
+    return least;
 }
 
-// One block per utterance: the entry to end at, and how long its path is; where there
-// is room for it (`path_arcs`), the path itself, root first.
+// One block per utterance: the entry to end at, and the path to it, the last step
+// first, as far as there is room for it; its length is told in full.
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_HOME)
 best_paths(const Task* task) {
     Utterance& utterance = task->utterances[task->order[blockIdx.x]];
-    u64 least = ~0ull;
-    u32 at = NONE;
-    if (utterance.died == NONE) least_entry(*task, utterance, true, least, at);
-    const bool reached_final = least != ~0ull;
-    if (!reached_final) least_entry(*task, utterance, false, least, at);
+    End end = {~0ull, NONE, NONE};
+    if (utterance.died == NONE) end = least_entry(*task, utterance, true);
+    const bool reached_final = end.key != ~0ull;
+    if (!reached_final) end = least_entry(*task, utterance, false);
     if (threadIdx.x != 0) return;
     const Node* trace = utterance.trace;
-    const u32 end = utterance.frontier[at].node;
     u32 length = 0;
-    for (u32 i = end; trace[i].arc != NONE; i = trace[i].previous) ++length;
+    Node node = trace[utterance.frontier[end.at].node];
+    for (; node.arc != NONE; node = trace[node.previous]) {
+        if (length < utterance.path_capacity)
+            utterance.path[length] = {node.arc, node.acoustic};
+        ++length;
+    }
     utterance.path_length = length;
     utterance.reached_final = reached_final;
-    utterance.end_state = utterance.frontier[at].state;
-    utterance.end_cost = cost_of_key(least);
-    if (utterance.path_arcs == nullptr) return;
-    for (u32 i = end; trace[i].arc != NONE; i = trace[i].previous) {
-        utterance.path_arcs[--length] = trace[i].arc;
-        utterance.path_acoustic[length] = trace[i].acoustic;
-    }
+    utterance.end_state = utterance.frontier[end.at].state;
+    utterance.end_cost = cost_of_key(end.key);
 }
