@@ -1,5 +1,6 @@
 """The kernels compile for GPUs that are not here, within bounds."""
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -10,12 +11,28 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # scripts, no p
 
 import kernel_resources
 
-from wfstdec.wfst.device_layout import MOST_THREADS, WARP, kernel_source
+from wfstdec.wfst.cuda import KERNELS, slots_in_shared_memory
+from wfstdec.wfst.device_layout import (
+    BLOCKS_AT_HOME,
+    MOST_THREADS,
+    SLOT_BYTES,
+    WARP,
+    kernel_source,
+)
 
 pytestmark = pytest.mark.nvrtc
 MOST_REGISTERS = 64
 """So that two blocks of `MOST_THREADS` are at home in a multiprocessor."""
-MOST_SHARED = 16 * 1024
+MOST_SHARED = 8 * 1024
+KIB = 1024
+SHARED_MEMORY = {
+    # KiB of a multiprocessor, of a block at most, and the slots that come of them
+    "sm_75": (64, 64, 1024),
+    "sm_80": (164, 163, 2048),
+    "sm_90": (228, 227, 4096),
+    "sm_100": (228, 227, 4096),
+}
+"""The CUDA programming guide's table of compute capabilities."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,17 +40,39 @@ def nvrtc():
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra `nvrtc`")
 
 
+@functools.cache
+def compiled(target):
+    return kernel_resources.compile_for(target)
+
+
 @pytest.mark.parametrize("target", kernel_resources.TARGETS)
 def test_every_target(target):
-    ptx, log = kernel_resources.compile_for(target)
+    ptx, log = compiled(target)
     assert "warning" not in log
     kernels = kernel_resources.resources(log)
-    assert set(kernels) == {"search_chunk", "best_paths"}
+    assert set(kernels) == set(KERNELS)
     for kernel in kernels.values():
         assert kernel.registers <= MOST_REGISTERS
         assert kernel.spilled == 0
         assert kernel.shared <= MOST_SHARED
     assert not re.search(r"\bfma\.", ptx), "sums would differ from other backends"
+
+
+@pytest.mark.parametrize("target", SHARED_MEMORY)
+def test_two_blocks_with_their_tables_are_at_home_in_a_multiprocessor(target):
+    _, log = compiled(target)
+    taken = kernel_resources.resources(log)["search_chunk"].shared
+    of_all, of_block, expected = SHARED_MEMORY[target]
+    reserved = 0 if target == "sm_75" else KIB
+    limits = {
+        "MaxSharedMemoryPerMultiprocessor": of_all * KIB,
+        "MaxSharedMemoryPerBlockOptin": of_block * KIB,
+        "ReservedSharedMemoryPerBlock": reserved,
+    }
+    slots = slots_in_shared_memory(limits, taken)
+    assert slots == expected
+    block = reserved + taken + slots * SLOT_BYTES
+    assert BLOCKS_AT_HOME * block <= of_all * KIB
 
 
 def test_an_error_shows_the_line_of_the_file():
@@ -48,3 +87,4 @@ def test_host_and_kernels_agree_on_threads():
     text = kernel_source("block.cuh")
     assert f"MOST_THREADS = {MOST_THREADS};" in text
     assert f"WARP = {WARP};" in text
+    assert f"BLOCKS_AT_HOME = {BLOCKS_AT_HOME};" in text

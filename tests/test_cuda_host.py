@@ -4,13 +4,15 @@ It shows that `wfstdec/wfst/cuda.py` holds together; that CuPy behaves like the 
 is shown by the tests that are marked `gpu`, on a GPU.
 """
 
+import contextlib
 import shutil
 import sys
 import types
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from cuda_emulation.device import EmulatedDevice
+from cuda_emulation.device import EmulatedDevice, as_given, half_rows
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
@@ -18,6 +20,7 @@ from wfstdec.errors import BackendError, LogprobError, ShapeError
 from wfstdec.wfst import cuda
 from wfstdec.wfst.backends import make_backend
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.device_layout import BFLOAT16, FLOAT16, FLOAT32
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -32,26 +35,85 @@ class Array(np.ndarray):
     def get(self):
         return np.array(self)
 
+    def set(self, array):
+        self[...] = array
+
     @property
     def device(self):
         return types.SimpleNamespace(id=getattr(self, "gpu", 0))
-
-    def max(self):  # CuPy's has no `initial`
-        return np.asarray(self).max()
 
     def __dlpack_device__(self):
         return (2, 0)
 
 
+class Tensor:
+    """A tensor of torch on a GPU, as far as it goes."""
+
+    is_cuda = True
+    device = "cuda:0"
+
+    def __init__(self, array, dtype):
+        self.array, self.dtype, self.ndim = array, f"torch.{dtype}", array.ndim
+
+    def detach(self):
+        return self
+
+    def view(self, dtype):
+        assert dtype == "int16"
+        return Tensor(self.array.view(np.int16), dtype)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __getitem__(self, i):
+        return Tensor(self.array[i], self.dtype.removeprefix("torch."))
+
+
+class Stream:
+    """A stream; in its context it is the current one."""
+
+    current: ClassVar[list] = []
+
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+    @staticmethod
+    def from_external(other):
+        version, pointer = other.__cuda_stream__()
+        assert version == 0
+        return Stream(pointer)
+
+    def __enter__(self):
+        Stream.current.append(self)
+
+    def __exit__(self, *_):
+        Stream.current.pop()
+
+    def synchronize(self):
+        pass
+
+
+Stream.null = Stream(0)
+
+
+def current_stream():
+    return Stream.current[-1] if Stream.current else Stream.null
+
+
 class Kernel:
     num_regs = 64
+    shared_size_bytes = 5800
+    max_dynamic_shared_size_bytes = None
+    launched: ClassVar[list] = []
 
     def __init__(self, name):
         self.name = name
 
-    def __call__(self, grid, block, arguments):
+    def __call__(self, grid, block, arguments, *, shared_mem):
+        assert shared_mem in (0, self.max_dynamic_shared_size_bytes)
+        Kernel.launched.append((self.name, current_stream().ptr))
         device = EmulatedDevice(*block)
-        device.launch(self.name, *grid, *arguments)
+        device.launch(self.name, *grid, *arguments, shared_mem)
 
 
 class CudaRuntimeError(RuntimeError):
@@ -62,7 +124,29 @@ def array_of(value, dtype=None):
     return np.array(value, dtype).view(Array)
 
 
-def stand_in(num_devices=1, free=1 << 30):
+def from_dlpack(array):
+    """Without a copy."""
+    given = array.array if isinstance(array, Tensor) else array
+    return given.view(Array)
+
+
+class CudaDevice(contextlib.nullcontext):
+    id = 0
+    attributes: ClassVar[dict] = {
+        "MaxRegistersPerMultiprocessor": 65536,
+        "MaxThreadsPerMultiProcessor": 2048,
+        "MultiProcessorCount": 3,
+        "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
+        "MaxSharedMemoryPerBlockOptin": 99 * 1024,
+        "ReservedSharedMemoryPerBlock": 1024,
+    }
+
+    def __init__(self, number=0):
+        assert number == 0
+        super().__init__()
+
+
+def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
     """A module."""
 
     def get_device_count():
@@ -74,30 +158,29 @@ def stand_in(num_devices=1, free=1 << 30):
         assert "search_chunk" in code and "--fmad=false" in options
         return types.SimpleNamespace(get_function=Kernel)
 
-    def contiguous(array, dtype):
-        return np.ascontiguousarray(array, dtype).view(Array)
-
-    attributes = {
-        "MaxRegistersPerMultiprocessor": 65536,
-        "MaxThreadsPerMultiProcessor": 2048,
-        "MultiProcessorCount": 3,
-    }
     runtime = types.SimpleNamespace(
         getDeviceCount=get_device_count,
         CUDARuntimeError=CudaRuntimeError,
         memGetInfo=lambda: (free, 2 * free),
     )
+    pool = types.SimpleNamespace(
+        free_bytes=lambda: 1 << 20,
+        used_bytes=lambda: 1 << 10,
+        get_limit=lambda: pool_limit,
+    )
     return types.SimpleNamespace(
         RawModule=raw_module,
         asarray=array_of,
-        ascontiguousarray=contiguous,
+        ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
         empty=lambda count, dtype: array_of(np.full(count, 0xA5, dtype)),
-        from_dlpack=array_of,
-        stack=np.stack,
+        from_dlpack=from_dlpack,
+        get_default_memory_pool=lambda: pool,
         cuda=types.SimpleNamespace(
             runtime=runtime,
             memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
-            Device=lambda: types.SimpleNamespace(attributes=attributes, id=0),
+            Device=CudaDevice,
+            Stream=Stream,
+            get_current_stream=current_stream,
         ),
     )
 
@@ -108,6 +191,7 @@ def cupy(monkeypatch):
 
     def install(module):
         cuda._cupy.cache_clear()
+        Kernel.launched.clear()
         monkeypatch.setitem(sys.modules, "cupy", module)
 
     yield install
@@ -149,6 +233,107 @@ def test_arrays_on_the_gpu_are_checked_as_all_others(cupy):
         with pytest.raises(LogprobError, match=f"utterance 1, frame 1: .* has {bad}"):
             decoder.decode([array_of(x), array_of(wrong)])
         assert decoder.decode([array_of(wrong)], [1]) == decoder.decode([x], [1])
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """Puts a stand-in in the place of torch, whose current stream is 1234."""
+    streams = types.SimpleNamespace(cuda_stream=1234)
+    module = types.SimpleNamespace(
+        int16="int16", cuda=types.SimpleNamespace(current_stream=lambda _: streams)
+    )
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return streams
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtype):
+    cupy(stand_in())
+    for i in range(4):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        lengths, num_tokens = [5, 0, 8], len(graph.tokens)
+        padded = np.stack([random_logprobs(rng, 9, num_tokens) for _ in lengths])
+        kind = {"float16": FLOAT16, "bfloat16": BFLOAT16}.get(dtype, FLOAT32)
+        bits = padded
+        if kind != FLOAT32:
+            halves = [half_rows(x, kind).buffer for x in padded]
+            bits = np.stack(halves).view(np.int16 if kind == BFLOAT16 else np.float16)
+        given = [x if kind == FLOAT32 else as_given(x, kind) for x in padded]
+        boosts = random_boosts(rng, graph)
+        reference = WfstDecoder(graph, options, "reference")
+        expected = reference.decode(given, lengths, boosts)
+        decoder = WfstDecoder(graph, options, "cuda")
+        tensor = Tensor(bits, dtype)
+        rows = decoder._backend.as_utterances(tensor, lengths, num_tokens)
+        step = bits.strides[0]
+        assert [one.address for one in rows] == [
+            bits.ctypes.data + u * step for u in range(3)
+        ]
+        Kernel.launched.clear()
+        assert decoder.decode(tensor, lengths, boosts) == expected
+        assert decoder.decode(
+            [*map(tensor.__getitem__, range(3))], lengths, boosts
+        ) == (expected)
+        under_way = decoder.start(3, boosts)
+        under_way.advance(Tensor(bits[:, :4], dtype), np.minimum(lengths, 4))
+        rest = np.maximum(np.array(lengths) - 4, 0)
+        under_way.advance(Tensor(bits[:, 4:], dtype), rest)
+        assert under_way.finish() == expected
+        assert {stream for _, stream in Kernel.launched} == {1234}
+        torch.cuda_stream = 0
+        Kernel.launched.clear()
+        assert decoder.decode(tensor, lengths, boosts) == expected
+        assert {stream for _, stream in Kernel.launched} == {0}
+        torch.cuda_stream = 1234
+
+
+@needs_compiler
+def test_arrays_of_cupy_go_to_its_current_stream(cupy):
+    cupy(stand_in())
+    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
+    x = np.zeros((2, 3), np.float32)
+    for stream in (7, 8):
+        Kernel.launched.clear()
+        with Stream(stream):
+            decoder.decode([array_of(x)])
+        assert {found for _, found in Kernel.launched} == {stream}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.astype(np.float64),
+        lambda x: np.asfortranarray(x),
+        lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+        lambda x: x[::-1].copy()[::-1],
+    ],
+)
+def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
+    cupy(stand_in())
+    graph = text_graph("0 0 a A 1\n0 0 b B 2\n0 0")
+    x = random_logprobs(np.random.default_rng(4), 6, 3)
+    expected = WfstDecoder(graph, backend="reference").decode([x])
+    decoder = WfstDecoder(graph, backend="cuda")
+    assert decoder.decode([change(x).view(Array)]) == expected
+    wide = np.full((6, 5), np.nan, np.float32)
+    wide[:, :3] = x
+    view = wide[:, :3].view(Array)  # rows apart: read as they are
+    assert decoder._backend.as_utterances([view], None, 3)[0].stride == 5
+    assert decoder.decode([view]) == expected
+
+
+@needs_compiler
+def test_memory_that_cupys_pool_may_not_have_is_not_planned_with(cupy):
+    graph = text_graph("0 0 a A 1\n0 0")
+    cupy(stand_in(free=1 << 30))
+    roomy = WfstDecoder(graph, backend="cuda")._backend.device.memory_limit
+    assert roomy == int(0.8 * ((1 << 30) + (1 << 20)))
+    cupy(stand_in(free=1 << 30, pool_limit=1 << 28))
+    tight = WfstDecoder(graph, backend="cuda")._backend.device.memory_limit
+    assert tight == int(0.8 * ((1 << 28) - (1 << 10)))
 
 
 @needs_compiler

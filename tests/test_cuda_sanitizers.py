@@ -19,8 +19,8 @@ SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
 FAULTS = {
     "an array written past its end": (
         "address,undefined",
-        "if (at >= task.entry_capacity) {",
-        "if (at > task.entry_capacity) {",
+        "if (at >= slots.most) {",
+        "if (at > slots.most) {",
         "heap-buffer-overflow",
     ),
     "a shift by all bits of a word": (
@@ -37,8 +37,8 @@ FAULTS = {
     ),
     "a missing atomic": (
         "thread",
-        "atomicMin(&lane.table_best[slot], key_of(candidate.cost, candidate.note));",
-        "lane.table_best[slot] = key_of(candidate.cost, candidate.note);",
+        "atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.note));",
+        "slots.best[slot] = key_of(candidate.cost, candidate.note);",
         "data race",
     ),
 }

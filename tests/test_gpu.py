@@ -1,16 +1,24 @@
 """What only a GPU can show: `pytest -m gpu`, with all tests over backends."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
 from test_wfst_backends import bits
 from test_wfst_invariance import random_splits
 
 from wfstdec import build_graph
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import LogprobError
 from wfstdec.wfst import cuda
 from wfstdec.wfst.backends import make_backend
 from wfstdec.wfst.decoder import WfstDecoder
@@ -22,19 +30,19 @@ RECIPE = Path(__file__).parent.parent / "graphs" / "librispeech_demo"
 
 
 @pytest.mark.parametrize("threads", [32, 64, 256, 512])
-def test_random_graphs_over_block_sizes_and_capacities(threads):
-    for i in range(100):
+@pytest.mark.parametrize("shared_slots", [0, 32, 1024])
+def test_random_graphs_over_block_sizes_and_capacities(threads, shared_slots):
+    for i in range(50):
         rng = np.random.default_rng([threads, i])
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 1, 4, 9)]
-        boosts = [
-            UtteranceBoosts(
-                compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-            )
-            for _ in batch
-        ]
+        boosts = []
+        for _ in batch:
+            words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+            phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
+            boosts.append(UtteranceBoosts(words, phrases))
         capacity = int(rng.choice([1, 8, 1024]))
-        device = cuda.CupyDevice(threads)
+        device = cuda.CupyDevice(threads, shared_slots)
         backend = DeviceBackend(graph, device, first_capacity=capacity)
         cpu, expected = make_backend("cpu", graph), []
         for logprobs, one in zip(batch, boosts, strict=True):
@@ -64,6 +72,7 @@ def test_real_speech_whole_and_in_chunks(demo, repeat):
     batch = batch * repeat
     options = DecodeOptions(lm_scale=0.8)
     boosts = {word: 1.5 for word in graph.words[1:2000:2]}
+    boosts |= {"of the": 2.0, "in the": 1.0, "old man": 3.0}
     expected = WfstDecoder(graph, options, "cpu").decode(batch, boosts=boosts)
     decoder = WfstDecoder(graph, options, "cuda")
     for _ in range(3):
@@ -92,3 +101,30 @@ def test_torch_tensors_on_the_gpu(demo, dtype):
         on_gpu = (tensor.to("cuda", non_blocking=True) * 2) / 2
         assert decoder.decode(on_gpu, torch.tensor(lengths).cuda()) == expected
         assert decoder.decode(list(on_gpu), lengths) == expected
+
+
+def test_numbers_that_are_no_logprobs_are_refused_on_the_gpu(demo):
+    torch = pytest.importorskip("torch")
+    graph, batch = demo
+    decoder = WfstDecoder(graph, backend="cuda")
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        wrong = torch.from_numpy(batch[0]).to("cuda", dtype)
+        wrong[5, 2] = float("nan")
+        with pytest.raises(LogprobError, match="utterance 1, frame 5: .* has nan"):
+            decoder.decode([torch.from_numpy(batch[0]).to("cuda", dtype), wrong])
+
+
+def test_two_decoders_in_two_threads_on_streams_of_their_own(demo):
+    torch = pytest.importorskip("torch")
+    graph, batch = demo
+    options = [DecodeOptions(lm_scale=0.8), DecodeOptions(beam=9.0, lm_scale=0.8)]
+    decoders = [WfstDecoder(graph, one, "cuda") for one in options]
+    expected = [WfstDecoder(graph, one, "cpu").decode(batch[:8]) for one in options]
+
+    def run(i):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            tensors = [torch.from_numpy(x).cuda() for x in batch[:8]]
+            return [decoders[i].decode(tensors) == expected[i] for _ in range(5)]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(map(all, pool.map(run, (0, 1))))

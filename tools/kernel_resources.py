@@ -13,8 +13,9 @@ from wfstdec.wfst.device_layout import kernel_source
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
 _KERNEL = re.compile(
     r"entry function '(?P<name>\w+)'.*?"
-    r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
-    r"Used (?P<registers>\d+) registers[^\n]*?(?:(?P<shared>\d+) bytes smem)?\n",
+    r"(?P<stack>\d+) bytes stack frame, "
+    r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
+    r"Used (?P<registers>\d+) registers(?:[^\n]*?(?P<shared>\d+) bytes smem)?",
     re.DOTALL,
 )
 

@@ -10,14 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
+from wfstdec.inputs import as_utterances
 from wfstdec.wfst.cuda import KERNELS
-from wfstdec.wfst.device_layout import kernel_source
+from wfstdec.wfst.device import Rows
+from wfstdec.wfst.device_layout import FLOAT16, FLOAT32, kernel_source
 
 HERE = Path(__file__).parent
 FLAGS = (
     "-std=c++17 -O2 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
     "-fno-gnu-unique -pthread"
 ).split()
+NAN = 0x7E00
+"""A half that is none."""
 ENTRIES = "".join(f"EMULATE({name})\n" for name in KERNELS)
 
 
@@ -39,6 +43,44 @@ def compile_kernels(source=None, entries=ENTRIES, flags=()):
         assert done.returncode == 0, done.stderr
         part.rename(library)
     return library
+
+
+def half_rows(logprobs, kind=FLOAT16, padding=0):
+    """`Rows` of log-probs as the kernels are given them, in 16 bits each.
+
+    Args:
+        logprobs: float32 [T, V].
+        kind: FLOAT16 or BFLOAT16; the latter's bits are cut off, not rounded.
+        padding: numbers after each row that are none of it.
+    """
+    if kind == FLOAT16:
+        with np.errstate(over="ignore"):
+            bits = logprobs.astype(np.float16).view(np.uint16)
+    else:
+        bits = (np.ascontiguousarray(logprobs).view(np.uint32) >> 16).astype("u2")
+    return bits_rows(np.pad(bits, [(0, 0), (0, padding)], constant_values=NAN), kind)
+
+
+def float_rows(logprobs, padding=0):
+    """The same in 32 bits each."""
+    padded = np.pad(logprobs, [(0, 0), (0, padding)], constant_values=np.nan)
+    return bits_rows(padded, FLOAT32)
+
+
+def bits_rows(bits, kind):
+    """`Rows` of numbers [T, V] as they are."""
+    bits = np.ascontiguousarray(bits)
+    return Rows(bits, bits.ctypes.data, kind, bits.shape[1], len(bits))
+
+
+def as_given(logprobs, kind=FLOAT16):
+    """What such rows say, float32 [T, V]; checked as `wfstdec.inputs` does."""
+    bits = half_rows(logprobs, kind).buffer
+    if kind == FLOAT16:
+        given = bits.view(np.float16).astype(np.float32)
+    else:
+        given = (bits.astype(np.uint32) << 16).view(np.float32)
+    return as_utterances([given], None, given.shape[1])[0]
 
 
 class EmulatedDevice:

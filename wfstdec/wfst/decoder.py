@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
 from wfstdec.decoder import Decoder
+from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
 from wfstdec.hypothesis import Hypothesis, Word
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import make_backend
+from wfstdec.wfst.device_search import DeviceBackend
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases, said_labels
@@ -61,6 +63,33 @@ class WfstDecoder(Decoder[BestPath]):
         )
         self.graph = graph
         self._aligner = Aligner(graph)
+
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None = None
+    ) -> dict[str, int]:
+        """What a batch takes on the device, in bytes, before anything grows.
+
+        A batch that takes more than there is goes in parts.
+
+        Args:
+            num_utterances: Utterances of a batch.
+            num_frames: Frames of each; `None` where they come in chunks.
+
+        Returns:
+            `"graph"` (once), `"scratch"` (kept for the next batch), `"utterances"`,
+            `"logprobs"` (where they come from the host), `"total"`, and `"limit"`,
+            which all work on the device stays under.
+
+        Raises:
+            BackendError: The backend is not on a device with memory of its own.
+        """
+        if not isinstance(self._backend, DeviceBackend):
+            raise BackendError(
+                "this backend works in the host's memory, expected 'cuda' for a plan"
+            )
+        plan = self._backend.memory_plan(num_utterances, num_frames)
+        sums = {"total": plan.total, "limit": self._backend.budget.limit}
+        return plan._asdict() | sums
 
     def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
         for one in boosts:

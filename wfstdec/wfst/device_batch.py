@@ -73,7 +73,6 @@ class DeviceBatch:
         lengths: The frames of each, where that is known.
 
     Raises:
-        BoostError: Phrases that do not fit the graph.
         DeviceMemoryError: The device's memory does not suffice.
     """
 

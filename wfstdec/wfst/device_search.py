@@ -27,7 +27,6 @@ from wfstdec.wfst.device_batch import DeviceBatch, launch, set_chunks, upload
 from wfstdec.wfst.device_memory import Budget, DeviceMemoryError, MemoryPlan, WorkPool
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import check_phrases
 
 _LOGPROB_BYTES = 4
 
@@ -163,10 +162,8 @@ class DeviceBackend:
         """Phrases on the device; once for all batches that have them.
 
         Raises:
-            BoostError: The graph does not tell what they need.
             DeviceMemoryError: They do not fit.
         """
-        check_phrases(self.graph, phrases)
         with self._lock:
             if phrases not in self._phrases:
                 self._phrases[phrases] = Phrases(self.device, self.budget, phrases)

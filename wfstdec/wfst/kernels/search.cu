@@ -265,6 +265,16 @@ struct Search : Costs {
         return task.beam;
     }
 
+    // Nothing survives: the utterance ends with what the frame went on from.
+    __device__ void die(const Rank& last) const {
+        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
+            Entry& entry = utterance.frontier[i];
+            if (!last.holds(entry)) entry.cost = infinite();
+        }
+        if (threadIdx.x == 0) utterance.died = utterance.frames;
+        __syncthreads();
+    }
+
     // One frame, or what is before the first: OK, or what must grow; the utterance is
     // then as it was.
     __device__ u32 frame(bool first, u64 row) const {
@@ -280,8 +290,7 @@ struct Search : Costs {
         }
         const u32 made = progress.made;
         if (!progress.overflow && made == 0) {
-            if (threadIdx.x == 0) utterance.died = utterance.frames;
-            __syncthreads();
+            die(kept.last);
             return OK;
         }
         if (!progress.overflow) close(cutoff);
