@@ -28,6 +28,7 @@ from wfstdec.boost.words import WordBoosts
 
 NO_LIMIT = 1 << 40
 FIRST_ENTRIES = 1024
+NO_CREDIT = np.zeros(1, np.float32)
 
 
 class CpuBackend:
@@ -219,9 +220,6 @@ def scales_of(
     skip, top_k = options.blank_skip_threshold, options.token_top_k
     inside = max(0.0, -options.token_insertion)
     begin = inside + max(0.0, float(boosts.words.top_bonus) - options.word_insertion)
-    if boosts.phrases is not None:
-        begin += boosts.phrases.top_credit
-        inside += boosts.phrases.top_credit
     word = begin if np.isfinite(network.slack) else math.inf
     if options.lm_scale > 0:
         begin += options.lm_scale * float(network.slack)
@@ -246,9 +244,10 @@ def scales_of(
 
 def _phrases_of(boosts: UtteranceBoosts) -> k.Phrases:
     if boosts.phrases is None:
-        return k.Phrases(NO_MODEL, -1, False)
+        return k.Phrases(NO_MODEL, -1, False, NO_CREDIT)
     of_words = boosts.phrases.unit == "word"
-    return k.Phrases(boosts.phrases.automaton, 0, of_words)
+    phrases = boosts.phrases
+    return k.Phrases(phrases.automaton, 0, of_words, phrases.state_credit)
 
 
 def _as_ends(ends: np.ndarray) -> list[End]:

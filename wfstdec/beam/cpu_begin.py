@@ -64,10 +64,11 @@ def extended(text, label):
 
 
 @inlined
-def is_over(scales, work, entry, token, least):
+def is_over(scales, phrases, work, entry, token, least):
     """Whether a token that begins is over the bound, whatever follows from it."""
     cost = float32(min(entry.over, entry.on) + work.costs[token])
-    return cost > loosened(bound_of(scales, least), scales.begin_credit)
+    credit = float32(scales.begin_credit + phrases.credit[entry.boost])
+    return cost > loosened(bound_of(scales, least), credit)
 
 
 @inlined

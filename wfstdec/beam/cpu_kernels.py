@@ -52,7 +52,10 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
             break
         first_entry = channel.frontier[0]
         least = min(first_entry.over, first_entry.on)
-        num_live = price(tree.network.blank, scales, logprobs[frame], least, work)
+        credit = float32(scales.begin_credit + _top_credit(phrases, channel))
+        num_live = price(
+            tree.network.blank, scales, logprobs[frame], least, credit, work
+        )
         made, least = _emit(tree, scales, words, phrases, work, channel, num_live)
         for i in range(num_live):
             work.begin_costs[work.live[i]] = _INF
@@ -75,6 +78,16 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
     return k.OK, num_frames
 
 
+@inlined
+def _top_credit(phrases, channel):
+    """The most that a phrase is credited in any entry."""
+    top = _ZERO
+    if phrases.model >= 0:
+        for i in range(channel.counts[k.FRONTIER]):
+            top = max(top, phrases.credit[channel.frontier[i].boost])
+    return top
+
+
 @kernel
 def _emit(tree, scales, words, phrases, work, channel, num_live):
     """Write the candidates of all entries; (how many, or -1, the least cost)."""
@@ -87,7 +100,7 @@ def _emit(tree, scales, words, phrases, work, channel, num_live):
         made, least = _stay(network, scales, work, frontier[i], i, made, least)
         if num_live == 0:
             continue
-        if is_over(scales, work, frontier[i], work.live[0], least):
+        if is_over(scales, phrases, work, frontier[i], work.live[0], least):
             continue
         if network.lexical:
             made, least = _walk_trie(
@@ -149,7 +162,7 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
     insertion = scales.token_insertion
     for n in range(num_live):
         token = work.live[n]
-        if is_over(scales, work, entry, token, least):
+        if is_over(scales, phrases, work, entry, token, least):
             break  # as are all that follow
         same = token == before
         graph, state = step(network.automaton, network.model, entry.state, token)
@@ -178,7 +191,10 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
     """Tokens inside a word; tokens that end it; separators between words."""
     trie, node = tree.network.trie, int64(entry.node)
     base = min(entry.over, entry.on)
-    limit = loosened(bound_of(scales, least), scales.inside_credit)
+    credit = scales.inside_credit
+    if not phrases.of_words:
+        credit = float32(credit + phrases.credit[entry.boost])
+    limit = loosened(bound_of(scales, least), credit)
     for n in range(_find_ways_down(tree, work, node, base, limit, num_live)):
         made, least = _go_down(
             tree.network, scales, phrases, work, entry, i, n, made, least
@@ -230,7 +246,10 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
     token, child = work.down_token[n], int64(work.down_node[n])
     same = token == network.node_token[entry.node]
     cost = float32(source_cost(entry, same) + work.costs[token])
-    if cost > loosened(bound_of(scales, least), scales.inside_credit):
+    credit = scales.inside_credit
+    if not phrases.of_words:
+        credit = float32(credit + phrases.credit[entry.boost])
+    if cost > loosened(bound_of(scales, least), credit):
         return made, least
     ahead = entry.ahead
     if child > 0:
@@ -262,7 +281,7 @@ def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, leas
     known = False
     for n in range(num_live):
         token = work.live[n]
-        if is_over(scales, work, entry, token, least):
+        if is_over(scales, phrases, work, entry, token, least):
             break  # as are all that follow
         child = int64(0)
         if token != network.separator:
@@ -313,7 +332,8 @@ def _begin_after(
         if child > 0:
             cost = float32(source_cost(entry, same) + float32(scales.lm_scale * graph))
             cost = float32(cost + work.costs[token])
-            if cost > loosened(bound_of(scales, least), scales.word_credit):
+            credit = float32(scales.word_credit + phrases.credit[entry.boost])
+            if cost > loosened(bound_of(scales, least), credit):
                 continue
             ahead = ahead_at(network, state, child)
             graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)

@@ -13,11 +13,11 @@ _INF = float32(np.inf)
 
 
 @kernel
-def price(blank, scales, logprobs, least, work):
+def price(blank, scales, logprobs, least, credit, work):
     """Fill `unscaled`, `costs`, `live` and `begin_costs`; how many tokens are live.
 
     Live is what may begin and could survive from the best entry, which costs `least`:
-    the blank after it is a candidate in any case.
+    the blank after it is a candidate in any case; `credit` is what any may get.
     """
     unscaled, costs, keys = work.unscaled, work.costs, work.keys
     num_tokens = len(logprobs)
@@ -34,7 +34,7 @@ def price(blank, scales, logprobs, least, work):
     bound = LARGEST
     if costs[blank] < _INF:
         bound = min(float32(float32(least + costs[blank]) + scales.beam), LARGEST)
-        bound = loosened(bound, scales.begin_credit)
+        bound = loosened(bound, credit)
     count = 0
     for v in range(num_tokens):
         if costs[v] <= bound and costs[v] < _INF and v != blank:

@@ -95,7 +95,7 @@ class Scales(NamedTuple):
     token_insertion: np.float32
     blank_penalty: np.float32
     blank_skip_logprob: np.float32  # above 0: never
-    begin_credit: np.float32  # what any token that begins may be credited at most
+    begin_credit: np.float32  # what a token that begins may be credited, phrases apart
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one does, once its cost is known
 
@@ -106,6 +106,7 @@ class Phrases(NamedTuple):
     automaton: NamedTuple
     model: int
     of_words: bool
+    credit: np.ndarray  # float32 [S]: the most that a step is credited in a state
 
 
 class Channel(NamedTuple):

@@ -46,6 +46,7 @@ gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -117,6 +118,11 @@ class PhraseBoosts(BackoffModel):
 
     unknown: tuple[str, ...]
     top_credit: float
+
+    @functools.cached_property
+    def state_credit(self) -> np.ndarray:
+        """The most that one label can be credited in each state, float32 [S]."""
+        return phrase_kernels.credits_of(self.automaton)
 
 
 class PhraseCompiler:
