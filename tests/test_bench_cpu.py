@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_sets import write_sets
 
 pytest.importorskip("kaldi_decoder")
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # scripts, no package
@@ -21,42 +22,13 @@ from wfstdec.compare import kaldi_peer  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
-TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
-LEXICON = "ab\ta b\ncab\tc a b\nc\tc\n"
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=2
-
-\\1-grams:
--0.7\tab\t-0.3
--0.5\tc\t-0.2
--0.9\tcab
--99\t<s>\t-0.3
--0.7\t</s>
-
-\\2-grams:
--0.2\t<s> ab
--0.3\tab c
-
-\\end\\
-"""
 DONE = Outcome(100.0, True, "ab")
 
 
 @pytest.fixture
 def sets(tmp_path, monkeypatch):
     """A folder laid out as the project's data, and a function that runs the tool."""
-    for folder in ("posteriors", "lexicon", "lm"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
-    (tmp_path / "lexicon" / "lexicon_ipa.txt").write_text(LEXICON)
-    (tmp_path / "lm" / "tiny.arpa.gz").write_text(ARPA)  # gzip or not: both are read
-    rng = np.random.default_rng(11)
-    arrays = {f"utt{i}": rng.dirichlet(np.ones(5), 20 + i) for i in range(6)}
-    arrays = {utt: np.log(x).astype(np.float16) for utt, x in arrays.items()}
-    np.savez(tmp_path / "posteriors" / "librispeech_dev.npz", **arrays)
-    lines = "".join(f"{utt} ab c\n" for utt in arrays)
-    (tmp_path / "posteriors" / "librispeech_dev.txt").write_text(lines)
+    write_sets(tmp_path)
 
     def run(*arguments):
         fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"

@@ -245,7 +245,7 @@ def speed_of(case: Case, seconds: Sequence[float]) -> Row:
     audio = case.speech.seconds
     return {
         "audio_s": round(audio, 2),
-        "cpu_s": [round(one, 4) for one in seconds],
+        "cpu_s": [round(one, 6) for one in seconds],
         "rtfx_best": round(audio / min(seconds), 2),
         "rtfx_median": round(audio / median(seconds), 2),
     }

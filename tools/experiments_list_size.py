@@ -1,0 +1,129 @@
+"""How many phrases can be boosted: WER, F and speed for lists of 100 to 20,000.
+
+    python tools/experiments_list_size.py --output run.json --plot run.svg
+
+After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
+Phrase-Boosting Tree" (arXiv 2508.07014), figure 2. One list for all utterances: key
+phrases that are said (rare words, and pairs of words with one of them), filled up with
+phrases that nobody says: rare words of the lexicon, and pairs of the language model
+with one. Boosted word by word (credit where a word's label stands) and token by token
+(credit as the phrase is being said), each phrase worth the same in whole. P, R and F
+are of all phrases of the longest list, whatever list was boosted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+
+import experiments_common as common  # sets the number of threads first
+from beam_cases import Case
+
+from wfstdec.arpa import read_arpa
+from wfstdec.compare.report import table
+from wfstdec.compare.run import run
+from wfstdec.errors import WfstdecError
+
+SIZES = [100, 500, 1000, 5000, 10_000, 20_000]
+UNITS = ("word", "token")
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    parser.add_argument("--keys", type=int, default=100, help="phrases that are said")
+    parser.add_argument("--magnitude", type=float, default=4.0, help="nats of each")
+    parser.add_argument("--beam", type=float, default=13.0)
+    parser.add_argument("--beam-size", type=int, default=256)
+
+
+def said_phrases(case: Case, rare: set[str]) -> list[str]:
+    """Rare words of the references, and pairs of known words with one of them."""
+    assert case.lexicon is not None
+    known, found = set(case.lexicon.words), set()
+    for words in case.speech.references.values():
+        found |= set(words) & rare
+        for pair in zip(words, words[1:], strict=False):
+            if set(pair) <= known and set(pair) & rare:
+                found.add(" ".join(pair))
+    return sorted(found)
+
+
+def unsaid_phrases(case: Case, rare: set[str]) -> list[str]:
+    """The same of the lexicon and the language model, but what is said."""
+    assert case.lexicon is not None
+    known, model = set(case.lexicon.words), read_arpa(case.arpa)
+    found = set(rare)
+    if len(model.ngrams) > 1:
+        for history, word in model.ngrams[1].words.tolist():
+            pair = model.words[history], model.words[word]
+            if set(pair) <= known and set(pair) & rare:
+                found.add(" ".join(pair))
+    texts = [f" {' '.join(words)} " for words in case.speech.references.values()]
+    whole = "\n".join(texts)
+    return sorted(phrase for phrase in found if f" {phrase} " not in whole)
+
+
+def lists_of(case: Case, args: argparse.Namespace) -> dict[int, list[str]]:
+    """Phrases by the size of the list; each list holds the shorter ones."""
+    rng = random.Random(args.seed)
+    rare = set(common.rare_words(case, args.common))
+    keys, others = said_phrases(case, rare), unsaid_phrases(case, rare)
+    rng.shuffle(keys)
+    rng.shuffle(others)
+    order = keys[: args.keys] + others
+    if len(order) < max(args.sizes):
+        print(f"only {len(order)} phrases for lists of {max(args.sizes)}")
+    return {size: order[:size] for size in args.sizes if size <= len(order)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = common.parse_arguments(__doc__, argv, add_own)
+    case = common.load_case(args)
+    if case.lexicon is None:
+        raise SystemExit("phrases are spelt by a lexicon: a case with one, please")
+    lists, boosts, compile_s = lists_of(case, args), {}, {}
+    for size, phrases in lists.items():
+        by_word = dict.fromkeys(phrases, args.magnitude)
+        begin = time.process_time()
+        by_token = common.token_phrases(case, by_word)
+        compile_s[size] = round(time.process_time() - begin, 3)
+        for unit, given in zip(UNITS, (by_word, by_token), strict=True):
+            boosts[f"{unit} {size}"] = dict.fromkeys(case.speech.references, given)
+    searches = common.searches_of(
+        case,
+        {"beam": [args.beam]},
+        {"beam_size": [args.beam_size]},
+    )
+    comparison = run(
+        common.speech_of(case),
+        searches,
+        boosts=boosts,
+        phrases=lists[max(lists)],
+        repeats=args.repeats,
+    )
+    print(table(comparison))
+    rows = []
+    wer, f_score, speed = {}, {}, {}
+    for point in comparison.points:
+        unit, _, size = (point.boosts or "none 0").partition(" ")
+        row = common.row_of(point, unit=unit, size=int(size))
+        rows.append(row | {"compile_s": compile_s.get(int(size))})
+        if unit != "none":
+            name, x = f"{point.search}, {unit}s", int(size)
+            wer.setdefault(name, []).append((x, point.wer))
+            f_score.setdefault(name, []).append((x, 100 * (row["f"] or 0.0)))
+            speed.setdefault(name, []).append((x, point.rtfx))
+    print("CPU seconds to compile token phrases:", compile_s)
+    common.write_report(args, "experiments_list_size", comparison, rows)
+    panels = [("", "WER %", wer), ("", "F %", f_score), ("", "RTFx", speed)]
+    common.draw(args.plot, panels, "phrases in the list", log_x=True)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except WfstdecError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,115 @@
+"""Boost magnitude against WER, for accurate and inaccurate word lists.
+
+    python tools/experiments_magnitude.py --output run.json --plot run.svg
+
+After "GPU-Accelerated WFST Beam Search Decoder for CTC-based Speech Recognition"
+(arXiv 2311.04996), figure 6. Every utterance has a list of its own. Accurate: the rare
+words that it says. Inaccurate: `--strangers` rare words that it does not say, those of
+other utterances first. Rare are words of the lexicon that are none of the likeliest of
+the language model. Magnitudes are nats; dotted lines are at half of the beams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+
+import experiments_common as common  # sets the number of threads first
+from beam_cases import Case
+
+from wfstdec.compare.report import table
+from wfstdec.compare.run import run
+from wfstdec.errors import WfstdecError
+
+MAGNITUDES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0]
+KINDS = ("accurate", "inaccurate")
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--magnitudes", nargs="+", type=float, default=MAGNITUDES)
+    parser.add_argument("--beams", nargs="+", type=float, default=[8.0, 13.0])
+    parser.add_argument("--beam-size", type=int, default=256)
+    parser.add_argument("--strangers", type=int, default=100)
+
+
+def word_lists(
+    case: Case, rare: set[str], strangers: int, seed: int
+) -> dict[str, dict[str, list[str]]]:
+    """The words of each utterance's list, by kind."""
+    rng = random.Random(seed)
+    said = {u: set(words) & rare for u, words in case.speech.references.items()}
+    by_others = sorted(set().union(*said.values()))
+    by_nobody = sorted(rare.difference(by_others))
+    inaccurate = {}
+    for utterance, words in said.items():
+        known = [word for word in by_others if word not in words]
+        rng.shuffle(known)
+        more = rng.sample(by_nobody, max(0, strangers - len(known)))
+        inaccurate[utterance] = sorted(known[:strangers] + more)
+    accurate = {utterance: sorted(words) for utterance, words in said.items()}
+    return {"accurate": accurate, "inaccurate": inaccurate}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = common.parse_arguments(__doc__, argv, add_own)
+    case = common.load_case(args)
+    if case.lexicon is None:
+        raise SystemExit("words are boosted: a case with a lexicon, please")
+    rare = set(common.rare_words(case, args.common))
+    lists = word_lists(case, rare, args.strangers, args.seed)
+    boosts = {
+        f"{kind} {magnitude:g}": {
+            utterance: dict.fromkeys(words, magnitude)
+            for utterance, words in lists[kind].items()
+        }
+        for kind in KINDS
+        for magnitude in args.magnitudes
+    }
+    searches = common.searches_of(
+        case,
+        {"beam": args.beams},
+        {"beam": args.beams, "beam_size": [args.beam_size]},
+    )
+    phrases = sorted({word for words in lists["accurate"].values() for word in words})
+    comparison = run(
+        common.speech_of(case),
+        searches,
+        boosts=boosts,
+        phrases=phrases,
+        repeats=args.repeats,
+    )
+    print(table(comparison))
+    rows, curves = [], {}
+    for point in comparison.points:
+        kind, _, magnitude = (point.boosts or "none 0").partition(" ")
+        rows.append(common.row_of(point, list=kind, magnitude=float(magnitude)))
+        for name in KINDS if kind == "none" else [kind]:
+            curve = curves.setdefault(f"{point.search}, {point.label}: {name}", [])
+            curve.append((float(magnitude), point.wer))
+    common.write_report(args, "experiments_magnitude", comparison, rows)
+    common.draw(
+        args.plot,
+        [
+            (
+                f"{args.case}: {kind} lists",
+                "WER %",
+                {
+                    n.split(":")[0]: c
+                    for n, c in curves.items()
+                    if n.endswith(f" {kind}")
+                },
+            )
+            for kind in KINDS
+        ],
+        "boost, nats",
+        lines_at=[beam / 2 for beam in args.beams],
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except WfstdecError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
