@@ -150,6 +150,7 @@ class Run:
             args.repeats,
             self.skip,
         )
+        self.write()
         benches = [Bench(case, plan, self.gpu) for case in cases(args)]
         for bench, setting in product(benches, args.points):
             for boosted in args.boosted:
@@ -182,6 +183,10 @@ class Run:
             return
         self.rows = [one for one in self.rows if key_of(one) != key_of(row)] + [row]
         print(report.line(row), flush=True)
+        self.write()
+
+    def write(self) -> None:
+        """Write all that is there."""
         content = {
             "tool": "bench_gpu",
             "date": time.strftime("%Y-%m-%d"),
