@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from bench_data import spread
 
 
 def thin(source: Path, target: Path, count: int) -> None:
@@ -20,7 +19,8 @@ def thin(source: Path, target: Path, count: int) -> None:
         if path.suffix != ".npz" and path.name != "refs.txt":
             shutil.copy(path, target / path.name)
     lines = (source / "refs.txt").read_text("utf-8").splitlines()
-    kept = {line.split()[0]: line for line in spread(lines, count)}
+    step = max(1, len(lines) // count)
+    kept = {line.split()[0]: line for line in lines[::step][:count]}
     (target / "refs.txt").write_text("".join(f"{x}\n" for x in kept.values()), "utf-8")
     with np.load(source / "posteriors.npz") as file:
         arrays = {name: file[name] for name in file.files if name in kept}
