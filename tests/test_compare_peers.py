@@ -3,7 +3,6 @@
 import importlib
 import logging
 
-import numpy as np
 import pytest
 
 from wfstdec.compare import peers
