@@ -45,7 +45,8 @@ def word_lists(
     for utterance, words in said.items():
         known = [word for word in by_others if word not in words]
         rng.shuffle(known)
-        more = rng.sample(by_nobody, max(0, strangers - len(known)))
+        wanted = max(0, strangers - len(known))
+        more = rng.sample(by_nobody, min(wanted, len(by_nobody)))
         inaccurate[utterance] = sorted(known[:strangers] + more)
     accurate = {utterance: sorted(words) for utterance, words in said.items()}
     return {"accurate": accurate, "inaccurate": inaccurate}
