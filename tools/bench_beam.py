@@ -1,6 +1,6 @@
 """Our trie beam decoder against our WFST decoder and against other people's decoders.
 
-    pip install -e '.[peers,beam-peers]' kaldingram
+    pip install -e '.[peers,beam-peers,tools]'
     pip install --no-deps pyctcdecode==0.5.0 nemo-toolkit==3.0.0
     pip install pygtrie torch
     python tools/bench_beam.py                                       # takes very long

@@ -1,6 +1,6 @@
 """Train an n-gram language model over the pieces of a synthetic set, as an ARPA file.
 
-    pip install kaldingram
+    pip install -e '.[tools]'
     python tools/train_token_lm.py build/synthetic --out build/bench/pieces.4g.arpa
 
 The sentences are so many of the text's different ones, evenly spread, without those
@@ -54,7 +54,7 @@ def estimate(lines: list[str], order: int) -> bytes:
     try:
         import kaldingram  # noqa: F401
     except ImportError:
-        sys.exit("kaldingram is not installed; pip install kaldingram")
+        sys.exit("kaldingram is not installed; pip install wfstdec[tools]")
     with tempfile.TemporaryDirectory() as folder:
         text, arpa = Path(folder) / "text", Path(folder) / "lm.arpa"
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
