@@ -46,6 +46,7 @@ from beam_contestants import PEER_NAMES, TRIE, Answer, Contestant, contestants
 from bench_report import Row, format_table
 
 from wfstdec.atomic import atomic_write
+from wfstdec.compare.installed import name_with_version
 from wfstdec.errors import WfstdecError
 from wfstdec.metrics import score_texts
 
@@ -62,6 +63,8 @@ CHECKED = (
     {"beam": 12.0, "beam_size": 64, "token_top_k": 8},
 )
 """Settings at which the backends are compared."""
+BESIDE = ("torch", "kenlm", "kaldingram", "sentencepiece")
+"""Packages that peers or cases depend on; the peers' versions are in their rows."""
 PROFILES: dict[str, Row] = {
     "full": {},
     "small": {
@@ -261,6 +264,7 @@ def report_of(
         "tool": "bench_beam",
         "date": time.strftime("%Y-%m-%d"),
         "machine": bench_data.describe_machine(),
+        "beside": [name_with_version(package) for package in BESIDE],
         "load_average": {"before": load_before, "after": os.getloadavg()[0]},
         "options": {name: getattr(args, name) for name in told},
         "faults": faults,
