@@ -42,6 +42,8 @@ from wfstdec.compare.speech import Speech
 Row = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
 Phrases = Mapping[str, float]
+Panel = tuple[str, str, Mapping[str, list[tuple[float, float]]]]
+"""Of a picture: title, y label, and curves by name."""
 
 
 def parse_arguments(
@@ -191,13 +193,13 @@ def write_report(
 
 def draw(
     path: Path | None,
-    panels: Sequence[tuple[str, str, Mapping[str, list[tuple[float, float]]]]],
+    panels: Sequence[Panel],
     x_label: str,
     *,
     log_x: bool = False,
     lines_at: Iterable[float] = (),
 ) -> None:
-    """Panels side by side: title, y label, and curves by name."""
+    """Panels side by side, and dotted lines in all."""
     if path is None:
         return
     from matplotlib.figure import Figure

@@ -17,11 +17,14 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import experiments_common as common  # sets the number of threads first
 from beam_cases import Case
 
 from wfstdec.arpa import read_arpa
+from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.report import table
 from wfstdec.compare.run import run
 from wfstdec.errors import WfstdecError
@@ -78,46 +81,73 @@ def lists_of(case: Case, args: argparse.Namespace) -> dict[int, list[str]]:
     return {size: order[:size] for size in args.sizes if size <= len(order)}
 
 
+def compile_lists(
+    case: Case, lists: dict[int, list[str]], magnitude: float
+) -> tuple[dict[str, dict[str, Any]], dict[int, float]]:
+    """Boosts of each utterance by `unit size`; CPU seconds to compile tokens."""
+    boosts, seconds = {}, {}
+    common.token_phrases(case, {lists[min(lists)][0]: 1.0})  # compiles code, untimed
+    for size, phrases in lists.items():
+        by_word = dict.fromkeys(phrases, magnitude)
+        begin = time.process_time()
+        by_token = common.token_phrases(case, by_word)
+        seconds[size] = round(time.process_time() - begin, 3)
+        for unit, given in zip(UNITS, (by_word, by_token), strict=True):
+            boosts[f"{unit} {size}"] = dict.fromkeys(case.speech.references, given)
+    return boosts, seconds
+
+
+def size_of(point: Point) -> tuple[str, int]:
+    """The unit of a point's list, and its size."""
+    unit, _, size = (point.boosts or "none 0").partition(" ")
+    return unit, int(size)
+
+
+def panel(
+    comparison: Comparison, y_label: str, value: Callable[[Point], float]
+) -> common.Panel:
+    """Something against the size of the list."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for point in comparison.points:
+        unit, size = size_of(point)
+        if unit != "none":
+            curve = curves.setdefault(f"{point.search}, {unit}s", [])
+            curve.append((size, value(point)))
+    return "", y_label, curves
+
+
+def f_percent(point: Point) -> float:
+    return 100 * ((point.phrases and point.phrases.f_score) or 0.0)
+
+
 def main(argv: list[str] | None = None) -> int:
     args = common.parse_arguments(__doc__, argv, add_own)
     case = common.load_case(args)
     if case.lexicon is None:
         raise SystemExit("phrases are spelt by a lexicon: a case with one, please")
-    lists, boosts, compile_s = lists_of(case, args), {}, {}
-    for size, phrases in lists.items():
-        by_word = dict.fromkeys(phrases, args.magnitude)
-        begin = time.process_time()
-        by_token = common.token_phrases(case, by_word)
-        compile_s[size] = round(time.process_time() - begin, 3)
-        for unit, given in zip(UNITS, (by_word, by_token), strict=True):
-            boosts[f"{unit} {size}"] = dict.fromkeys(case.speech.references, given)
-    searches = common.searches_of(
-        case,
-        {"beam": [args.beam]},
-        {"beam_size": [args.beam_size]},
-    )
+    lists = lists_of(case, args)
+    boosts, compile_s = compile_lists(case, lists, args.magnitude)
+    widths = {"beam": [args.beam]}, {"beam_size": [args.beam_size]}
     comparison = run(
         common.speech_of(case),
-        searches,
+        common.searches_of(case, *widths),
         boosts=boosts,
         phrases=lists[max(lists)],
         repeats=args.repeats,
     )
     print(table(comparison))
     rows = []
-    wer, f_score, speed = {}, {}, {}
     for point in comparison.points:
-        unit, _, size = (point.boosts or "none 0").partition(" ")
-        row = common.row_of(point, unit=unit, size=int(size))
-        rows.append(row | {"compile_s": compile_s.get(int(size))})
-        if unit != "none":
-            name, x = f"{point.search}, {unit}s", int(size)
-            wer.setdefault(name, []).append((x, point.wer))
-            f_score.setdefault(name, []).append((x, 100 * (row["f"] or 0.0)))
-            speed.setdefault(name, []).append((x, point.rtfx))
+        unit, size = size_of(point)
+        row = common.row_of(point, unit=unit, size=size)
+        rows.append(row | {"compile_s": compile_s.get(size)})
     print("CPU seconds to compile token phrases:", compile_s)
     common.write_report(args, "experiments_list_size", comparison, rows)
-    panels = [("", "WER %", wer), ("", "F %", f_score), ("", "RTFx", speed)]
+    panels = [
+        panel(comparison, "WER %", lambda point: point.wer),
+        panel(comparison, "F %", f_percent),
+        panel(comparison, "RTFx", lambda point: point.rtfx),
+    ]
     common.draw(args.plot, panels, "phrases in the list", log_x=True)
     return 0
 

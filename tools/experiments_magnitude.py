@@ -18,6 +18,7 @@ import sys
 import experiments_common as common  # sets the number of threads first
 from beam_cases import Case
 
+from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.report import table
 from wfstdec.compare.run import run
 from wfstdec.errors import WfstdecError
@@ -52,6 +53,37 @@ def word_lists(
     return {"accurate": accurate, "inaccurate": inaccurate}
 
 
+def boosts_of(
+    lists: dict[str, dict[str, list[str]]], magnitudes: list[float]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Boosts of each utterance by `kind magnitude`."""
+    return {
+        f"{kind} {magnitude:g}": {
+            utterance: dict.fromkeys(words, magnitude)
+            for utterance, words in by_utterance.items()
+        }
+        for kind, by_utterance in lists.items()
+        for magnitude in magnitudes
+    }
+
+
+def magnitude_of(point: Point) -> tuple[str, float]:
+    """The kind of list of a point, and the magnitude."""
+    kind, _, magnitude = (point.boosts or "none 0").partition(" ")
+    return kind, float(magnitude)
+
+
+def panel(comparison: Comparison, wanted: str) -> common.Panel:
+    """WER against the magnitude for one kind of lists."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for point in comparison.points:
+        kind, magnitude = magnitude_of(point)
+        if kind in ("none", wanted):
+            curve = curves.setdefault(f"{point.search}, {point.label}", [])
+            curve.append((magnitude, point.wer))
+    return f"{wanted} lists", "WER %", curves
+
+
 def main(argv: list[str] | None = None) -> int:
     args = common.parse_arguments(__doc__, argv, add_own)
     case = common.load_case(args)
@@ -59,53 +91,23 @@ def main(argv: list[str] | None = None) -> int:
         raise SystemExit("words are boosted: a case with a lexicon, please")
     rare = set(common.rare_words(case, args.common))
     lists = word_lists(case, rare, args.strangers, args.seed)
-    boosts = {
-        f"{kind} {magnitude:g}": {
-            utterance: dict.fromkeys(words, magnitude)
-            for utterance, words in lists[kind].items()
-        }
-        for kind in KINDS
-        for magnitude in args.magnitudes
-    }
-    searches = common.searches_of(
-        case,
-        {"beam": args.beams},
-        {"beam": args.beams, "beam_size": [args.beam_size]},
-    )
-    phrases = sorted({word for words in lists["accurate"].values() for word in words})
+    widths = {"beam": args.beams}
     comparison = run(
         common.speech_of(case),
-        searches,
-        boosts=boosts,
-        phrases=phrases,
+        common.searches_of(case, widths, widths | {"beam_size": [args.beam_size]}),
+        boosts=boosts_of(lists, args.magnitudes),
+        phrases=sorted({w for words in lists["accurate"].values() for w in words}),
         repeats=args.repeats,
     )
     print(table(comparison))
-    rows, curves = [], {}
+    rows = []
     for point in comparison.points:
-        kind, _, magnitude = (point.boosts or "none 0").partition(" ")
-        rows.append(common.row_of(point, list=kind, magnitude=float(magnitude)))
-        for name in KINDS if kind == "none" else [kind]:
-            curve = curves.setdefault(f"{point.search}, {point.label}: {name}", [])
-            curve.append((float(magnitude), point.wer))
+        kind, magnitude = magnitude_of(point)
+        rows.append(common.row_of(point, list=kind, magnitude=magnitude))
     common.write_report(args, "experiments_magnitude", comparison, rows)
-    common.draw(
-        args.plot,
-        [
-            (
-                f"{args.case}: {kind} lists",
-                "WER %",
-                {
-                    n.split(":")[0]: c
-                    for n, c in curves.items()
-                    if n.endswith(f" {kind}")
-                },
-            )
-            for kind in KINDS
-        ],
-        "boost, nats",
-        lines_at=[beam / 2 for beam in args.beams],
-    )
+    panels = [panel(comparison, kind) for kind in KINDS]
+    halves = [beam / 2 for beam in args.beams]
+    common.draw(args.plot, panels, "boost, nats", lines_at=halves)
     return 0
 
 
