@@ -24,30 +24,20 @@ import numpy as np
 from IPython.display import Image, display
 
 import wfstdec
+from wfstdec import compare
 from wfstdec.cli.demo import find_recipe
-from wfstdec.compare.plot import plot
-from wfstdec.compare.report import table
-from wfstdec.compare.run import run
-from wfstdec.compare.searches import (
-    measured,
-    trie_maker,
-    trie_searches,
-    wfst_searches,
-)
-from wfstdec.compare.speech import read_speech
-from wfstdec.compare.tuning import tune
 from wfstdec.io.boosts import read_boosts
 
 recipe = find_recipe(None)
-speech = read_speech(recipe / "logprobs.npz", recipe / "refs.txt")
+speech = compare.read_speech(recipe / "logprobs.npz", recipe / "refs.txt")
 print(f"{len(speech.logprobs)} utterances, {speech.audio_s / 60:.1f} minutes")
 
 # %% [markdown]
 # ## What each needs before the first word
 #
 # The graph is built once and saved; whoever decodes loads it. The trie decoder reads
-# the text files each time. `measured` says what a step takes: seconds on the wall, and
-# what stays in memory.
+# the text files each time. `compare.measured` says what a step takes: seconds on the
+# wall, and what stays in memory.
 
 # %%
 files = {
@@ -55,16 +45,18 @@ files = {
     "lexicon": recipe / "lexicon.txt.gz",
     "separator": "<wb>",
 }
-built = measured(lambda: wfstdec.build_graph(**files, arpa=recipe / "lm.arpa.gz"))
+built = compare.measured(
+    lambda: wfstdec.build_graph(**files, arpa=recipe / "lm.arpa.gz")
+)
 print(f"graph built: {built.load_s:.1f} s, once")
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "graph.npz"
     built.item.save(path)
     print(f"  {built.item.num_arcs:,} arcs, {path.stat().st_size / 1e6:.0f} MB on disk")
     del built
-    graph = measured(lambda: wfstdec.load_graph(path))
+    graph = compare.measured(lambda: wfstdec.load_graph(path))
 print(f"graph loaded: {graph.load_s:.1f} s, {graph.load_mb:.0f} MB")
-trie = measured(lambda: trie_maker(**files, lm=recipe / "lm.arpa.gz"))
+trie = compare.measured(lambda: compare.trie_maker(**files, lm=recipe / "lm.arpa.gz"))
 print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
 
 # %% [markdown]
@@ -102,20 +94,20 @@ for name, hyps in said.items():
 # whose cost is above that of the widest beam of the same search.
 
 # %%
-searches = wfst_searches(
+searches = compare.wfst_searches(
     graph, wfstdec.DecodeOptions(**wide), {"beam": [6.0, 8.0, 10.0, 13.0]}
 )
-searches += trie_searches(
+searches += compare.trie_searches(
     trie,
     wfstdec.BeamOptions(**wide),
     {"beam_size": [8, 32, 128, 512], "merge": ["max", "sum"]},
 )
-comparison = run(speech, searches, repeats=2)
-print(table(comparison))
+comparison = compare.run(speech, searches, repeats=2)
+print(compare.table(comparison))
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
-    plot(comparison, Path(folder) / "comparison.png")
+    compare.plot(comparison, Path(folder) / "comparison.png")
     display(Image((Path(folder) / "comparison.png").read_bytes(), width=800))
 
 # %% [markdown]
@@ -129,26 +121,26 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 boosts = read_boosts(recipe / "boosts.txt")
 print(boosts.common)
-boosted = run(
+boosted = compare.run(
     speech,
-    wfst_searches(graph, wfstdec.DecodeOptions(**wide), {"beam": [10.0]})
-    + trie_searches(trie, wfstdec.BeamOptions(**wide), {"beam_size": [128]}),
+    compare.wfst_searches(graph, wfstdec.DecodeOptions(**wide), {"beam": [10.0]})
+    + compare.trie_searches(trie, wfstdec.BeamOptions(**wide), {"beam_size": [128]}),
     boosts={"names": {u: boosts.of(u) for u in speech.logprobs}},
     phrases=boosts.common,
     repeats=1,
 )
-print(table(boosted))
+print(compare.table(boosted))
 
 # %% [markdown]
 # ## The scale of the language model
 #
-# So far it was 0.8. `tune` looks for the scale and the cost of a word with the fewest
-# errors (`wfstdec tune` on the command line). Here it sees the data that the figures
-# above are of, and few of them: on your data, tune on a dev set of an hour and test on
-# another.
+# So far it was 0.8. `compare.tune` looks for the scale and the cost of a word with the
+# fewest errors (`wfstdec tune` on the command line). Here it sees the data that the
+# figures above are of, and few of them: on your data, tune on a dev set of an hour and
+# test on another.
 
 # %%
-tuning = tune(
+tuning = compare.tune(
     searches[0].prepare,
     speech,
     {"lm_scale": (0.6, 1.0), "word_insertion": (-1.0, 1.0)},

@@ -14,15 +14,16 @@ import pytest
 from real_speech import RECIPE, speech_graph
 
 import wfstdec
+from wfstdec import compare
 from wfstdec.compare import memory
 from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
 from wfstdec.compare.grids import label, parse_grid, split_grid
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrases import PhraseCounter, PhraseScore
-from wfstdec.compare.plot import plot
+from wfstdec.compare.plotting import plot
 from wfstdec.compare.points import Found, SearchFacts
 from wfstdec.compare.report import table
-from wfstdec.compare.run import TOLERANCE, run, search_errors, unfinished
+from wfstdec.compare.running import TOLERANCE, run, search_errors, unfinished
 from wfstdec.compare.searches import (
     PeerSearch,
     measured,
@@ -38,6 +39,14 @@ from wfstdec.metrics import WordErrors, score_texts
 from wfstdec.symbols import read_tokens
 
 BASE = wfstdec.DecodeOptions(lm_scale=0.8)
+
+
+def test_the_front_door_has_what_it_says():
+    for name in compare.__all__:
+        assert getattr(compare, name).__name__ == name
+    assert compare.run is run and compare.plot is plot
+    with pytest.raises(AttributeError, match="no attribute 'jump'"):
+        _ = compare.jump
 
 
 # Key phrases

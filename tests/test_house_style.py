@@ -49,7 +49,7 @@ THIRD_PARTY = {
     "numba": "",
     "llvmlite": "wfst/",  # comes with numba
     "tqdm": "",
-    "matplotlib": "compare/plot.py",
+    "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",
     "kaldialign": "metrics.py",
     "kaldifst": "fst/",

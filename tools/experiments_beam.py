@@ -17,9 +17,9 @@ import sys
 
 import experiments_common as common  # sets the number of threads first
 
-from wfstdec.compare.plot import plot
+from wfstdec.compare.plotting import plot
 from wfstdec.compare.report import table
-from wfstdec.compare.run import run
+from wfstdec.compare.running import run
 from wfstdec.errors import WfstdecError
 
 

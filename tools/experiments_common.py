@@ -204,7 +204,7 @@ def draw(
         return
     from matplotlib.figure import Figure
 
-    from wfstdec.compare.plot import COLOURS, MARKERS
+    from wfstdec.compare.plotting import COLOURS, MARKERS
 
     figure = Figure(figsize=(4.6 * len(panels), 4.2), layout="constrained")
     for axes, (title, y_label, curves) in zip(

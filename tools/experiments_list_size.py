@@ -26,7 +26,7 @@ from beam_cases import Case
 from wfstdec.arpa import read_arpa
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.report import table
-from wfstdec.compare.run import run
+from wfstdec.compare.running import run
 from wfstdec.errors import WfstdecError
 
 SIZES = [100, 500, 1000, 5000, 10_000, 20_000]

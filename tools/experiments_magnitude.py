@@ -20,7 +20,7 @@ from beam_cases import Case
 
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.report import table
-from wfstdec.compare.run import run
+from wfstdec.compare.running import run
 from wfstdec.errors import WfstdecError
 
 MAGNITUDES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0]

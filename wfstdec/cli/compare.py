@@ -24,10 +24,10 @@ from typing import Any
 import wfstdec
 from wfstdec.cli import contest
 from wfstdec.cli.flags import add_flags
-from wfstdec.compare.plot import check_plot, plot
+from wfstdec.compare.plotting import check_plot, plot
 from wfstdec.compare.points import Search
 from wfstdec.compare.report import table
-from wfstdec.compare.run import run as run_comparison
+from wfstdec.compare.running import run as run_comparison
 from wfstdec.errors import OptionError
 from wfstdec.io.boosts import BoostLists, read_boosts
 from wfstdec.io.text import read_phrases

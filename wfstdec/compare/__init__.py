@@ -1,8 +1,66 @@
 """Searches side by side on one's own data: WER, speed, search errors, memory.
 
-speech = read_speech("dev.npz", "dev.txt")                  # compare.speech
-searches = wfst_searches(graph, options, {"beam": [8, 13]}) # compare.searches
-comparison = run(speech, searches)                          # compare.run
-print(table(comparison));  plot(comparison, "dev.svg")      # compare.report, .plot
-tune(search, speech)                                        # compare.tuning
+from wfstdec import compare
+
+speech = compare.read_speech("dev.npz", "dev.txt")
+searches = compare.wfst_searches(graph, options, {"beam": [8.0, 13.0]})
+comparison = compare.run(speech, searches)
+print(compare.table(comparison))
+compare.plot(comparison, "dev.svg")
+compare.tune(searches[0].prepare, speech).best
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wfstdec.compare.comparison import Comparison as Comparison
+    from wfstdec.compare.comparison import Point as Point
+    from wfstdec.compare.comparison import load_comparison as load_comparison
+    from wfstdec.compare.peers import available_peers as available_peers
+    from wfstdec.compare.plotting import plot as plot
+    from wfstdec.compare.points import PeerInputs as PeerInputs
+    from wfstdec.compare.report import table as table
+    from wfstdec.compare.running import run as run
+    from wfstdec.compare.searches import PeerSearch as PeerSearch
+    from wfstdec.compare.searches import measured as measured
+    from wfstdec.compare.searches import trie_maker as trie_maker
+    from wfstdec.compare.searches import trie_searches as trie_searches
+    from wfstdec.compare.searches import wfst_searches as wfst_searches
+    from wfstdec.compare.speech import Speech as Speech
+    from wfstdec.compare.speech import read_speech as read_speech
+    from wfstdec.compare.tuning import tune as tune
+
+_HOMES = {
+    "Comparison": "comparison",
+    "PeerInputs": "points",
+    "PeerSearch": "searches",
+    "Point": "comparison",
+    "Speech": "speech",
+    "available_peers": "peers",
+    "load_comparison": "comparison",
+    "measured": "searches",
+    "plot": "plotting",
+    "read_speech": "speech",
+    "run": "running",
+    "table": "report",
+    "trie_maker": "searches",
+    "trie_searches": "searches",
+    "tune": "tuning",
+    "wfst_searches": "searches",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
