@@ -5,9 +5,13 @@ is shown by the tests that are marked `gpu`, on a GPU.
 """
 
 import contextlib
+import ctypes
+import gc
 import shutil
 import sys
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +25,7 @@ from wfstdec.wfst import cuda
 from wfstdec.wfst.backends import make_backend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.device_layout import BFLOAT16, FLOAT16, FLOAT32
+from wfstdec.wfst.options import DecodeOptions
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -70,9 +75,9 @@ class Tensor:
 
 
 class Stream:
-    """A stream; in its context it is the current one."""
+    """A stream; in its context it is the current one of the thread."""
 
-    current: ClassVar[list] = []
+    local = threading.local()
 
     def __init__(self, ptr):
         self.ptr = ptr
@@ -84,10 +89,10 @@ class Stream:
         return Stream(pointer)
 
     def __enter__(self):
-        Stream.current.append(self)
+        Stream.local.__dict__.setdefault("current", []).append(self)
 
     def __exit__(self, *_):
-        Stream.current.pop()
+        Stream.local.current.pop()
 
     def synchronize(self):
         pass
@@ -97,7 +102,8 @@ Stream.null = Stream(0)
 
 
 def current_stream():
-    return Stream.current[-1] if Stream.current else Stream.null
+    current = getattr(Stream.local, "current", [])
+    return current[-1] if current else Stream.null
 
 
 class Kernel:
@@ -162,6 +168,10 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         getDeviceCount=get_device_count,
         CUDARuntimeError=CudaRuntimeError,
         memGetInfo=lambda: (free, 2 * free),
+        memcpyDeviceToDevice=3,
+        memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
+            to, source, count
+        ),
     )
     pool = types.SimpleNamespace(
         free_bytes=lambda: 1 << 20,
@@ -327,13 +337,49 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
 
 @needs_compiler
 def test_memory_that_cupys_pool_may_not_have_is_not_planned_with(cupy):
-    graph = text_graph("0 0 a A 1\n0 0")
     cupy(stand_in(free=1 << 30))
-    roomy = WfstDecoder(graph, backend="cuda")._backend.device.memory_limit
+    roomy = cuda.CupyDevice().budget.limit
     assert roomy == int(0.8 * ((1 << 30) + (1 << 20)))
     cupy(stand_in(free=1 << 30, pool_limit=1 << 28))
-    tight = WfstDecoder(graph, backend="cuda")._backend.device.memory_limit
+    tight = cuda.CupyDevice().budget.limit
     assert tight == int(0.8 * ((1 << 28) - (1 << 10)))
+
+
+@needs_compiler
+def test_decoders_share_a_graph_and_the_memory_of_a_gpu(cupy):
+    cupy(stand_in())
+    graphs = [text_graph("0 0 a A 1\n0 0"), text_graph("0 0 b B 1\n0 0 a C 2\n0 0")]
+    options = [DecodeOptions(), DecodeOptions(beam=1.0)]
+    decoders = [WfstDecoder(g, o, "cuda") for g in graphs for o in options]
+    backends = [decoder._backend for decoder in decoders]
+    assert backends[0] is backends[1] and backends[2] is backends[3]
+    assert backends[0] is not backends[2]
+    assert backends[0].budget is backends[2].budget
+    left = backends[0].budget.left
+    bytes_of_the_second = decoders[2].memory_plan(1)["graph"]
+    del decoders[2:], backends
+    gc.collect()
+    assert decoders[0]._backend.budget.left == left + bytes_of_the_second
+
+
+@needs_compiler
+def test_threads_with_decoders_and_streams_of_their_own(cupy):
+    cupy(stand_in())
+    rng = np.random.default_rng(5)
+    graphs = [random_graph(rng, num_states=20) for _ in range(3)]
+    batches = [[random_logprobs(rng, t, len(g.tokens)) for t in (9, 4)] for g in graphs]
+    expected = [WfstDecoder(g).decode(x) for g, x in zip(graphs, batches, strict=True)]
+    decoders = [WfstDecoder(g, backend="cuda") for g in graphs]
+
+    def work(i):
+        with Stream(100 + i):
+            on_gpu = [array_of(x) for x in batches[i % 3]]
+            found = [decoders[i % 3].decode(on_gpu) for _ in range(3)]
+        return all(one == expected[i % 3] for one in found)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+    assert {stream for _, stream in Kernel.launched} == set(range(100, 106))
 
 
 @needs_compiler

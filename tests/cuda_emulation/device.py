@@ -14,6 +14,7 @@ from wfstdec.inputs import as_utterances
 from wfstdec.wfst.cuda import KERNELS
 from wfstdec.wfst.device import Rows
 from wfstdec.wfst.device_layout import FLOAT16, FLOAT32, kernel_source
+from wfstdec.wfst.device_memory import Budget
 
 HERE = Path(__file__).parent
 FLAGS = (
@@ -111,7 +112,7 @@ class EmulatedDevice:
     ):
         self.threads, self.num_blocks = threads, num_blocks
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
-        self.memory_limit, self.shared_slots = memory_limit, shared_slots
+        self.budget, self.shared_slots = Budget(memory_limit), shared_slots
         self.launches = []
         self._library = ctypes.CDLL(str(library or compile_kernels()))
 
@@ -135,8 +136,9 @@ class EmulatedDevice:
         assert buffer.dtype == dtype
         return np.array(buffer)
 
-    def copy(self, target, source):
-        target[: len(source)] = source
+    def copy(self, target, source, num_bytes):
+        assert num_bytes <= target.nbytes
+        ctypes.memmove(target.ctypes.data, source, num_bytes)
 
     def address(self, buffer):
         assert buffer.flags.c_contiguous

@@ -12,9 +12,9 @@ from wfstdec.wfst.path import BestPath
 BACKENDS = {
     "reference": ("wfstdec.wfst.reference", "ReferenceBackend"),
     "cpu": ("wfstdec.wfst.cpu", "CpuBackend"),
-    "cuda": ("wfstdec.wfst.cuda", "CudaBackend"),
+    "cuda": ("wfstdec.wfst.cuda", "backend_for"),
 }
-"""Name to module and class."""
+"""Name to module, and what makes the backend of a graph there."""
 
 
 def make_backend(name: str, graph: PackedGraph) -> Backend[BestPath]:

@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -30,14 +32,18 @@ from wfstdec.wfst.device_layout import (
     SLOT_BYTES,
     kernel_source,
 )
-from wfstdec.wfst.device_memory import DeviceMemoryError
+from wfstdec.wfst.device_memory import Budget, DeviceMemoryError
 from wfstdec.wfst.device_search import DeviceBackend
 
 COMPILE_OPTIONS = ("--std=c++17", "--fmad=false")
 """No fused multiply-add: sums are those of every other backend."""
 MEMORY_SHARE = 0.8
-"""The part of the free memory that the search may take."""
+"""The part of the free memory that all decoders together may take."""
 KERNELS = ("search_chunk", "best_paths", "check_logprobs")
+
+_BUDGETS: WeakValueDictionary[int, Budget] = WeakValueDictionary()
+_BACKENDS: WeakValueDictionary[tuple[int, int], CudaBackend] = WeakValueDictionary()
+_LOCK, _MAKING = threading.Lock(), threading.Lock()
 
 
 def is_available() -> bool:
@@ -108,7 +114,11 @@ class CupyDevice:
             limits["MaxSharedMemoryPerMultiprocessor"] // shared,
         )
         self.num_blocks = limits["MultiProcessorCount"] * max(1, side_by_side)
-        self.memory_limit = int(MEMORY_SHARE * self._free_memory())
+        with _LOCK:
+            self.budget = _BUDGETS.get(self.number) or Budget(
+                int(MEMORY_SHARE * self._free_memory())
+            )
+            _BUDGETS[self.number] = self.budget
 
     def _free_memory(self) -> int:
         """What CUDA has left and what CuPy's pool keeps, within the pool's limit."""
@@ -145,9 +155,12 @@ class CupyDevice:
         """See `Device`."""
         return buffer.get().view(dtype)
 
-    def copy(self, target: Any, source: Any) -> None:
+    def copy(self, target: Any, source: int, num_bytes: int) -> None:
         """See `Device`."""
-        target[: len(source)] = source
+        cuda = self._cupy.cuda
+        kind, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream()
+        to = target.data.ptr
+        cuda.runtime.memcpyAsync(to, source, num_bytes, kind, stream.ptr)
 
     def address(self, buffer: Any) -> int:
         """See `Device`."""
@@ -203,3 +216,17 @@ class CudaBackend(DeviceBackend):
                 i, frame = bad
                 raise inputs.bad_logprob(i, frame, row_of(rows[i], i, frame))
         return rows
+
+
+def backend_for(graph: PackedGraph) -> CudaBackend:
+    """The graph on the current CUDA device: once for all decoders that search it.
+
+    Raises:
+        BackendError: See `CudaBackend`.
+    """
+    key = id(graph), _cupy().cuda.Device().id
+    with _MAKING:
+        backend = _BACKENDS.get(key)  # has the graph: the id is still its own
+        if backend is None:
+            backend = _BACKENDS[key] = CudaBackend(graph)
+        return backend

@@ -102,7 +102,9 @@ class WfstDecoder(Decoder[BestPath]):
         frames = self._aligner.word_frames(read, path.reached_final)
         shift = self.frame_shift_s
         ids = read.word.tolist()
-        boost_cost = 0.0 - sum(boosts.words.bonus(word) for word in ids)
+        boost_cost = 0.0
+        if boosts.words:
+            boost_cost -= sum(boosts.words.bonus(word) for word in ids)
         if boosts.phrases is not None:
             said = said_labels(self.graph, path.arcs, boosts.phrases.unit)
             boost_cost += boosts.phrases.total(said)

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.device_memory import Budget
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,13 @@ class Device(Protocol):
 
     Attributes:
         num_blocks: Blocks that a launch is worth, at most.
-        memory_limit: Bytes that all work on it may take.
+        budget: Bytes that all work on it may take.
         shared_slots: Slots of a hash table that a block has shared memory for: a power
             of two, or 0.
     """
 
     num_blocks: int
-    memory_limit: int
+    budget: Budget
     shared_slots: int
 
     def working(self, chunks: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -64,8 +67,8 @@ class Device(Protocol):
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""
 
-    def copy(self, target: Any, source: Any) -> None:
-        """Copy a buffer to the beginning of one that is as long or longer."""
+    def copy(self, target: Any, source: int, num_bytes: int) -> None:
+        """Copy what stands at an address of the device to the beginning of a buffer."""
 
     def address(self, buffer: Any) -> int:
         """Where the kernels find a buffer."""

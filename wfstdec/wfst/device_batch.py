@@ -30,6 +30,8 @@ from wfstdec.wfst.path import BestPath
 if TYPE_CHECKING:
     from wfstdec.wfst.device_search import DeviceBackend
 
+RECORDS = {"frontier": d.ENTRY, "trace": d.NODE}
+"""What an utterance has of its own, and of what."""
 STEPS_PER_FRAME = 2
 """Arcs of a path for which there is room at first; epsilon arcs may make more."""
 
@@ -92,24 +94,28 @@ class DeviceBatch:
         self._share = backend.budget.share(f"a batch of {len(boosts)} utterances")
         self.utterances = np.zeros(len(boosts), d.UTTERANCE)
         self.utterances["died"] = d.NONE
-        self._frontiers, self._traces = [None] * len(boosts), [None] * len(boosts)
+        self._buffers: list[Any] = []  # whatever records have the addresses of
         self._boosts: dict[int, Any] = {}
         self._last_chunks: Sequence[Any] = []
+        entries = backend.pool.entries
+        frames: Sequence[int | None] = lengths or [None] * len(boosts)
         with self._device.working([]):
+            self._allocate("frontier", [entries] * len(boosts))
+            self._allocate("trace", [memory.trace_nodes(entries, n) for n in frames])
             for i, one in enumerate(boosts):
-                frames = None if lengths is None else lengths[i]
-                self._begin(i, one, memory.trace_nodes(backend.pool.entries, frames))
+                if one:
+                    self._upload_boosts(i, one)
             self._device.wait()  # what had this memory before, on another stream
 
-    def _begin(self, i: int, boosts: UtteranceBoosts, nodes: int) -> None:
-        self._lengthen("frontier", self._frontiers, i, self._backend.pool.entries)
-        self._lengthen("trace", self._traces, i, nodes)
-        if boosts.words:
-            self._upload_boosts(i, boosts.words)
-        if boosts.phrases is not None:
-            phrases = self._backend.phrases_of(boosts.phrases)
-            self._boosts[id(boosts.phrases)] = phrases
-            self.utterances["phrases"][i] = phrases.address
+    def _allocate(self, name: str, counts: Sequence[int]) -> None:
+        """Give every utterance a frontier or a trace, all in one buffer."""
+        dtype, total = RECORDS[name], sum(counts)
+        self._share.take(total * dtype.itemsize)
+        buffer = self._device.empty(total, dtype)
+        self._buffers.append(buffer)
+        starts = np.cumsum([0, *counts])[:-1] * dtype.itemsize
+        self.utterances[name] = self._device.address(buffer) + starts
+        self.utterances[f"{name}_capacity"] = counts
 
     @property
     def counts(self) -> dict[str, int]:
@@ -144,7 +150,7 @@ class DeviceBatch:
             length = self.utterances["path_length"].astype(np.int64)
             paths |= dict(self._find_paths(np.array(longer, np.int64), length[longer]))
         self._share.close()
-        self._frontiers, self._traces = [], []
+        self._buffers = []
         return [
             self._path(utterance, paths[i])
             for i, utterance in enumerate(self.utterances)
@@ -230,41 +236,48 @@ class DeviceBatch:
         for i in stopped:
             status = self.utterances["status"][i]
             if status == d.GROW_FRONTIER:
-                self._lengthen("frontier", self._frontiers, i, 2 * work.entries)
+                self._lengthen("frontier", i, 2 * work.entries)
             elif status == d.GROW_TRACE:
                 old = int(self.utterances["trace_capacity"][i])
-                self._lengthen("trace", self._traces, i, 2 * (old + work.entries))
+                self._lengthen("trace", i, 2 * (old + work.entries))
 
-    def _lengthen(self, name: str, buffers: list[Any], i: int, count: int) -> None:
-        """Move an utterance's frontier or trace to a longer buffer."""
-        dtype = {"frontier": d.ENTRY, "trace": d.NODE}[name]
-        utterance = self.utterances[i]
-        more = count - int(utterance[f"{name}_capacity"])
-        self._share.take(more * dtype.itemsize)
+    def _lengthen(self, name: str, i: int, count: int) -> None:
+        """Move an utterance's frontier or trace to a longer buffer of its own."""
+        dtype, utterance = RECORDS[name], self.utterances[i]
+        old = int(utterance[f"{name}_capacity"])
+        self._share.take(count * dtype.itemsize)
         longer = self._device.empty(count, dtype)
-        if buffers[i] is not None:
-            self._device.copy(longer, buffers[i])
-        buffers[i] = longer
+        self._device.copy(longer, int(utterance[name]), old * dtype.itemsize)
+        self._buffers.append(longer)
         utterance[name] = self._device.address(longer)
         utterance[f"{name}_capacity"] = count
 
-    def _upload_boosts(self, i: int, boosts: WordBoosts) -> None:
+    def _upload_boosts(self, i: int, boosts: UtteranceBoosts) -> None:
         """Each list once."""
-        if id(boosts) not in self._boosts:
-            self._share.take(boosts.keys.nbytes + boosts.bonuses.nbytes)
-            keys = upload(self._device, boosts.keys)
-            self._boosts[id(boosts)] = keys, upload(self._device, boosts.bonuses)
-        keys, bonuses = self._boosts[id(boosts)]
-        self.utterances["boost_keys"][i] = self._device.address(keys)
-        self.utterances["boost_bonuses"][i] = self._device.address(bonuses)
-        self.utterances["boost_mask"][i] = len(boosts.keys) - 1
+        words, phrases = boosts
+        if words:
+            if id(words) not in self._boosts:
+                self._boosts[id(words)] = self._upload_words(words)
+            keys, bonuses = self._boosts[id(words)]
+            self.utterances["boost_keys"][i] = self._device.address(keys)
+            self.utterances["boost_bonuses"][i] = self._device.address(bonuses)
+            self.utterances["boost_mask"][i] = len(words.keys) - 1
+        if phrases is not None:
+            self._boosts[id(phrases)] = self._backend.phrases_of(phrases)
+            self.utterances["phrases"][i] = self._boosts[id(phrases)].address
+
+    def _upload_words(self, words: WordBoosts) -> tuple[Any, Any]:
+        self._share.take(words.keys.nbytes + words.bonuses.nbytes)
+        return upload(self._device, words.keys), upload(self._device, words.bonuses)
 
 
 def set_chunks(utterances: np.ndarray, chunks: Sequence[Rows]) -> None:
     """Put the chunks into the records of their utterances."""
-    for utterance, rows in zip(utterances, chunks, strict=True):
-        utterance["logprobs"], utterance["logprob_type"] = rows.address, rows.kind
-        utterance["num_frames"], utterance["frame_stride"] = len(rows), rows.stride
+    assert len(chunks) == len(utterances), (len(chunks), len(utterances))
+    utterances["logprobs"] = [rows.address for rows in chunks]
+    utterances["logprob_type"] = [rows.kind for rows in chunks]
+    utterances["num_frames"] = [rows.num_frames for rows in chunks]
+    utterances["frame_stride"] = [rows.stride for rows in chunks]
     utterances["chunk_frame"] = 0
 
 

@@ -1,7 +1,6 @@
 """The memory of a device: how much work takes, who has it, what must wait.
 
-    budget = Budget(device.memory_limit)
-    share = budget.share("a batch of 8 utterances")
+    share = device.budget.share("a batch of 8 utterances")
     share.take(count)                       # DeviceMemoryError, with the numbers
     share.close()                           # or when nobody has it any more
 
@@ -147,7 +146,6 @@ class Work:
 
     Args:
         device: Where it is.
-        budget: What it is taken from.
         blocks: So many.
         entries: The most that a frontier may have.
 
@@ -155,14 +153,12 @@ class Work:
         DeviceMemoryError: There is not so much.
     """
 
-    def __init__(
-        self, device: Device, budget: Budget, blocks: int, entries: int
-    ) -> None:
+    def __init__(self, device: Device, blocks: int, entries: int) -> None:
         self.blocks, self.entries = blocks, entries
         self.candidates = CANDIDATES_PER_ENTRY * entries
         self.slots = slots_for(entries)
         self.num_bytes = self.bytes_of(blocks, entries)
-        self._share = budget.share(f"a search over {entries} entries at a time")
+        self._share = device.budget.share(f"a search over {entries} entries at a time")
         self._share.take(self.num_bytes)
         self.arrays: dict[str, Any] = {
             name: device.empty(blocks * length, dtype)
@@ -188,8 +184,8 @@ class WorkPool:
         entries: What new scratch, and new utterances, have room for.
     """
 
-    def __init__(self, device: Device, budget: Budget, entries: int) -> None:
-        self._device, self._budget, self.entries = device, budget, entries
+    def __init__(self, device: Device, entries: int) -> None:
+        self._device, self.entries = device, entries
         self._lock = threading.Lock()
         self._works: list[Work] = []
 
@@ -234,7 +230,7 @@ class WorkPool:
         """As many of the blocks as there is memory for."""
         while True:
             try:
-                return Work(self._device, self._budget, blocks, entries)
+                return Work(self._device, blocks, entries)
             except DeviceMemoryError:
                 if blocks == 1:
                     raise

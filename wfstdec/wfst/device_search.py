@@ -24,7 +24,7 @@ from wfstdec.wfst import device_layout as d
 from wfstdec.wfst import device_memory as memory
 from wfstdec.wfst.device import Device, Rows
 from wfstdec.wfst.device_batch import DeviceBatch, launch, set_chunks, upload
-from wfstdec.wfst.device_memory import Budget, DeviceMemoryError, MemoryPlan, WorkPool
+from wfstdec.wfst.device_memory import DeviceMemoryError, MemoryPlan, WorkPool
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 
@@ -47,8 +47,8 @@ class DeviceBackend:
         self, graph: PackedGraph, device: Device, first_capacity: int = 8192
     ) -> None:
         self.graph, self.device = graph, device
-        self.budget = Budget(device.memory_limit)
-        self.pool = WorkPool(device, self.budget, first_capacity)
+        self.budget = device.budget
+        self.pool = WorkPool(device, first_capacity)
         self._phrases: WeakKeyDictionary[PhraseBoosts, Phrases] = WeakKeyDictionary()
         self._lock = threading.Lock()
         arrays = {
@@ -142,14 +142,14 @@ class DeviceBackend:
 
     def _parts(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Utterances that fit side by side by the plan, the longest first."""
+        entries, row = self.pool.entries, len(self.graph.tokens) * _LOGPROB_BYTES
         room = self.budget.left + self.pool.num_bytes
+        block = memory.Work.bytes_of(1, entries)
         part: list[int] = []
         taken = 0
         for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-            plan = self.memory_plan(1, lengths[i])
-            blocks = min(len(part) + 1, self.device.num_blocks)
-            scratch = memory.Work.bytes_of(blocks, self.pool.entries)
-            one = plan.utterances + plan.logprobs
+            one = memory.utterance_bytes(entries, lengths[i]) + lengths[i] * row
+            scratch = block * min(len(part) + 1, self.device.num_blocks)
             if part and taken + one + scratch > room:
                 yield part
                 part, taken = [], 0
@@ -166,7 +166,7 @@ class DeviceBackend:
         """
         with self._lock:
             if phrases not in self._phrases:
-                self._phrases[phrases] = Phrases(self.device, self.budget, phrases)
+                self._phrases[phrases] = Phrases(self.device, phrases)
             return self._phrases[phrases]
 
 
@@ -177,10 +177,11 @@ class Phrases:
         address: Of one AUTOMATON.
     """
 
-    def __init__(self, device: Device, budget: Budget, phrases: PhraseBoosts) -> None:
+    def __init__(self, device: Device, phrases: PhraseBoosts) -> None:
         automaton = phrases.automaton
         arrays = d.automaton_arrays(automaton)
-        self._share = budget.share(f"a list of phrases of {phrases.num_arcs} arcs")
+        what = f"a list of phrases of {phrases.num_arcs} arcs"
+        self._share = device.budget.share(what)
         self._share.take(sum(array.nbytes for array in arrays.values()))
         self._buffers = {name: upload(device, x) for name, x in arrays.items()}
         record = np.zeros(1, d.AUTOMATON)
