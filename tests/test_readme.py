@@ -14,10 +14,11 @@ def test_the_code_runs(monkeypatch, capsys):
     names = {}
     exec(compile(code, "README.md", "exec"), names)
     hypothesis = names["hyps"][5]
-    text, times = capsys.readouterr().out.splitlines()
+    text, times, several = capsys.readouterr().out.splitlines()
     assert text == f"{hypothesis.text} {hypothesis.total_cost} True"
     assert hypothesis.text == "i understand bartley i was wrong"
     assert str(hypothesis.words[0].end_s) in times
+    assert several.count(", ") == 2 and "i understand bartley i was wrong" in several
 
 
 def test_the_commands_exist():
