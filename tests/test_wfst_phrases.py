@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import warnings
 
 import naive_cases
 import numpy as np
@@ -15,6 +16,7 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
+from real_speech import RECIPE, speech_graph, utterances
 from test_oracle import assert_best, build, words_of
 from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
 from test_wfst_invariance import random_splits
@@ -24,12 +26,16 @@ from wfstdec.boost.boosts import Boosts, UtteranceBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BoostError, BoostWarning
+from wfstdec.jit import jit
 from wfstdec.lexicon import read_lexicon
-from wfstdec.wfst.backends import make_backend
+from wfstdec.symbols import ilabel_of
+from wfstdec.wfst import phrase_rows
+from wfstdec.wfst.backends import BACKENDS, make_backend
 from wfstdec.wfst.cpu import CpuBackend
+from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
-BACKENDS = ["reference", "cpu"]
 OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
 
@@ -244,7 +250,7 @@ def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
                 assert hyp.total_cost >= least - 1e-4 - 1e-5 * abs(least)
 
 
-def test_the_oracle_counts(tmp_path):
+def test_the_oracle_counts():
     entries = [naive_cases.naive.Entry(*e) for e in (("A", ("a",)), ("B", ("b", "b")))]
     fillers = naive_cases.naive.Fillers("s", separator_optional=True)
     weights = {"A B": 1.0, "A": 2.0}
@@ -339,3 +345,163 @@ def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
         assert path.search_cost == pytest.approx(hyp.total_cost, rel=1e-5, abs=slack)
         credited += hyp.boost_cost != 0
     assert credited > 40
+
+
+def rows_case(seed):
+    """Phrases of a random graph, of any size and amounts, and their rows."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, int(rng.choice([3, 9, LARGE])), num_states=2)
+    size = int(rng.choice([3, 40, 3000]))
+    unit = ["word", "token"][seed % 2]
+    labels = graph.tokens if unit == "token" else graph.words
+    spelt = {}
+    for _ in range(size):
+        spelling = rng.integers(unit == "word", len(labels), rng.integers(1, 6))
+        spelt[" ".join(map(str, spelling))] = float(rng.choice([1, 3, -1, 0.25]))
+    if rng.random() < 0.3:
+        spelt = {key: weight * 1e5 / 3 for key, weight in spelt.items()}
+    options = PhraseOptions(outside_cost=float(rng.choice([0, 0.1, -2])))
+
+    def spell(phrases):
+        return [[tuple(map(int, phrase.split()))] for phrase in phrases]
+
+    boosts = PhraseCompiler(spell, labels, options).compile(spelt)
+    return graph, boosts, phrase_rows.lay_out(boosts, graph.tokens.blank)
+
+
+@jit
+def steps_of(rows, boosts, labels, costs, nextstates):
+    """`step` for all pairs."""
+    for i in range(len(boosts)):
+        found = phrase_rows.step(rows, np.uint32(boosts[i]), np.uint32(labels[i]))
+        costs[i], nextstates[i] = found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_rows_step_as_the_automaton_does(seed):
+    """Bits and states; and no label is credited more than the row says."""
+    graph, boosts, rows = rows_case(seed)
+    first = ilabel_of(0) if boosts.unit == "token" else 0
+    labels = np.arange(boosts.unit == "word", boosts.num_labels)
+    states = np.arange(min(boosts.num_states, 2000))
+    states, labels = (a.ravel() for a in np.meshgrid(states, labels))
+    expected, expected_next = boosts.step_batch(states, labels)
+    costs, nextstates = np.empty_like(expected), np.empty_like(expected_next)
+    steps_of(rows, states, labels + first, costs, nextstates)
+    assert costs.tobytes() == expected.tobytes()
+    assert np.array_equal(nextstates, expected_next)
+    assert (-costs <= rows.rows["credit"][states]).all()
+    assert np.array_equal(rows.final_cost, boosts.automaton.final_cost)
+
+
+def test_small_amounts_have_dense_states_and_inexact_ones_only_the_root():
+    sizes = set()
+    for seed in range(24):
+        _, boosts, rows = rows_case(seed)
+        width = boosts.num_labels + (boosts.unit == "token")
+        grains = boosts.automaton.model_default_cost[0] * 16384
+        exact = grains == int(grains) and abs(boosts.automaton.arc_cost).max() < 200
+        num_dense = len(rows.dense) // width
+        assert num_dense == 1 or exact
+        sizes.add(min(num_dense, 2))
+    assert sizes == {1, 2}
+
+
+# --------------------------------------------------------------------- invariance
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_order_of_the_list_and_of_the_batch_change_nothing(name):
+    rng = np.random.default_rng(3)
+    graph = random_graph(rng, 5, num_states=12, arcs_per_state=4)
+    words = list(graph.words[1:])
+    lists = []
+    for _ in range(4):
+        phrases = {" ".join(rng.choice(words, rng.integers(1, 4))): 1.5 for _ in "abcd"}
+        lists.append([phrases, dict(reversed(phrases.items()))])
+    utterances = [random_logprobs(rng, t, 5) for t in (8, 0, 5, 8)]
+    decoder = WfstDecoder(graph, DecodeOptions(beam=6.0), name, threads=2)
+    alone = [
+        decoder.decode([x], boosts=boosts)[0]
+        for x, (boosts, _) in zip(utterances, lists, strict=True)
+    ]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        for way in (0, 1):
+            batch = [utterances[i] for i in order]
+            boosts = [lists[i][way] for i in order]
+            hyps = decoder.decode(batch, boosts=boosts)
+            assert hyps == [alone[i] for i in order]
+
+
+def test_phrases_and_none_by_turns_in_one_decoder():
+    """Pools are shared by utterances of both kinds."""
+    rng = np.random.default_rng(4)
+    graph = random_graph(rng, 4, num_states=30)
+    boosts = [compiled(graph, {"w1 w1": 2.0}), None, {"w1": 1.0}]
+    utterances = [random_logprobs(rng, 12, 4) for _ in range(30)]
+    decoder = WfstDecoder(graph, DecodeOptions(beam=4.0), threads=3)
+    expected = [decoder.decode(utterances, boosts=one) for one in boosts]
+    mixed = decoder.decode(utterances, boosts=[boosts[i % 3] for i in range(30)])
+    assert mixed == [expected[i % 3][i] for i in range(30)]
+
+
+# -------------------------------------------------------------------- real speech
+def said_phrases(most=3):
+    """Phrases of one to three words from the recipe's references, and others."""
+    phrases = {}
+    for line in (RECIPE / "refs.txt").read_text("utf-8").splitlines():
+        words = line.split()[1:]
+        for i in range(0, len(words) - most, 2):
+            phrases[" ".join(words[i : i + 1 + i % most])] = 1.0 - i % 5 / 2
+    return phrases
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("unit", ["word", "token"])
+@pytest.mark.parametrize("topology", ["normal", "compact"])
+def test_real_speech(name, unit, topology):
+    graph = speech_graph(topology)
+    if unit == "word":
+        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words)
+    else:
+        lexicon = read_lexicon(
+            RECIPE / "lexicon.txt.gz", graph.tokens, separator="<wb>"
+        )
+        space = graph.tokens.ids["<wb>"]
+        speller = by_lexicon(lexicon, separator=space)
+        compiler = PhraseCompiler(speller, graph.tokens, boundary=space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BoostWarning)  # the graph lacks some
+        boosts = compiler.compile(said_phrases())
+    assert boosts.num_arcs > 400
+    for bounds in ({"beam": 8.0}, {"max_active": 50, "beam_delta": 1.0}):
+        options = DecodeOptions(lm_scale=0.8, **bounds)
+        batch = [x[10:60] for x in utterances(step=20)]
+        expected = decoder_of("reference", graph, options).decode(batch, boosts=boosts)
+        found = decoder_of(name, graph, options).decode(batch, boosts=boosts)
+        assert found == expected
+        assert any(hyp.boost_cost for hyp in found)
+
+
+# ------------------------------------------------------------------------- errors
+@pytest.mark.parametrize("name", BACKENDS)
+def test_phrases_of_tokens_need_marked_repeats(name):
+    graph = text_graph("0 1 a A 0\n1 0", marks_repeats=False)
+    boosts = compiled(graph, {"a b": 1.0}, "token")
+    decoder, x = decoder_of(name, graph), np.zeros((1, 3), np.float32)
+    for begin, what in ((decoder.decode, [x]), (decoder.start, 1)):
+        with pytest.raises(BoostError) as error:
+            begin(what, boosts=boosts)
+        assert str(error.value) == (
+            "phrases of tokens, but the graph does not say which arcs repeat a token, "
+            "expected a graph of `wfstdec build`; or compile the phrases for words"
+        )
+    assert decoder.decode([x], boosts={"A A": 1.0})[0].text == "A"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_phrases_of_another_table(name):
+    graph = text_graph(NEW_YORK)
+    other = text_graph("0 1 a A 0\n1 0", tokens="_ a b c")
+    for unit in ("word", "token"):
+        with pytest.raises(BoostError, match=f"{unit}s, expected"):
+            boosts = compiled(other, {"A" if unit == "word" else "a": 1.0}, unit)
+            decoder_of(name, graph).decode([np.zeros((1, 3))], boosts=boosts)

@@ -208,13 +208,16 @@ def _new_work(
 ) -> k.Work:
     num_labels = len(graph.tokens) + 1
     kind = k.BOOSTED_ENTRY if boosted else k.ENTRY
-    num_slots = 1 << (4 * entries).bit_length() if boosted else graph.num_states
+    slots = np.zeros(graph.num_states, np.uint32)
+    if boosted:
+        slots = np.zeros(1 << (2 * entries).bit_length(), np.uint64)
     return k.Work(
         next=np.empty(entries, kind),
         candidates=np.empty(candidates, kind),
         chain=np.empty(entries if boosted else 0, np.uint32),
         named=np.empty(NAMED_AT_MOST, k.NAMED),
-        slots=np.zeros(num_slots, np.uint32),
+        slots=slots,
+        table=np.zeros(2, np.uint64),
         rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
         links=np.empty(entries, np.uint32),
         waiting=np.empty(entries + 1, np.uint32),

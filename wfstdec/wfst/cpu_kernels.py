@@ -26,11 +26,11 @@ from wfstdec.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.emission import emit
+from wfstdec.wfst.entries import find, improve, insert, start_table
 from wfstdec.wfst.following import (
     note_of,
     pass_arc,
     price,
-    slot_of,
     with_phrase,
     word_credit,
 )
@@ -89,8 +89,10 @@ def _begin(graph, scales, boosts, phrases, work, channel):
     entry.node, entry.arc = _NONE, _NONE
     if phrases is not None:
         entry.boost, entry.source_boost = phrases.start, _NONE
-        work.chain[0] = _NONE
-    work.slots[slot_of(phrases, work, entry)] = uint32(0)
+        start_table(phrases, work, _ONE)
+        insert(phrases, work, _ZERO, entry)
+    if phrases is None:
+        work.slots[0] = uint32(0)
     work.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, LARGEST)
@@ -184,68 +186,24 @@ def _recombine(graph, phrases, work, made, cutoff):
         whether they fit into `work.next`).
     """
     candidates = work.candidates
+    start_table(phrases, work, made)
     count, waiting = _ZERO, _ZERO
     room = uint64(len(work.next))
     for q in range(made):
         if candidates[q].cost > cutoff:
             continue
-        i = _find(phrases, work, count, candidates[q])
+        i = find(phrases, work, count, candidates[q])
         if i < count:
-            _improve(phrases, work, i, candidates[q])
+            improve(phrases, work, i, candidates[q])
             continue
         if count == room:
             return count, waiting, False
         prefetch(graph.rows, uint64(candidates[q].state))
         work.waiting[waiting] = uint32(count)
         waiting += uint64(candidates[q].arc & _LEADS)
-        _insert(phrases, work, count, candidates[q])
+        insert(phrases, work, count, candidates[q])
         count += _ONE
     return count, waiting, True
-
-
-@inlined
-def _find(phrases, work, count, candidate):
-    """Where the search state of a candidate stands in `work.next`, or `count`."""
-    entries, state = work.next, candidate.state
-    i = uint64(work.slots[slot_of(phrases, work, candidate)])
-    if phrases is None:
-        if i < count and entries[i].state == state:
-            return i
-    else:
-        while i < count:
-            if entries[i].state == state and entries[i].boost == candidate.boost:
-                return i
-            i = uint64(work.chain[i])
-    return count
-
-
-@inlined
-def _improve(phrases, work, i, candidate):
-    """Replace entry `i` by the candidate if that is the less (cost, arc, source)."""
-    entry = work.next[i]
-    cost, arc, old, old_arc = candidate.cost, candidate.arc, entry.cost, entry.arc
-    better = cost < old or (cost == old and arc < old_arc)
-    if phrases is not None:
-        if cost == old and arc == old_arc:
-            better = candidate.source_boost < entry.source_boost
-    if better:
-        entry.cost, entry.node, entry.arc = cost, candidate.node, arc
-        if phrases is not None:
-            entry.source_boost = candidate.source_boost
-
-
-@inlined
-def _insert(phrases, work, count, candidate):
-    """Make the candidate entry number `count`."""
-    entries, slots = work.next, work.slots
-    slot = slot_of(phrases, work, candidate)
-    if phrases is not None:
-        head = uint64(slots[slot])
-        same = head < count and slot_of(phrases, work, entries[head]) == slot
-        work.chain[count] = uint32(head) if same else _NONE
-        prefetch(phrases.rows, uint64(candidate.boost))
-    slots[slot] = uint32(count)
-    entries[count] = candidate
 
 
 @kernel
@@ -328,7 +286,8 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
             candidates[made].source_boost = entry.boost
         candidates[made].cost = reached
         candidates[made].state = arc.nextstate
-        prefetch(work.slots, slot_of(phrases, work, candidates[made]))
+        if phrases is None:
+            prefetch(work.slots, uint64(arc.nextstate))
         candidates[made].node = uint32(i)
         candidates[made].arc = note_of(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
@@ -338,13 +297,13 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
 @inlined
 def _reach(graph, phrases, work, count, candidate):
     """Make or improve the entry that an epsilon arc leads to; (entries, fits)."""
-    i = _find(phrases, work, count, candidate)
+    i = find(phrases, work, count, candidate)
     if i < count:
-        _improve(phrases, work, i, candidate)
+        improve(phrases, work, i, candidate)
         return count, True
     if count == uint64(len(work.next)):
         return count, False
-    _insert(phrases, work, count, candidate)
+    insert(phrases, work, count, candidate)
     if candidate.arc & _LEADS:
         _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
     return count + _ONE, True

@@ -86,7 +86,8 @@ def note(graph, phrases, work, made, entry, a, cost, boost):
     if phrases is not None:
         candidate.boost = boost
         candidate.source_boost = entry.boost
-    prefetch(work.slots, slot_of(phrases, work, candidate))
+    else:
+        prefetch(work.slots, uint64(arc.nextstate))
 
 
 @inlined
@@ -94,16 +95,6 @@ def note_of(a, ilabel):
     """An arc as entries note it: its id, and whether its state has epsilon arcs."""
     leads = (ilabel & uint32(LEADS_TO_EPSILON)) >> _LEADS_BIT
     return (uint32(a) << uint32(1)) | leads
-
-
-@inlined
-def slot_of(phrases, work, entry):
-    """The place in `work.slots` of an entry or a candidate."""
-    if phrases is None:
-        return uint64(entry.state)
-    else:
-        mixed = entry.state ^ uint32(entry.boost * uint32(0x9E3779B1))
-        return uint64(mixed) & (uint64(len(work.slots)) - _ONE)
 
 
 @inlined

@@ -144,15 +144,17 @@ class Channel(NamedTuple):
 class Work(NamedTuple):
     """Scratch of one thread; its content between frames means nothing.
 
-    With phrases, entries are BOOSTED_ENTRY, and slots a hash table, H being a power of
-    two; without, `chain` is empty.
+    With phrases, entries are BOOSTED_ENTRY, and `slots`, uint64 [a power of two], is a
+    hash table: the last entry of each slot in the lower half.
     """
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
     chain: np.ndarray  # uint32 [F]: with phrases, the entry before in the same slot
     named: np.ndarray  # NAMED [BLOCK * MOST_LABELS]
-    slots: np.ndarray  # uint32 [S or H]: where a state stands in `next`, if it does
+    slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
+    table: np.ndarray  # uint64 [2]: with phrases, the upper half of slots in use; how
+    # many slots are, less 1
     rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
     links: np.ndarray  # uint32 [F]
     waiting: np.ndarray  # uint32 [F + 1]: entries with epsilon arcs

@@ -25,7 +25,6 @@ from wfstdec.wfst.following import (
     note,
     note_of,
     pass_arc,
-    slot_of,
 )
 from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
 from wfstdec.wfst.phrase_rows import step
@@ -92,20 +91,25 @@ def _name_arcs(graph, work, frontier, first, last, count, top, width):
         labels, plain_labels = row.labels, row.plain
         cost = float32(frontier[i].cost + top)
         credited = max(float32(cost - frontier[i].credit), float32(0))
-        bits = live[level_of(cost, per_nat)] & plain_labels
-        bits |= live[level_of(credited, per_nat)] & ~plain_labels
-        bits &= labels
+        emit_first = uint64(row.emit)
+        bits = live[level_of(cost, per_nat)] & plain_labels & labels
         while bits != _ZERO:
             lowest = bits & (~bits + _ONE)
-            a = uint64(row.emit) + count_bits(labels & (lowest - _ONE))
+            a = emit_first + count_bits(labels & (lowest - _ONE))
             bits ^= lowest
             prefetch(graph.arcs, a)
-            steps = uint64(lowest & plain_labels == _ZERO)
-            behind -= steps
-            at = behind if steps else plain
-            plain += _ONE - steps
-            named[at].entry = uint32(i)
-            named[at].arc = uint32(a)
+            named[plain].entry = uint32(i)
+            named[plain].arc = uint32(a)
+            plain += _ONE
+        bits = live[level_of(credited, per_nat)] & ~plain_labels & labels
+        while bits != _ZERO:
+            lowest = bits & (~bits + _ONE)
+            a = emit_first + count_bits(labels & (lowest - _ONE))
+            bits ^= lowest
+            prefetch(graph.arcs, a)
+            behind -= _ONE
+            named[behind].entry = uint32(i)
+            named[behind].arc = uint32(a)
     return plain, behind
 
 
@@ -149,5 +153,4 @@ def _step(graph, phrases, work, made, weighed):
     candidate.arc = note_of(a, arc.ilabel)
     candidate.boost = boost
     candidate.source_boost = source
-    prefetch(work.slots, slot_of(phrases, work, candidate))
     return reached
