@@ -28,7 +28,8 @@ def bench(tmp_path, monkeypatch):
     """A function that runs the tool on tiny sets with few settings."""
     write_sets(tmp_path)
     monkeypatch.setattr(bench_beam, "CHECKED", bench_beam.CHECKED[:2])
-    few = beam_contestants.TRIE_WORDS[:2] + beam_contestants.TRIE_WORDS[-3:]
+    every = beam_contestants.TRIE_WORDS
+    few = [*every[:2], *every[8:10], every[-1]]
     monkeypatch.setattr(beam_contestants, "TRIE_WORDS", few)
 
     def run(*arguments):
@@ -168,7 +169,8 @@ def test_unknown_cases_are_named(tmp_path):
 def row(decoder, wer, rtfx, **fields):
     values = {"case": "x", "decoder": decoder, "setting": {"beam": rtfx}, "wer": wer}
     speed = {"rtfx_best": rtfx, "rtfx_median": rtfx / 2}
-    return values | speed | {"wer_known": None, "gap": None} | fields
+    none = dict.fromkeys(("wer_known", "gap", "own_cost"))
+    return values | speed | none | fields
 
 
 def test_the_fastest_point_that_is_no_worse_is_taken():
@@ -183,6 +185,19 @@ def test_the_fastest_point_that_is_no_worse_is_taken():
     (line,) = beam_report.verdict_lines(found)
     assert "1 of 3 points NOT matched, 8.000 by 9.000" in line
     assert line.endswith("MISSED")
+
+
+def test_costs_decide_where_errors_do_by_chance():
+    tries = [
+        row("trie", 9.0, 900.0, own_cost=101.0),
+        row("trie", 9.0, 50.0, own_cost=99.0),
+    ]
+    peer = row("nemo-toolkit 1", 9.0, 10.0, own_cost=100.0)
+    found = beam_report.verdicts([*tries, peer])
+    assert [(one["by"], one["ratio_best"]) for one in found] == [
+        ("wer", 90.0),
+        ("own_cost", 5.0),
+    ]
 
 
 def test_the_widest_beams_are_compared():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from beam_check import TOLERANCE
 from beam_contestants import TRIE, WFST
 from bench_report import Columns, Row, spread_of
 
@@ -52,6 +53,7 @@ MEASURES = {
     "wer": "all utterances",
     "wer_known": "utterances of known words",
     "gap": "by gap instead of WER",
+    "own_cost": "by cost instead of WER",
 }
 """What is to be no higher than the peer's, and what lines call it."""
 
@@ -60,7 +62,8 @@ def verdicts(rows: Iterable[Row]) -> list[Row]:
     """For each point of each peer the fastest point of the trie that is no worse.
 
     By each of `MEASURES`: chance decides which texts of like cost have fewer errors,
-    so that few utterances say more by the gap than by the WER.
+    so that few utterances say more by costs than by the WER. The totals that decoders
+    give are taken without a lexicon, where all add the same costs up.
     """
     found = []
     by_case: dict[str, list[Row]] = {}
@@ -74,12 +77,13 @@ def verdicts(rows: Iterable[Row]) -> list[Row]:
                     _verdict(peer, tries, measure)
                     for measure in MEASURES
                     if peer[measure] is not None
+                    and (measure != "own_cost" or peer["wer_known"] is None)
                 ]
     return found
 
 
 def _verdict(peer: Row, tries: list[Row], measure: str) -> Row:
-    limit = peer[measure] * (1 + 1e-9)
+    limit = peer[measure] * (1 + TOLERANCE)
     fit = [row for row in tries if row[measure] <= limit]
     ours = max(fit, key=lambda row: row["rtfx_best"], default=None)
     return {
