@@ -209,9 +209,9 @@ def test_bad_transcripts(tmp_path):
 
 def test_boosts_for_all(tmp_path):
     path = tmp_path / "boosts.txt"
-    path.write_text("# names\nquilter\t4.0\n\nmason 3\n#hash\t-1.5\n")
+    path.write_text("# names\nquilter\t4.0\n\nmason 3\n#hash\t-1.5\nnew  york\t2\n")
     boosts = read_boosts(path)
-    expected = {"quilter": 4.0, "mason": 3.0, "#hash": -1.5}
+    expected = {"quilter": 4.0, "mason": 3.0, "#hash": -1.5, "new york": 2.0}
     assert boosts.of("any") == expected
     assert boosts.own == {}
 
@@ -240,6 +240,7 @@ def test_an_empty_boost_file_boosts_nothing(tmp_path):
     [
         ("quilter\n", r"b:1: found 'quilter', expected 'word<TAB>bonus'"),
         ("a 1\nb c 2\n", r"b:2: found 'b c 2'"),
+        ("a\t1\t2\n", r"b:1: found 'a\\t1\\t2'"),
         ("a 1\na 2\n", r"b:2: 'a' a second time"),
         ("a one\n", r"b:1: the bonus of 'a' is 'one', expected a number"),
         ("a inf\n", r"b:1: the bonus of 'a' is 'inf'"),

@@ -25,10 +25,10 @@ from tqdm import tqdm
 import wfstdec
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.phrases import Favoured, favoured, read_lists
 from wfstdec.decoder import Decoder
 from wfstdec.errors import BoostError, LogprobError, OptionError, ShapeError
 from wfstdec.hypothesis import Hypothesis
-from wfstdec.io.boosts import BoostLists, read_boosts
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.results import FORMATS, NBEST_FORMATS, open_output
 
@@ -96,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--logprobs", required=True)
     add_flags(parser, "--output", "--format", "--boost")
+    add_flags(parser, "--phrases", "--phrase-unit", "--phrase-boundary")
     add_decoder_flags(parser)
 
 
@@ -108,9 +109,10 @@ def run(args: argparse.Namespace) -> None:
             f"--nbest {options.nbest} with --format {args.format}, expected --format "
             f"{' or '.join(NBEST_FORMATS)}, which can hold them"
         )
-    boosts = read_boosts(args.boost) if args.boost else BoostLists()
+    lists = read_lists(args)
     reader = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
+    boosts = favoured(args, lists, decoder)
     tally = Tally(args.frame_shift)
     with open_output(args.output) as file:
         progress = not (args.quiet or file.isatty())
@@ -128,7 +130,7 @@ def run(args: argparse.Namespace) -> None:
 def decode_all(
     decoder: Decoder,
     reader: LogprobReader,
-    boosts: BoostLists,
+    boosts: Favoured,
     tally: Tally,
     *,
     progress: bool = True,
@@ -173,7 +175,7 @@ def batches(reader: LogprobReader) -> Iterator[Batch]:
 def _decode(
     decoder: Decoder,
     batch: Batch,
-    boosts: BoostLists,
+    boosts: Favoured,
     reader: LogprobReader,
 ) -> list[list[Hypothesis]]:
     lists = [boosts.of(utterance) for utterance, _ in batch]

@@ -225,6 +225,15 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
         "help": "'word<TAB>nats' for all, or JSON lines with lists by utterance",
     },
+    "--phrase-unit": {
+        "choices": ("word", "token"),
+        "help": "what phrases are credited by (default: word; token without words)",
+    },
+    "--phrase-boundary": {
+        "metavar": "TOKEN",
+        "help": "phrases of tokens stand between such tokens or the ends: a token that "
+        "stands between words wherever one ends",
+    },
     "--backend": {
         "default": "auto",
         "help": f"auto (the CPU), {', '.join(_BACKENDS)} (default: auto)",
@@ -278,7 +287,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--phrases": {
         "metavar": "FILE",
-        "help": "phrases to score, one a line (default: those of the boost lists)",
+        "help": "phrases, one a line: to favour ('phrase<TAB>weight', or JSON lines "
+        "with lists by utterance), or to score (default: those of the boost lists)",
     },
     "--repeats": {
         "type": count_above_zero,

@@ -1,10 +1,17 @@
-r"""Read boost lists: bonuses in nats for words, for all utterances or for some.
+r"""Read boost lists: words or phrases, for all utterances or for some.
 
 A file is of one of two forms; in the second, an own list replaces the common one:
 
     quilter<TAB>4.0                                            the same for all
     {"id": "1272-128104-0000", "boosts": {"quilter": 4.0}}     JSON lines, one each
     {"boosts": {"quilter": 4.0}}                               for those without one
+
+Bonuses are nats. Lists of phrases have weights, 1 where none is given, and may do
+without them:
+
+    mister quilter<TAB>0.5
+    mister quilter
+    {"phrases": {"mister quilter": 0.5}}     or     {"phrases": ["mister quilter"]}
 """
 
 from __future__ import annotations
@@ -24,7 +31,8 @@ class BoostLists:
     """Boost lists of many utterances.
 
     Attributes:
-        common: Word to bonus, for the utterances that have no list of their own.
+        common: Word to bonus, or phrase to weight, for the utterances that have no
+            list of their own.
         own: The lists of their own, by utterance.
     """
 
@@ -37,8 +45,9 @@ class BoostLists:
 
 
 def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
-    r"""Read `word<TAB>bonus` lines (spaces do as well), or JSON lines.
+    r"""Read `word<TAB>bonus` lines, or JSON lines.
 
+    A word and its bonus may stand apart by spaces too; a phrase needs the tab.
     Blank lines and lines that begin with `# ` are left out.
 
     Raises:
@@ -46,60 +55,100 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
             an utterance twice.
         FormatError: The file cannot be read.
     """
-    lines = [
+    lines = _lines_of(path)
+    if _are_json(lines):
+        return _read_json(lines, "boosts", "bonus")
+    common: dict[str, float] = {}
+    for place, line in lines:
+        word, *bonus = line.split("\t") if "\t" in line.strip() else line.split()
+        word = " ".join(word.split())
+        if len(bonus) != 1 or not word:
+            raise BoostError(f"{place}: found {line!r}, expected 'word<TAB>bonus'")
+        _add(common, word, bonus[0].strip(), place, "bonus")
+    return BoostLists(common)
+
+
+def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
+    r"""Read `phrase<TAB>weight` lines, the weight being 1 if left out, or JSON lines.
+
+    Blank lines and lines that begin with `# ` are left out.
+
+    Raises:
+        BoostError: A malformed line, a weight that is no finite number, or a phrase
+            or an utterance twice.
+        FormatError: The file cannot be read.
+    """
+    lines = _lines_of(path)
+    if _are_json(lines):
+        return _read_json(lines, "phrases", "weight")
+    common: dict[str, float] = {}
+    for place, line in lines:
+        phrase, *weight = line.rstrip("\n\t").split("\t")
+        phrase = " ".join(phrase.split())
+        if len(weight) > 1 or not phrase:
+            raise BoostError(f"{place}: found {line!r}, expected 'phrase<TAB>weight'")
+        _add(common, phrase, (weight or ["1"])[0].strip(), place, "weight")
+    return BoostLists(common)
+
+
+def _lines_of(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Lines that say something, each with its place."""
+    return [
         (f"{path}:{number}", line)
         for number, line in enumerate(read_lines(path), 1)
         if line.strip() and not line.startswith("# ")
     ]
-    if lines and lines[0][1].lstrip().startswith("{"):
-        return _read_json(lines)
-    common: dict[str, float] = {}
-    for place, line in lines:
-        word, *bonus = line.split()
-        if len(bonus) != 1:
-            raise BoostError(f"{place}: found {line!r}, expected 'word<TAB>bonus'")
-        if word in common:
-            raise BoostError(f"{place}: {word!r} a second time, expected once")
-        common[word] = _bonus(word, bonus[0], place)
-    return BoostLists(common)
 
 
-def _read_json(lines: list[tuple[str, str]]) -> BoostLists:
+def _are_json(lines: list[tuple[str, str]]) -> bool:
+    return bool(lines) and lines[0][1].lstrip().startswith("{")
+
+
+def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostLists:
     lists: dict[str | None, dict[str, float]] = {}
     for place, line in lines:
-        utterance, boosts = _parse_object(line, place)
+        utterance, given = _parse_object(line, place, key, number)
         if utterance in lists:
             what = "the common list" if utterance is None else f"id {utterance!r}"
             raise BoostError(f"{place}: {what} a second time, expected once")
-        lists[utterance] = {
-            word: _bonus(word, bonus, place) for word, bonus in boosts.items()
-        }
+        lists[utterance] = {}
+        for word, value in given:
+            _add(lists[utterance], word, value, place, number)
     common = lists.pop(None, {})
-    return BoostLists(common, {str(key): value for key, value in lists.items()})
+    return BoostLists(common, {str(name): own for name, own in lists.items()})
 
 
-def _parse_object(line: str, place: str) -> tuple[str | None, dict[str, Any]]:
-    """The `id` (None where left out) and the `boosts` of a JSON line."""
-    expected = 'expected {"id": utterance, "boosts": {word: bonus}}'
+def _parse_object(
+    line: str, place: str, key: str, number: str
+) -> tuple[str | None, list[tuple[str, Any]]]:
+    """The `id` (None where left out) and the list of a JSON line."""
+    word = "word" if key == "boosts" else "phrase"
+    expected = f'expected {{"id": utterance, "{key}": {{{word}: {number}}}}}'
     try:
         found = json.loads(line)
     except json.JSONDecodeError as error:
         raise BoostError(f"{place}: {error.msg}, {expected}") from error
-    if not isinstance(found, dict) or not found.keys() <= {"id", "boosts"}:
+    if not isinstance(found, dict) or not found.keys() <= {"id", key}:
         raise BoostError(f"{place}: found {line!r}, {expected}")
-    utterance, boosts = found.get("id"), found.get("boosts")
-    if not isinstance(utterance, str | None) or not isinstance(boosts, dict):
+    utterance, given = found.get("id"), found.get(key)
+    if isinstance(given, list) and key == "phrases":
+        given = dict.fromkeys(map(str, given), 1.0)
+    if not isinstance(utterance, str | None) or not isinstance(given, dict):
         raise BoostError(f"{place}: found {line!r}, {expected}")
-    return utterance, boosts
+    return utterance, list(given.items())
 
 
-def _bonus(word: str, text: Any, place: str) -> float:
+def _add(known: dict[str, float], word: str, text: Any, place: str, name: str) -> None:
+    """Add a word and its number."""
+    if word in known:
+        raise BoostError(f"{place}: {word!r} a second time, expected once")
     try:
-        bonus = float(text)
+        value = float(text)
     except (TypeError, ValueError):
-        bonus = math.nan
-    if not math.isfinite(bonus) or isinstance(text, bool):
+        value = math.nan
+    if not math.isfinite(value) or isinstance(text, bool):
+        unit = " (nats)" if name == "bonus" else ""
         raise BoostError(
-            f"{place}: the bonus of {word!r} is {text!r}, expected a number (nats)"
+            f"{place}: the {name} of {word!r} is {text!r}, expected a number{unit}"
         )
-    return bonus
+    known[word] = value

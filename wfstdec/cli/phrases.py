@@ -1,0 +1,136 @@
+"""Phrases that a command line favours, compiled for the decoder that it asks for."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+import wfstdec
+from wfstdec.boost.boosts import AnyBoosts
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
+from wfstdec.cli.decoders import flag_of
+from wfstdec.decoder import Decoder
+from wfstdec.errors import OptionError
+from wfstdec.io.boosts import BoostLists, read_boosts, read_phrase_weights
+from wfstdec.lexicon import Lexicon
+from wfstdec.symbols import TokenTable
+from wfstdec.tables import GraphTables
+from wfstdec.vocabulary import token_named
+
+
+class Favoured:
+    """The words and phrases that are favoured in each utterance.
+
+    Args:
+        words: The lists of words.
+        phrases: The lists of phrases.
+        compiler: For these phrases; None where there are none.
+    """
+
+    def __init__(
+        self,
+        words: BoostLists,
+        phrases: BoostLists | None = None,
+        compiler: wfstdec.PhraseCompiler | None = None,
+    ) -> None:
+        self._words, self._phrases = words, phrases or BoostLists()
+        self._compiler = compiler
+        self._compiled: dict[int, PhraseBoosts] = {}
+
+    def of(self, utterance: str) -> AnyBoosts:
+        """The boosts of an utterance."""
+        words = self._words.of(utterance)
+        phrases = self._phrases.of(utterance)
+        if self._compiler is None or phrases is None:
+            return words
+        if id(phrases) not in self._compiled:  # the lists live as long as this
+            self._compiled[id(phrases)] = self._compiler.compile(phrases)
+        return wfstdec.Boosts(words or {}, self._compiled[id(phrases)])
+
+
+def read_lists(args: argparse.Namespace) -> tuple[BoostLists, BoostLists | None]:
+    """The lists of `--boost` and `--phrases`; errors as of their readers.
+
+    Raises:
+        OptionError: Flags of phrases without phrases.
+    """
+    words = read_boosts(args.boost) if args.boost else BoostLists()
+    if args.phrases:
+        return words, read_phrase_weights(args.phrases)
+    for name in ("phrase_unit", "phrase_boundary"):
+        if getattr(args, name) is not None:
+            raise OptionError(f"{flag_of(name)} without --phrases, expected both")
+    return words, None
+
+
+def favoured(
+    args: argparse.Namespace,
+    lists: tuple[BoostLists, BoostLists | None],
+    decoder: Decoder,
+) -> Favoured:
+    """What is favoured in each utterance.
+
+    Raises:
+        OptionError: Phrases of words for a decoder that has none.
+        TokenTableError: The boundary is not a token.
+    """
+    words, phrases = lists
+    if phrases is None:
+        return Favoured(words)
+    return Favoured(words, phrases, _compiler(args, decoder))
+
+
+def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompiler:
+    tokens, words, lexicon = _tables(decoder)
+    unit = args.phrase_unit or ("word" if words else "token")
+    if unit == "word":
+        if not words:
+            raise OptionError(
+                "--phrase-unit word, expected token: this decoder has no words"
+            )
+        ids = {word: i for i, word in enumerate(words) if i}
+        return wfstdec.PhraseCompiler(by_words(ids), words)
+    boundary = token_named(args.phrase_boundary, tokens, "--phrase-boundary")
+    between, optional = boundary, False
+    if boundary is None:
+        between, optional = _between_words(args, decoder)
+        if not optional:
+            boundary = between
+    speller: Speller = by_table(tokens, separator=between)
+    if lexicon is not None:
+        speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
+    return wfstdec.PhraseCompiler(speller, tokens, boundary=boundary)
+
+
+def _tables(decoder: Decoder) -> tuple[TokenTable, tuple[str, ...], Lexicon | None]:
+    """The tokens of a decoder, its words, and how they are said."""
+    if isinstance(decoder, wfstdec.WfstDecoder):
+        tables = decoder.graph.tables
+        return tables.tokens, tables.words, _lexicon_of(tables)
+    if isinstance(decoder, wfstdec.BeamDecoder):
+        return decoder.tokens, decoder.words, decoder.lexicon
+    assert isinstance(decoder, wfstdec.GreedyDecoder)
+    return decoder.tokens, (), None
+
+
+def _between_words(
+    args: argparse.Namespace, decoder: Decoder
+) -> tuple[int | None, bool]:
+    """The token that may stand between words, and whether it may be left out."""
+    if isinstance(decoder, wfstdec.WfstDecoder):  # graphs do not say whether it must
+        fillers = decoder.graph.tables.fillers
+        return (fillers[0], True) if len(fillers) == 1 else (None, False)
+    assert isinstance(decoder, wfstdec.BeamDecoder | wfstdec.GreedyDecoder)
+    return decoder.separator, getattr(args, "separator_optional", False)
+
+
+def _lexicon_of(tables: GraphTables) -> Lexicon:
+    said = tables.pronunciations
+    pairs = itertools.pairwise(said.splits.tolist())
+    tokens = said.tokens.tolist()
+    return Lexicon(
+        tuple(tables.words[word] for word in said.word.tolist()),
+        tuple(tuple(tokens[begin:end]) for begin, end in pairs),
+        said.cost,
+    )
