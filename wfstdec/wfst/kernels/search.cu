@@ -332,10 +332,15 @@ struct Search : Costs {
             if (wanted != shared) use(wanted);
             shared = wanted;
             const u32 status = frame(first, row);
-            if (!(progress.overflow & NO_SLOTS)) return status;
+            const bool spilled = progress.overflow & NO_SLOTS;
+            if (threadIdx.x == 0) {
+                utterance.spilled += spilled;
+                const bool done = status == OK && !first && utterance.died == NONE;
+                utterance.shared += shared && done;
+            }
+            if (!spilled) return status;
             table().clear();
             wanted = false;
-            if (threadIdx.x == 0) ++utterance.spilled;
         }
     }
 
