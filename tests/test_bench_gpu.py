@@ -41,10 +41,11 @@ class Emulated(Gpu):
     def describe(self):
         return {"gpu": "none"}
 
-    def decoder(self, graph, options, frame_shift_s):
+    def decoder(self, graph, options, *, frame_shift_s, threads):
         options = self.change(options)
         decoder = WfstDecoder(graph, options, "cpu", frame_shift_s=frame_shift_s)
-        decoder._backend = DeviceBackend(graph, EmulatedDevice(), first_capacity=64)
+        device = EmulatedDevice(threads)
+        decoder._backend = DeviceBackend(graph, device, first_capacity=64)
         return decoder
 
     def upload(self, arrays, dtype):
@@ -69,6 +70,7 @@ def run(tmp_path):
     def go(*arguments, gpu=None):
         output = tmp_path / "run.json"
         fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"
+        fixed += " --threads 32"
         words = [*fixed.split(), "--output", str(output), *map(str, arguments)]
         status = bench_gpu.main(words, gpu or Emulated())
         return status, json.loads(output.read_text())
@@ -113,6 +115,7 @@ def test_a_run_without_riva(run, capsys):
         assert frames == pytest.approx(row["event_s"][0])
         assert row["looked_per_frame"] >= row["entries_per_frame"] > 0
         assert row["gb_per_s"] > 0 and row["wer"] >= 0
+        assert row["shared_share"] == 1 and row["spilled_share"] == 0
     assert {row["batches"] for row in ours if row["batch"] == 8} == {4}
     assert written["machine"]["gpu"] == "none"
     assert written["machine"]["riva-asrlib-decoder"] is None
@@ -148,7 +151,7 @@ def test_riva_beside_ours(run, riva, capsys):
     assert "riva mbr" in told
     ours = [row for row in written["rows"] if row["decoder"] == "ours"]
     pairs = report.compared(written["rows"])
-    assert len(pairs) == len([row for row in ours if not row["boosted"]])
+    assert len(pairs) == len({(row["beam"], row["batch"]) for row in ours})
 
 
 def test_a_worse_peer_is_seen(run, riva):
@@ -376,7 +379,9 @@ def test_a_bench_measures_what_its_plan_wants(tmp_path):
     speech = bench_data.load_set("dev", tmp_path)
     arpa = bench_data.find_lm("tiny", tmp_path)
     graph = bench_data.build_or_load(speech.recipe, arpa, "normal", tmp_path / "cache")
-    plan = Plan([8], ["float32"], [1.0], 0.8, 1, lambda row: row["decoder"] == "cpu")
+    plan = Plan(
+        [8], ["float32"], [64], [1.0], 0.8, 1, lambda row: row["decoder"] == "cpu"
+    )
     bench = Bench(Case(speech, "tiny", graph), plan, Emulated())
     setting = Setting(100, 9.0)
     assert bench.cpu(setting) == {}

@@ -117,7 +117,7 @@ def test_search_errors_by_hand():
         Found("", 100.0 * (1 + TOLERANCE) - 1e-6, True),  # within the tolerance
         Found("", 100.0 * (1 + TOLERANCE) + 1e-3, True),  # above it
         Found("", 50.0, False),  # cheaper, but unfinished
-        Found("", 0.5 + TOLERANCE / 2, True),  # relative to 1 nat at least
+        Found("", 0.5 + 0.9 * TOLERANCE, True),  # relative to 1 nat at least
         Found("", 99.0, True),  # the widest has nothing to compare with
     ]
     assert search_errors(found, widest) == 2 / 5

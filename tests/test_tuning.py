@@ -73,9 +73,28 @@ def test_of_equals_the_smaller_insertion_wins_then_the_scale_nearer_to_one():
 
     best = tune(Landscape(flat).prepare, SPEECH, RANGES).best
     assert best.setting == {"lm_scale": 1.0, "word_insertion": 0.0}
+
+    def corner(lm_scale, word_insertion):  # the scale is 1, or the insertion 0
+        return 9 - round(lm_scale == 1.0) - round(word_insertion == 0.0)
+
+    def either(lm_scale, word_insertion):
+        return 9 + round(corner(lm_scale, word_insertion) != 8)
+
+    best = tune(Landscape(either).prepare, SPEECH, RANGES).best
+    assert best.setting == {"lm_scale": 0.95, "word_insertion": 0.0}
     ranges = {"lm_scale": (0.2, 0.8), "word_insertion": (-2.0, 2.0)}
     best = tune(Landscape(lambda **_: 7).prepare, SPEECH, ranges).best
     assert best.setting == {"lm_scale": 0.8, "word_insertion": 0.0}
+
+
+def test_a_step_is_repeated_as_long_as_it_helps():
+    path = {(1.0, 0.0): 9, (1.2, 1.0): 8, (1.2, 2.0): 7, (1.2, 3.0): 6}
+
+    def errors(lm_scale, word_insertion):
+        return path.get((lm_scale, word_insertion), 10)
+
+    tuning = tune(Landscape(errors).prepare, SPEECH, RANGES)
+    assert tuple(tuning.best.setting.values()) == (1.2, 3.0)
 
 
 def test_an_optimum_on_the_border_is_said():

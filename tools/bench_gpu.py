@@ -55,9 +55,9 @@ PROFILES: dict[str, Row] = {
     },
 }
 """Other defaults, by name."""
-TOLD = ("profile", "settings", "boosted", "batches", "dtypes", "lattice_beams")
-TOLD += ("lm_scale", "repeats", "long")
-KEYS = ("decoder", "dtype", "lattice_beam", "boosted", *report.POINT)
+TOLD = ("profile", "settings", "boosted", "batches", "dtypes", "threads")
+TOLD += ("lattice_beams", "lm_scale", "repeats", "long")
+KEYS = ("decoder", *report.OF, "boosted", *report.POINT)
 """What names a point, among `--resume`'s rows."""
 
 
@@ -74,6 +74,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--boosted", nargs="+", type=int, default=[0, 1000], help="words boosted")
     add("--batches", nargs="+", type=int, default=[128, 1, 8, 32, 400])
     add("--dtypes", nargs="+", default=["float32", "float16"], help="ours")
+    add("--threads", nargs="+", type=int, default=[512, 128], help="of a block, ours")
     add("--lattice-beams", nargs="+", type=float, default=[1.0], help="Riva's")
     add("--long", nargs="+", type=float, default=[], help="seconds of recordings")
     add("--lm-scale", type=float, default=0.8)
@@ -145,6 +146,7 @@ class Run:
         plan = Plan(
             args.batches,
             args.dtypes,
+            args.threads,
             args.lattice_beams,
             args.lm_scale,
             args.repeats,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.graph import PackedGraph
+from wfstdec.wfst.cuda import CudaBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
@@ -55,6 +56,7 @@ class Gpu:
         import cupy
 
         self._cupy = cupy
+        self._backends: dict[tuple[int, int], CudaBackend] = {}
 
     def describe(self) -> Row:
         """What the figures depend on, the bandwidth of a copy measured."""
@@ -81,10 +83,21 @@ class Gpu:
         return 2 * source.nbytes / timing.median_s / 1e9
 
     def decoder(
-        self, graph: PackedGraph, options: DecodeOptions, frame_shift_s: float
+        self,
+        graph: PackedGraph,
+        options: DecodeOptions,
+        *,
+        frame_shift_s: float,
+        threads: int,
     ) -> WfstDecoder:
-        """Ours."""
-        return WfstDecoder(graph, options, "cuda", frame_shift_s=frame_shift_s)
+        """Ours, with so many threads in a block."""
+        # One that lays nothing out: the backend is put in its place.
+        decoder = WfstDecoder(graph, options, "reference", frame_shift_s=frame_shift_s)
+        key = id(graph), threads
+        if key not in self._backends:
+            self._backends[key] = CudaBackend(graph, threads)
+        decoder._backend = self._backends[key]
+        return decoder
 
     def upload(self, arrays: Sequence[np.ndarray], dtype: str) -> Padded:
         """A padded batch; done when it returns."""
@@ -112,7 +125,8 @@ class Gpu:
         return timing
 
     def release(self) -> None:
-        """Give the memory back that CuPy keeps, so that another decoder has it."""
+        """Give the memory back that we and CuPy keep, for another decoder."""
+        self._backends.clear()
         gc.collect()
         self._cupy.get_default_memory_pool().free_all_blocks()
 

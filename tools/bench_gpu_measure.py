@@ -57,6 +57,7 @@ class Plan(NamedTuple):
     Attributes:
         batches: Numbers of utterances.
         dtypes: Of the log-probs, for ours.
+        threads: Of a block, for ours.
         lattice_beams: For Riva's.
         lm_scale: Of all decoders.
         repeats: Timings of each point.
@@ -65,6 +66,7 @@ class Plan(NamedTuple):
 
     batches: Sequence[int]
     dtypes: Sequence[str]
+    threads: Sequence[int]
     lattice_beams: Sequence[float]
     lm_scale: float
     repeats: int
@@ -153,13 +155,18 @@ class Bench:
         return row | self._times([names], texts, Timing([seconds], [seconds]))
 
     def ours(self, setting: Setting, expected: dict[str, Hypothesis]) -> Iterator[Row]:
-        """A row per batch and type; without times where answers are not the CPU's."""
-        graph, boosts = self.case.graph, self._boosts(setting)
-        decoder = self.gpu.decoder(graph, self.options(setting), self._shift_s)
-        for size, dtype in product(self.plan.batches, self.plan.dtypes):
-            row = self.row(setting, size, decoder="ours", dtype=dtype)
-            if self.plan.skip(row):
+        """Rows per batch; without times where answers are not the CPU's."""
+        plan, boosts = self.plan, self._boosts(setting)
+        for size, dtype, threads in product(plan.batches, plan.dtypes, plan.threads):
+            row = self.row(setting, size, decoder="ours", dtype=dtype, threads=threads)
+            if plan.skip(row):
                 continue
+            decoder = self.gpu.decoder(
+                self.case.graph,
+                self.options(setting),
+                frame_shift_s=self._shift_s,
+                threads=threads,
+            )
             names = self.case.batches(size)
             batches = self._upload(names, dtype)
             run = partial(_each, batches, partial(_decode, decoder, boosts))
@@ -169,7 +176,7 @@ class Bench:
                 for name, hypothesis in zip(chain(*names), found, strict=True)
             )
             if row["differ"] == 0:
-                timing = self.gpu.time(run, self.plan.repeats)
+                timing = self.gpu.time(run, plan.repeats)
                 row |= self._times(names, [one.text for one in found], timing)
                 row |= _traffic(count_work(decoder, batches, boosts), timing)
             yield row
@@ -263,6 +270,8 @@ def _traffic(counts: Row, timing: Timing) -> Row:
     frames = max(counts["frames"], 1)
     moved = sum(counts[name] * size for name, size in BYTES.items())
     figures = {f"{name}_per_frame": round(counts[name] / frames, 1) for name in BYTES}
+    for name in ("shared", "spilled"):
+        figures[f"{name}_share"] = round(counts[name] / frames, 4)
     return figures | {"gb_per_s": moved / timing.median_s / 1e9}
 
 

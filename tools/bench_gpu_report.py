@@ -22,6 +22,10 @@ POINT = ("set", "lm", "max_active", "beam", "batch")
 """What a point of ours and one of Riva's have in common."""
 
 
+OF = {"dtype": "", "threads": "threads", "lattice_beam": "lattice beam"}
+"""What tells rows of one point apart, and how it is said."""
+
+
 def _figure(name: str, form: str) -> Callable[[Row], str]:
     return lambda row: format(row[name], form) if name in row else "-"
 
@@ -40,8 +44,10 @@ COLUMNS: Columns = {
     "boosts": _figure("boosted", "d"),
     "batch": _figure("batch", "d"),
     "decoder": lambda row: row["decoder"],
-    "of": lambda row: str(
-        row.get("dtype", row.get("lattice_beam", f"{row.get('threads')} threads"))
+    "of": lambda row: ", ".join(
+        f"{row[name]} {said}".strip()
+        for name, said in OF.items()
+        if row.get(name) is not None
     ),
     "WER %": _figure("wer", ".2f"),
     "RTFx": _figure("rtfx", ".0f"),
@@ -61,22 +67,22 @@ def table(rows: list[Row]) -> str:
 
 
 def compared(rows: list[Row]) -> list[tuple[Row, Row, float]]:
-    """Ours without boosts beside Riva's fastest at each point, and the ratio."""
+    """Ours without boosts, Riva's at each point, the fastest of each; the ratio."""
+    points: dict[tuple, dict[str, list[Row]]] = {}
+    for row in rows:
+        if "event_s" in row and row["decoder"] != "cpu" and not row["boosted"]:
+            point = points.setdefault(tuple(row[name] for name in POINT), {})
+            point.setdefault(row["decoder"].split()[0], []).append(row)
     pairs = []
-    for ours in rows:
-        if ours["decoder"] != "ours" or ours["boosted"] or "event_s" not in ours:
-            continue
-        theirs = [
-            row
-            for row in rows
-            if row["decoder"].startswith("riva") and "event_s" in row
-            if all(row[name] == ours[name] for name in POINT)
-        ]
-        if theirs:
-            best = min(theirs, key=lambda row: median(row["event_s"]))
-            ratio = median(best["event_s"]) / median(ours["event_s"])
-            pairs.append((ours, best, ratio))
+    for point in points.values():
+        if len(point) == 2:
+            ours, theirs = (min(point[name], key=_seconds) for name in ("ours", "riva"))
+            pairs.append((ours, theirs, _seconds(theirs) / _seconds(ours)))
     return pairs
+
+
+def _seconds(row: Row) -> float:
+    return median(row["event_s"])
 
 
 def verdicts(rows: list[Row]) -> list[str]:

@@ -61,7 +61,7 @@ class Trial:
         """The lower the better."""
         scales = {n: x for n, x in self.setting.items() if n.endswith("_scale")}
         others = [abs(x) for n, x in self.setting.items() if n not in scales]
-        from_one = [abs(x - 1) for x in scales.values()]
+        from_one = [round(abs(x - 1), DIGITS) for x in scales.values()]
         return (self.errors.total, *others, *from_one, *self.setting.values())
 
     def __str__(self) -> str:

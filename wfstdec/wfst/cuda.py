@@ -149,7 +149,8 @@ class CupyDevice:
     def write(self, target: Any, array: np.ndarray) -> None:
         """See `Device`."""
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        target[: len(flat)].set(flat)
+        if len(flat):
+            target[: len(flat)].set(flat)
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """See `Device`."""
@@ -195,14 +196,18 @@ def slots_in_shared_memory(limits: Mapping[str, int], taken: int) -> int:
 class CudaBackend(DeviceBackend):
     """A graph on the current CUDA device.
 
+    Args:
+        graph: The graph.
+        threads: Threads of a block, a multiple of 32; the result is the same.
+
     Raises:
         BackendError: CuPy or a GPU is missing, or the graph does not fit.
     """
 
     device: CupyDevice
 
-    def __init__(self, graph: PackedGraph) -> None:
-        super().__init__(graph, CupyDevice())
+    def __init__(self, graph: PackedGraph, threads: int = MOST_THREADS) -> None:
+        super().__init__(graph, CupyDevice(threads))
 
     def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
         """As `wfstdec.inputs.as_utterances`; arrays on the GPU stay as they are."""

@@ -69,7 +69,7 @@ UTTERANCE = _record("""
     u4 trace_capacity frontier_count trace_count within best frames died status
     u4 bad_frame path_capacity path_length reached_final end_state
     f4 end_cost
-    u8 active arcs looked entries spilled
+    u8 active arcs looked entries shared spilled
 """)
 TASK = _record("""
     u8 arcs rows final_cost utterances order drawn next next_slots ties waiting
@@ -79,9 +79,9 @@ TASK = _record("""
     f4 beam beam_delta acoustic_scale lm_scale word_insertion blank_penalty
     f4 blank_skip_logprob
 """)
-COUNTS = ("frames", "active", "arcs", "looked", "entries", "spilled")
+COUNTS = ("frames", "active", "arcs", "looked", "entries", "shared", "spilled")
 """Sums over frames in `UTTERANCE`: entries gone on from, arcs that may survive, arcs
-looked at, entries made, frames that left the table in shared memory."""
+looked at, entries made, frames with the table in shared memory, frames that left it."""
 
 _U4: np.dtype = np.dtype("u4")
 _U8: np.dtype = np.dtype("u8")

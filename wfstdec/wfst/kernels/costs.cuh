@@ -9,7 +9,11 @@ struct Costs {
     Utterance& utterance;  // in shared memory, as all the others
     const Automaton& phrases;
 
-    // A row of log-probs, by the place of its first.
+    // The row of log-probs of the frame, by the place of its first.
+    __device__ u64 row_of_frame() const {
+        return static_cast<u64>(utterance.chunk_frame) * utterance.frame_stride;
+    }
+
     __device__ float unscaled_cost(u64 row, u32 token, bool skip) const {
         if (token != task.blank)
             return skip ? infinite() : -logprob_of(utterance, row + token);

@@ -91,10 +91,10 @@ struct Utterance {
     u32 end_state;
     float end_cost;
     // Sums over frames: entries gone on from, candidates, arcs looked at, entries made;
-    // frames that left the table in shared memory.
-    u64 active, arcs, looked, entries, spilled;
+    // frames whose table was in shared memory, and those that left it.
+    u64 active, arcs, looked, entries, shared, spilled;
 };
-static_assert(sizeof(Utterance) == 184, "as in device_layout.py");
+static_assert(sizeof(Utterance) == 192, "as in device_layout.py");
 
 // One launch: the graph, the options, the queue, and scratch for every block.
 struct Task {

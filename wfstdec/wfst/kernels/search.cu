@@ -20,10 +20,12 @@
 #include "table.cuh"
 #include "trace.cuh"
 
-// What a frame goes on from: up to an entry, so many, with the beam of the frame.
+// The status of a frame that needs the larger table; the host never sees it.
+constexpr u32 SPILL = NONE;
+
+// What a frame goes on from: up to an entry, with the beam of the frame.
 struct Kept {
     Rank last;
-    u32 count;
     float beam;
 };
 
@@ -46,22 +48,28 @@ struct Search : Costs {
             float beam = task.beam;
             if (task.beam_delta >= 0.0f)
                 beam = fminf(beam, cost_of_key(last.key) + task.beam_delta);
-            return {last, most, beam};
+            return kept(last, most, beam);
         }
         if (within < task.min_active && within < count) {
             const u32 most = task.min_active < count ? task.min_active : count;
-            return {nth_rank(memory, frontier, count, most, LARGEST), most, task.beam};
+            const Rank last = nth_rank(memory, frontier, count, most, LARGEST);
+            return kept(last, most, task.beam);
         }
-        return {{key_of(task.beam, NONE), NONE}, within, task.beam};
+        return kept({key_of(task.beam, NONE), NONE}, within, task.beam);
+    }
+
+    __device__ Kept kept(const Rank& last, u32 count, float beam) const {
+        if (threadIdx.x == 0) progress.active = count;
+        return {last, beam};
     }
 
     // ---------------------------------------------------------------------- emit
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
-    // least cost that any of them reaches. Returns how many arcs were looked at.
-    __device__ u32 emit(u64 row, const Kept& kept, bool bounded) const {
+    // least cost that any of them reaches.
+    __device__ void emit(const Kept& kept, bool bounded) const {
         const Entry* frontier = utterance.frontier;
+        const u64 row = row_of_frame();
         const bool skip = skips(row);
-        begin_candidates();
         if (bounded) start_bound(row, kept.last, skip);
         const auto arcs_of = [&](u32 i) {
             const Entry entry = frontier[i];
@@ -70,7 +78,7 @@ struct Search : Costs {
             return Range{arcs.emit, arcs.end};
         };
         const u32 count = utterance.frontier_count;
-        return for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
+        const u32 looked = for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
             const Arc arc = task.arcs[arc_id];
             const Entry entry = frontier[i];
             u32 boost = entry.boost;
@@ -81,15 +89,7 @@ struct Search : Costs {
             if (cost < least) atomicMin(&progress.least, ordered(cost));
             table().append({cost, arc.nextstate, i, note_of(arc_id, arc)}, boost);
         });
-    }
-
-    __device__ void begin_candidates() const {
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            progress.made = 0;
-            progress.least = ordered(infinite());
-        }
-        __syncthreads();
+        if (threadIdx.x == 0) progress.looked = looked;
     }
 
     // Bring the bound down by the arcs of the best entry, before anything is written.
@@ -103,41 +103,29 @@ struct Search : Costs {
                 follow_emitting(best.cost, task.arcs[a], row, skip, boost);
             if (cost <= LARGEST) atomicMin(&progress.least, ordered(cost));
         }
-        __syncthreads();
     }
 
     // ----------------------------------------------------------------- recombine
-    __device__ void begin_entries() const {
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            progress.count = 0;
-            progress.waiting = 0;
-            progress.next_rank = NONE;
-        }
-        __syncthreads();
-    }
-
     // Emit and recombine; the cutoff of the frame. `progress.made` is 0 where nothing
     // survives.
-    __device__ float next_entries(u64 row, const Kept& kept, u32& looked) const {
-        looked = emit(row, kept, true);
+    __device__ float next_entries(const Kept& kept) const {
+        emit(kept, true);
         const float cutoff = fminf(cost_of(progress.least) + kept.beam, LARGEST);
-        if (progress.overflow || progress.made == 0) return cutoff;
-        begin_entries();
+        if (progress.made == 0) return cutoff;
+        if (threadIdx.x == 0) progress.emitted = progress.made;
         table().recombine(cutoff);
         const u32 count = progress.count;
         if (progress.overflow || count >= task.min_active || cutoff == LARGEST)
             return cutoff;
-        return with_min_active(row, kept, cutoff);
+        return with_min_active(kept, cutoff);
     }
 
     // Do the frame once more without the bound, and raise the cutoff to the
     // min_active-th least entry.
-    __device__ float with_min_active(u64 row, const Kept& kept, float cutoff) const {
+    __device__ float with_min_active(const Kept& kept, float cutoff) const {
         table().clear_entries(progress.count);
-        emit(row, kept, false);
-        if (progress.overflow) return cutoff;
-        begin_entries();
+        begin_counting();
+        emit(kept, false);
         table().recombine(LARGEST);
         if (progress.overflow) return cutoff;
         const u32 count = progress.count;
@@ -155,11 +143,13 @@ struct Search : Costs {
     // so that the entries of a rank are final when it comes.
     __device__ void close(float cutoff) const {
         while (true) {
-            begin_candidates();
             const u32 rank = progress.next_rank, waiting = progress.waiting;
             if (rank == NONE || progress.overflow) return;
             __syncthreads();
-            if (threadIdx.x == 0) progress.next_rank = NONE;
+            if (threadIdx.x == 0) {
+                progress.next_rank = NONE;
+                progress.made = 0;
+            }
             __syncthreads();
             const auto arcs_of = [&](u32 i) {
                 const Row row = task.rows[lane.next[lane.waiting[i]].state];
@@ -175,22 +165,22 @@ struct Search : Costs {
                 if (cost <= cutoff)
                     table().append({cost, arc.nextstate, source, note}, boost);
             });
-            if (progress.overflow) return;
             table().recombine(cutoff);
         }
     }
 
     // -------------------------------------------------------------------- settle
-    // Make trace nodes, re-base, hand the entries to the utterance; OK or what must
-    // grow. `row` is not looked at before the first frame.
-    __device__ u32 settle(u64 row) const {
+    // Make trace nodes, re-base, hand the entries to the utterance, empty the table; OK
+    // or what must grow.
+    __device__ u32 settle() const {
         const u32 count = progress.count;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
         if (!make_room_in_trace(count)) return GROW_TRACE;
-        begin_candidates();
+        if (threadIdx.x == 0) progress.least = ordered(infinite());
+        __syncthreads();
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
             atomicMin(&progress.least, ordered(lane.next[i].cost));
-            write_node(i, row);
+            write_node(i);
         }
         __syncthreads();
         const float least = cost_of(progress.least);
@@ -205,18 +195,30 @@ struct Search : Costs {
         }
         atomicAdd(&progress.within, within);
         __syncthreads();
-        if (threadIdx.x == 0) {
-            utterance.frontier_count = count;
-            utterance.trace_count += count;
-            utterance.within = progress.within;
-            utterance.best = progress.best;
-            utterance.base += static_cast<double>(least);
-        }
-        __syncthreads();
+        if (threadIdx.x == 0) record(count, least);
+        table().clear_entries(count);
         return OK;
     }
 
-    __device__ void write_node(u32 i, u64 row) const {
+    // What a frame, or what is before the first, has come to.
+    __device__ void record(u32 count, float least) const {
+        if (utterance.frontier_count > 0) {
+            ++utterance.frames;
+            ++utterance.chunk_frame;
+            utterance.active += progress.active;
+            utterance.arcs += progress.emitted;
+            utterance.looked += progress.looked;
+            utterance.entries += count;
+            utterance.shared += slots.shared;
+        }
+        utterance.frontier_count = count;
+        utterance.trace_count += count;
+        utterance.within = progress.within;
+        utterance.best = progress.best;
+        utterance.base += static_cast<double>(least);
+    }
+
+    __device__ void write_node(u32 i) const {
         const NewEntry entry = lane.next[i];
         Node node = {NONE, NONE, 0.0f, NONE};
         if (entry.note != NONE) {
@@ -226,6 +228,7 @@ struct Search : Costs {
             } else {
                 node.previous = utterance.frontier[entry.source].node;
                 const u32 token = (task.arcs[node.arc].ilabel & LABEL_MASK) - 1;
+                const u64 row = row_of_frame();
                 node.acoustic = unscaled_cost(row, token, skips(row));
             }
         }
@@ -242,14 +245,25 @@ struct Search : Costs {
     }
 
     // -------------------------------------------------------------------- frames
-    __device__ void begin_frame() const {
-        __syncthreads();
+    // Whoever calls this has to have passed a barrier since counters were read.
+    __device__ void begin_counting() const {
         if (threadIdx.x == 0) {
-            progress.overflow = 0;
+            progress.made = 0;
+            progress.least = ordered(infinite());
             progress.within = 0;
             progress.best = NONE;
+            progress.overflow = 0;
         }
         begin_entries();
+    }
+
+    __device__ void begin_entries() const {
+        if (threadIdx.x == 0) {
+            progress.count = 0;
+            progress.waiting = 0;
+            progress.next_rank = NONE;
+        }
+        __syncthreads();
     }
 
     // The start state, for what is before the first frame; the cutoff.
@@ -275,42 +289,30 @@ struct Search : Costs {
         __syncthreads();
     }
 
-    // One frame, or what is before the first: OK, or what must grow; the utterance is
-    // then as it was.
-    __device__ u32 frame(bool first, u64 row) const {
-        begin_frame();
-        Kept kept = {};
-        u32 looked = 0;
+    // One frame, or what is before the first: OK, or what must grow, or SPILL; the
+    // utterance is then as it was.
+    __device__ u32 frame() const {
+        begin_counting();
         float cutoff;
-        if (first) {
+        if (utterance.frontier_count == 0) {
             cutoff = begin();
         } else {
-            kept = keep();
-            cutoff = next_entries(row, kept, looked);
-        }
-        const u32 made = progress.made;
-        if (!progress.overflow && made == 0) {
-            die(kept.last);
-            return OK;
+            const Kept kept = keep();
+            cutoff = next_entries(kept);
+            if (!progress.overflow && progress.made == 0) {
+                die(kept.last);
+                return OK;
+            }
         }
         if (!progress.overflow) close(cutoff);
-        if (progress.overflow) return GROW_WORK;
-        const u32 status = settle(row);
-        if (status != OK) return status;
-        table().clear_entries(progress.count);
-        if (threadIdx.x == 0 && !first) {
-            ++utterance.frames;
-            utterance.active += kept.count;
-            utterance.arcs += made;
-            utterance.looked += looked;
-            utterance.entries += progress.count;
-        }
-        return OK;
+        if (progress.overflow) return progress.overflow & NO_SLOTS ? SPILL : GROW_WORK;
+        return settle();
     }
 
     // -------------------------------------------------------------------- tables
     // Take the table in shared memory, or the one in global memory.
     __device__ void use(bool shared) const {
+        if (slots.shared == shared) return;
         __syncthreads();
         if (threadIdx.x == 0)
             slots = shared
@@ -325,36 +327,33 @@ struct Search : Costs {
         return count < task.shared_size / 8 * 3;
     }
 
-    // `frame` with one table or the other; `shared` says which one is in use.
-    __device__ u32 pass(bool first, u64 row, bool& shared) const {
-        bool wanted = fits_in_shared(utterance.frontier_count);
+    // `frame` with one table or the other.
+    __device__ u32 pass() const {
+        bool shared = fits_in_shared(utterance.frontier_count);
         while (true) {
-            if (wanted != shared) use(wanted);
-            shared = wanted;
-            const u32 status = frame(first, row);
-            if (!(progress.overflow & NO_SLOTS)) return status;
-            table().clear();
-            wanted = false;
+            use(shared);
+            const u32 status = frame();
+            if (status != SPILL) return status;
             if (threadIdx.x == 0) ++utterance.spilled;
+            table().clear();
+            shared = false;
         }
     }
 
     __device__ void run() const {
-        bool shared = task.shared_size > 0;
-        use(shared);
         table().clear();
-        if (shared) use(shared = false);
+        use(!slots.shared && task.shared_size > 0);
         table().clear();
-        u32 status = OK, t = utterance.chunk_frame;
+        u32 status = OK;
         while (status == OK) {
-            const bool first = utterance.frontier_count == 0;
-            if (!first && (t == utterance.num_frames || utterance.died != NONE)) break;
-            status = pass(first, static_cast<u64>(t) * utterance.frame_stride, shared);
-            t += status == OK && !first;
+            const bool begun = utterance.frontier_count > 0;
+            const bool done = utterance.chunk_frame == utterance.num_frames;
+            if (begun && (done || utterance.died != NONE)) break;
+            status = pass();
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-            utterance.chunk_frame = utterance.died == NONE ? t : utterance.num_frames;
+            if (utterance.died != NONE) utterance.chunk_frame = utterance.num_frames;
             utterance.status = status;
         }
     }
@@ -376,6 +375,7 @@ search_chunk(const Task* launched) {
     if (threadIdx.x == 0) {
         task = *launched;
         lane = Lane::of(task, blockIdx.x);
+        slots = lane.slots;
     }
     while (true) {
         __syncthreads();

@@ -13,6 +13,7 @@ __device__ __forceinline__ u64 search_state(u32 state, u32 boost) {
 struct Slots {
     u64 *keys, *best;
     u32 *entries, size, most;
+    bool shared;  // in shared memory
 };
 
 // The scratch of one block.
@@ -34,7 +35,8 @@ struct Lane {
                 task.landed + candidates,
                 task.candidates + candidates,
                 {task.table_keys + slots, task.table_best + slots,
-                 task.table_entries + slots, task.table_size, task.entry_capacity}};
+                 task.table_entries + slots, task.table_size, task.entry_capacity,
+                 false}};
     }
 };
 
@@ -42,7 +44,7 @@ struct Lane {
 __device__ inline Slots shared_slots(u64* memory, u32 size, u32 entry_capacity) {
     u64* best = memory + size;
     const u32 most = size / 2 < entry_capacity ? size / 2 : entry_capacity;
-    return {memory, best, reinterpret_cast<u32*>(best + size), size, most};
+    return {memory, best, reinterpret_cast<u32*>(best + size), size, most, true};
 }
 
 constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // what `Progress.overflow` may have
@@ -56,7 +58,8 @@ struct Progress {
     u32 least;      // the least cost, ordered
     u32 within;
     u32 best;
-    u32 overflow;
+    u32 overflow;  // NO_ROOM, NO_SLOTS
+    u32 active, emitted, looked;  // as `Utterance` sums them up
 };
 
 // The integer hash of boost/words.py.
@@ -120,11 +123,12 @@ struct Table {
 
     // Give candidates within the cutoff to their search states: each keeps the least
     // (cost, note, source boost state), and that one writes the entry. No order of
-    // threads decides.
+    // threads decides. Whoever calls this has to have passed a barrier since.
     __device__ void recombine(float cutoff) const {
-        __syncthreads();  // before, some may still read what changes here
         const bool phrases = utterance.phrases != nullptr;
-        const u32 made = progress.made;
+        // `progress.overflow` is not looked at: others may have come further.
+        const u32 most = task.candidate_capacity;
+        const u32 made = progress.made < most ? progress.made : most;
         for (u32 q = threadIdx.x; q < made; q += blockDim.x) {
             const Candidate candidate = lane.candidates[q];
             u32 slot = NONE;
