@@ -11,11 +11,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # scripts, no p
 
 import kernel_resources
 
-from wfstdec.wfst.cuda import KERNELS, slots_in_shared_memory
+from wfstdec.wfst.cuda import KERNELS
 from wfstdec.wfst.device_layout import (
     BLOCKS_AT_HOME,
     MOST_THREADS,
-    SLOT_BYTES,
     WARP,
     kernel_source,
 )
@@ -24,15 +23,8 @@ pytestmark = pytest.mark.nvrtc
 MOST_REGISTERS = 64
 """So that two blocks of `MOST_THREADS` are at home in a multiprocessor."""
 MOST_SHARED = 8 * 1024
-KIB = 1024
-SHARED_MEMORY = {
-    # KiB of a multiprocessor, of a block at most, and the slots that come of them
-    "sm_75": (64, 64, 1024),
-    "sm_80": (164, 163, 2048),
-    "sm_90": (228, 227, 4096),
-    "sm_100": (228, 227, 4096),
-}
-"""The CUDA programming guide's table of compute capabilities."""
+SLOTS = {"sm_75": 1024, "sm_80": 2048, "sm_90": 4096, "sm_100": 4096}
+"""Of the table in shared memory, with two blocks in a multiprocessor."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,21 +50,14 @@ def test_every_target(target):
     assert not re.search(r"\bfma\.", ptx), "sums would differ from other backends"
 
 
-@pytest.mark.parametrize("target", SHARED_MEMORY)
+@pytest.mark.parametrize("target", SLOTS)
 def test_two_blocks_with_their_tables_are_at_home_in_a_multiprocessor(target):
     _, log = compiled(target)
     taken = kernel_resources.resources(log)["search_chunk"].shared
-    of_all, of_block, expected = SHARED_MEMORY[target]
-    reserved = 0 if target == "sm_75" else KIB
-    limits = {
-        "MaxSharedMemoryPerMultiprocessor": of_all * KIB,
-        "MaxSharedMemoryPerBlockOptin": of_block * KIB,
-        "ReservedSharedMemoryPerBlock": reserved,
-    }
-    slots = slots_in_shared_memory(limits, taken)
-    assert slots == expected
-    block = reserved + taken + slots * SLOT_BYTES
-    assert BLOCKS_AT_HOME * block <= of_all * KIB
+    slots, block = kernel_resources.table_slots(target, taken)
+    assert slots == SLOTS[target]
+    whole = kernel_resources.SHARED_MEMORY[target][0] * kernel_resources.KIB
+    assert BLOCKS_AT_HOME * block <= whole
 
 
 def test_an_error_shows_the_line_of_the_file():

@@ -92,6 +92,15 @@ def test_random_graphs(threads, preempt):
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
 
 
+def test_a_thousand_tokens():
+    """Rows with all of them, as word pieces make at the beginning of words."""
+    for i in range(3):
+        rng = np.random.default_rng(i)
+        drawn = draw(rng, num_tokens=1025, num_states=20, arcs_per_state=60)
+        backend = DeviceBackend(drawn[0], random_device(rng, 128), first_capacity=64)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_schedules_do_not_matter(seed):
     drawn = draw(np.random.default_rng(seed), num_states=15, arcs_per_state=6)

@@ -116,7 +116,7 @@ class Kernel:
         self.name = name
 
     def __call__(self, grid, block, arguments, *, shared_mem):
-        assert shared_mem in (0, self.max_dynamic_shared_size_bytes)
+        assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
         Kernel.launched.append((self.name, current_stream().ptr))
         device = EmulatedDevice(*block)
         device.launch(self.name, *grid, *arguments, shared_mem)
@@ -333,6 +333,15 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
     view = wide[:, :3].view(Array)  # rows apart: read as they are
     assert decoder._backend.as_utterances([view], None, 3)[0].stride == 5
     assert decoder.decode([view]) == expected
+
+
+@needs_compiler
+def test_small_blocks_leave_room_for_more_of_them(cupy):
+    cupy(stand_in())
+    large, small = cuda.CupyDevice(512), cuda.CupyDevice(128)
+    assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
+    assert large.shared_slots == 2048 and small.shared_slots == 256
+    assert cuda.CupyDevice(1024 // 2, 0).shared_slots == 0
 
 
 @needs_compiler

@@ -7,10 +7,19 @@ import re
 import sys
 from typing import NamedTuple
 
-from wfstdec.wfst.cuda import COMPILE_OPTIONS
-from wfstdec.wfst.device_layout import kernel_source
+from wfstdec.wfst.cuda import COMPILE_OPTIONS, slots_in_shared_memory
+from wfstdec.wfst.device_layout import SLOT_BYTES, kernel_source
 
-TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
+KIB = 1024
+SHARED_MEMORY = {
+    "sm_75": (64, 64, 0),
+    "sm_80": (164, 163, 1),
+    "sm_90": (228, 227, 1),
+    "sm_100": (228, 227, 1),
+}
+"""KiB of a multiprocessor, of a block at most, and that each block loses (the CUDA
+programming guide's table of compute capabilities)."""
+TARGETS = tuple(SHARED_MEMORY)
 _KERNEL = re.compile(
     r"entry function '(?P<name>\w+)'.*?"
     r"(?P<stack>\d+) bytes stack frame, "
@@ -64,16 +73,31 @@ def resources(log):
     }
 
 
+def table_slots(target, taken):
+    """(slots of the table in shared memory, bytes of a block with it)."""
+    whole, most, reserved = (KIB * kib for kib in SHARED_MEMORY[target])
+    limits = {
+        "MaxSharedMemoryPerMultiprocessor": whole,
+        "MaxSharedMemoryPerBlockOptin": most,
+        "ReservedSharedMemoryPerBlock": reserved,
+    }
+    slots = slots_in_shared_memory(limits, taken)
+    return slots, reserved + taken + slots * SLOT_BYTES
+
+
 def main(targets):
     """Print a line per target and kernel."""
     for target in targets:
         for name, kernel in resources(compile_for(target)[1]).items():
-            print(f"{target:8}{name:16}", end="")
+            print(f"{target:8}{name:16}{kernel.registers:4} registers", end="")
             print(
-                f"{kernel.registers:4} registers {kernel.spilled:6} bytes spilled",
+                f"{kernel.spilled:6} bytes spilled{kernel.shared:8} bytes shared",
                 end="",
             )
-            print(f"{kernel.shared:8} bytes shared")
+            if name == "search_chunk":
+                slots, block = table_slots(target, kernel.shared)
+                print(f", {block} with a table of {slots} slots", end="")
+            print()
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class CupyDevice:
     Args:
         threads: Threads of a block, a multiple of 32.
         shared_slots: Slots of the table in shared memory; None for as many as leave
-            room for `BLOCKS_AT_HOME` blocks in a multiprocessor.
+            room in a multiprocessor for the blocks that have registers there.
 
     Attributes:
         number: The device's, as CUDA counts.
@@ -102,11 +102,15 @@ class CupyDevice:
         self._kernels = {name: module.get_function(name) for name in KERNELS}
         search = self._kernels["search_chunk"]
         limits = cupy.cuda.Device().attributes
+        taken = search.shared_size_bytes
         if shared_slots is None:
-            shared_slots = slots_in_shared_memory(limits, search.shared_size_bytes)
+            blocks = BLOCKS_AT_HOME * MOST_THREADS // threads
+            shared_slots = slots_in_shared_memory(limits, taken, blocks)
         self.shared_slots = shared_slots
-        search.max_dynamic_shared_size_bytes = shared_slots * SLOT_BYTES
-        shared = search.shared_size_bytes + shared_slots * SLOT_BYTES
+        # The same for all devices that are made: CuPy's kernels are one and the same.
+        most = limits["MaxSharedMemoryPerBlockOptin"] - taken
+        search.max_dynamic_shared_size_bytes = most
+        shared = taken + shared_slots * SLOT_BYTES
         shared += limits["ReservedSharedMemoryPerBlock"]
         side_by_side = min(
             limits["MaxRegistersPerMultiprocessor"] // (search.num_regs * threads),
@@ -177,14 +181,17 @@ class CupyDevice:
         self._cupy.cuda.get_current_stream().synchronize()
 
 
-def slots_in_shared_memory(limits: Mapping[str, int], taken: int) -> int:
+def slots_in_shared_memory(
+    limits: Mapping[str, int], taken: int, blocks: int = BLOCKS_AT_HOME
+) -> int:
     """The slots of a hash table that each block has shared memory for.
 
     Args:
         limits: A device's, as CUDA names them.
         taken: Bytes that a block has of its own.
+        blocks: Blocks that shall be in a multiprocessor at a time.
     """
-    most = limits["MaxSharedMemoryPerMultiprocessor"] // BLOCKS_AT_HOME
+    most = limits["MaxSharedMemoryPerMultiprocessor"] // blocks
     most = min(
         most - limits["ReservedSharedMemoryPerBlock"],
         limits["MaxSharedMemoryPerBlockOptin"],
