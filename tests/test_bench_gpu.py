@@ -116,7 +116,7 @@ def test_a_run_without_riva(run, capsys):
         assert row["looked_per_frame"] >= row["entries_per_frame"] > 0
         assert row["gb_per_s"] > 0 and row["wer"] >= 0
         assert row["shared_share"] == 1 and row["spilled_share"] == 0
-    assert {row["batches"] for row in ours if row["batch"] == 8} == {4}
+    assert {row["batches"] for row in ours if row["batch"] == 8} == {2}
     assert written["machine"]["gpu"] == "none"
     assert written["machine"]["riva-asrlib-decoder"] is None
     assert "nothing was compared with riva" in told and "us/frame" in told
@@ -245,9 +245,9 @@ def test_the_batches_of_a_point():
         "", "", {f"u{i}": np.zeros((1, 2)) for i in range(50)}, {}, 0.02, None
     )
     case = Case(speech, "", None)
-    assert [len(batch) for batch in case.batches(1)] == [1] * 32
-    assert len({name for (name,) in case.batches(1)}) == 32
-    assert [len(batch) for batch in case.batches(8)] == [8] * 4
+    assert [len(batch) for batch in case.batches(1)] == [1] * 16
+    assert len({name for (name,) in case.batches(1)}) == 16
+    assert [len(batch) for batch in case.batches(8)] == [8] * 2
     (large,) = case.batches(120)
     assert large[:50] == large[50:100] and len(large) == 120
 

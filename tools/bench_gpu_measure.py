@@ -28,7 +28,7 @@ from wfstdec.metrics import score_texts
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
-FEWEST = 32
+FEWEST = 16
 """Utterances of a point, at least."""
 BONUS = 1.5
 """Nats, of every boosted word."""

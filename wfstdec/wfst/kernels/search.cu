@@ -8,12 +8,12 @@
 //     close      epsilon arcs, rank by rank
 //     settle     trace nodes, re-base
 //
-// Nothing depends on the order of threads: (cost, arc id) is unique, and a bound that
-// is read while it falls only lets more candidates through; the cutoff drops them.
-// A frame for which some array is too small leaves the utterance as it was before; the
-// host makes room and launches again. So does a frame that outgrows the table in shared
-// memory; it is done once more with the one in global memory. Sums are float32 in the
-// order of the specification: compile with --fmad=false.
+// Nothing depends on the order of threads: (cost, arc id, source boost state) is
+// unique, and a bound that is read while it falls only lets more candidates through;
+// the cutoff drops them. A frame for which some array is too small leaves the utterance
+// as it was before; the host makes room and launches again. A frame that outgrows the
+// table in shared memory is done once more with the one in global memory. Sums are
+// float32 in the order of the specification: compile with --fmad=false.
 #include "block.cuh"
 #include "costs.cuh"
 #include "layout.cuh"
