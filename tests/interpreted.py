@@ -10,6 +10,7 @@ attributes.
 # ruff: noqa: E402 (what is imported late is changed or chosen before)
 import functools
 import io
+import logging
 import os
 import sys
 import warnings
@@ -193,6 +194,7 @@ def main(num_cases):
 
 
 if __name__ == "__main__":
+    logging.getLogger("wfstdec").setLevel(logging.ERROR)  # words are dropped on purpose
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", BoostWarning)
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
