@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int32
+from numpy import float32, int32, uint32, uint64
 
 from wfstdec.beam.cpu_price import loosened
 from wfstdec.beam.cpu_types import LARGEST
 from wfstdec.beam.lookahead import potential
+from wfstdec.boost.phrase_rows import step
 from wfstdec.jit import inlined
-from wfstdec.lm.kernels import step
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
@@ -67,7 +67,7 @@ def extended(text, label):
 def is_over(scales, phrases, work, entry, token, least):
     """Whether a token that begins is over the bound, whatever follows from it."""
     cost = float32(min(entry.over, entry.on) + work.costs[token])
-    credit = float32(scales.begin_credit + phrases.credit[entry.boost])
+    credit = float32(scales.begin_credit + credit_of(phrases, entry))
     return cost > loosened(bound_of(scales, least), credit)
 
 
@@ -78,11 +78,16 @@ def source_cost(entry, same):
 
 
 @inlined
+def credit_of(phrases, entry):
+    """The most that phrases credit a label that follows."""
+    return phrases.rows[uint64(entry.boost)].credit
+
+
+@inlined
 def phrase_step(phrases, boost, label):
     """(cost, next boost state) of a label of the phrases' unit."""
-    if phrases.model < 0:
-        return _ZERO, int32(boost)
-    return step(phrases.automaton, phrases.model, boost, label)
+    cost, after = step(phrases, boost, uint32(label))
+    return cost, int32(after)
 
 
 @inlined

@@ -22,6 +22,7 @@ from wfstdec.beam.cpu_begin import (
     ahead_at,
     begin,
     bound_of,
+    credit_of,
     is_over,
     phrase_step,
     source_cost,
@@ -73,7 +74,7 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
             return k.GROW_TRACE, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
         counts[k.CANDIDATES] += made
-        settle(tree.network, scales, work, channel, num_entries)
+        settle(tree.network, scales, phrases, work, channel, num_entries)
         counts[k.FRAMES] += 1
     return k.OK, num_frames
 
@@ -82,9 +83,9 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
 def _top_credit(phrases, channel):
     """The most that a phrase is credited in any entry."""
     top = _ZERO
-    if phrases.model >= 0:
+    if phrases.of_words or phrases.of_tokens:
         for i in range(channel.counts[k.FRONTIER]):
-            top = max(top, phrases.credit[channel.frontier[i].boost])
+            top = max(top, credit_of(phrases, channel.frontier[i]))
     return top
 
 
@@ -165,8 +166,14 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
         if is_over(scales, phrases, work, entry, token, least):
             break  # as are all that follow
         same = token == before
+        phrase, boost = _ZERO, entry.boost
+        if phrases.of_tokens:
+            phrase, boost = phrase_step(phrases, entry.boost, token)
+            credit = float32(scales.begin_credit - phrase)
+            cost = float32(source_cost(entry, same) + work.costs[token])
+            if cost > loosened(bound_of(scales, least), credit):
+                continue
         graph, state = step(network.automaton, network.model, entry.state, token)
-        phrase, boost = phrase_step(phrases, entry.boost, token)
         way = (
             token,
             state,
@@ -192,8 +199,8 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
     trie, node = tree.network.trie, int64(entry.node)
     base = min(entry.over, entry.on)
     credit = scales.inside_credit
-    if not phrases.of_words:
-        credit = float32(credit + phrases.credit[entry.boost])
+    if phrases.of_tokens:
+        credit = float32(credit + credit_of(phrases, entry))
     limit = loosened(bound_of(scales, least), credit)
     for n in range(_find_ways_down(tree, work, node, base, limit, num_live)):
         made, least = _go_down(
@@ -246,18 +253,16 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
     token, child = work.down_token[n], int64(work.down_node[n])
     same = token == network.node_token[entry.node]
     cost = float32(source_cost(entry, same) + work.costs[token])
-    credit = scales.inside_credit
-    if not phrases.of_words:
-        credit = float32(credit + phrases.credit[entry.boost])
+    phrase, boost, credit = _ZERO, entry.boost, scales.inside_credit
+    if phrases.of_tokens:
+        phrase, boost = phrase_step(phrases, entry.boost, token)
+        credit = float32(credit - phrase)
     if cost > loosened(bound_of(scales, least), credit):
         return made, least
     ahead = entry.ahead
     if child > 0:
         ahead = ahead_at(network, entry.state, child)
     graph = float32(ahead - entry.ahead)
-    phrase, boost = _ZERO, entry.boost
-    if not phrases.of_words:
-        phrase, boost = phrase_step(phrases, entry.boost, token)
     way = (
         token,
         entry.state,
@@ -290,11 +295,19 @@ def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, leas
             child = int64(tree.root_child[token])
             if child < 0:
                 continue
+        phrase, boost = _ZERO, entry.boost
+        if phrases.of_tokens:
+            phrase, boost = phrase_step(phrases, entry.boost, token)
+            cost = float32(min(entry.over, entry.on) + work.costs[token])
+            credit = float32(scales.begin_credit - phrase)
+            if cost > loosened(bound_of(scales, least), credit):
+                continue
         if not known:
-            _price_words(network, work, entry)
+            _price_words(network, phrases, work, entry)
             known = True
+        after = token, child, phrase, boost
         made, least = _begin_after(
-            network, scales, words, phrases, work, entry, i, token, child, made, least
+            network, scales, words, phrases, work, entry, i, after, made, least
         )
         if made < 0:
             break
@@ -302,8 +315,8 @@ def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, leas
 
 
 @inlined
-def _price_words(network, work, entry):
-    """Fill `word_cost` and `word_state` for the words of the entry's node."""
+def _price_words(network, phrases, work, entry):
+    """Fill in what the words of the entry's node cost, and where they lead."""
     trie = network.trie
     first = int64(trie.said_splits[entry.node])
     last = int64(trie.said_splits[entry.node + 1])
@@ -312,13 +325,20 @@ def _price_words(network, work, entry):
         cost, state = step(network.automaton, network.model, entry.state, word)
         work.word_cost[said - first] = float32(cost + trie.said_cost[said])
         work.word_state[said - first] = state
+        if phrases.of_words:
+            cost, state = phrase_step(phrases, entry.boost, word)
+            work.word_phrase[said - first] = cost
+            work.word_boost[said - first] = state
 
 
 @inlined
-def _begin_after(
-    network, scales, words, phrases, work, entry, i, token, child, made, least
-):
-    """The words of a node end, and a token begins."""
+def _begin_after(network, scales, words, phrases, work, entry, i, after, made, least):
+    """The words of a node end, and a token begins.
+
+    `after`: (token, child of the root or 0, what phrases of tokens say of the token:
+    cost, boost state).
+    """
+    token, child, phrase, boost = after
     trie = network.trie
     first = int64(trie.said_splits[entry.node])
     last = int64(trie.said_splits[entry.node + 1])
@@ -327,12 +347,17 @@ def _begin_after(
         word, state = trie.said_word[said], work.word_state[said - first]
         if not work.word_cost[said - first] < _INF:
             continue
+        if phrases.of_words:
+            phrase, boost = (
+                work.word_phrase[said - first],
+                work.word_boost[said - first],
+            )
         ahead = ahead_at(network, state, 0)
         graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
         if child > 0:
             cost = float32(source_cost(entry, same) + float32(scales.lm_scale * graph))
             cost = float32(cost + work.costs[token])
-            credit = float32(scales.word_credit + phrases.credit[entry.boost])
+            credit = float32(scales.word_credit - phrase)
             if cost > loosened(bound_of(scales, least), credit):
                 continue
             ahead = ahead_at(network, state, child)
@@ -340,8 +365,6 @@ def _begin_after(
         bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
         insertion = float32(scales.word_insertion - bonus)
         insertion = float32(scales.token_insertion + insertion)
-        label = word if phrases.of_words else token
-        phrase, boost = phrase_step(phrases, entry.boost, label)
         way = (
             token,
             state,

@@ -10,6 +10,7 @@ from numpy import float32, int64, uint64
 from wfstdec.beam import cpu_types as k
 from wfstdec.beam.ordering import index_of, key_of, sort_keys
 from wfstdec.jit import inlined, kernel
+from wfstdec.machine import prefetch
 
 _INF = float32(np.inf)
 
@@ -131,7 +132,7 @@ def choose(scales, work, count):
 
 
 @kernel
-def settle(network, scales, work, channel, num_entries):
+def settle(network, scales, phrases, work, channel, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
     keys, made = work.keys, work.made
     for i in range(channel.counts[k.FRONTIER]):
@@ -140,6 +141,7 @@ def settle(network, scales, work, channel, num_entries):
     for r in range(num_entries):
         m, entry = made[index_of(keys[r])], channel.frontier[r]
         entry.state, entry.node, entry.boost = m.state, m.node, m.boost
+        prefetch(phrases.rows, uint64(m.boost))
         entry.text, entry.ahead = m.text, m.ahead
         entry.cost = float32(m.cost - best)
         entry.over, entry.on = float32(m.over - best), float32(m.on - best)

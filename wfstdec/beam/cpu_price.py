@@ -52,5 +52,5 @@ def price(blank, scales, logprobs, least, credit, work):
 @inlined
 def loosened(bound, credit):
     """A bound that a sum of costs that can be credited is held against beforehand."""
-    room = float32(abs(bound) + credit) * float32(1e-5) + float32(1e-3)
+    room = float32(abs(bound) + abs(credit)) * float32(1e-5) + float32(1e-3)
     return float32(float32(bound + credit) + room)

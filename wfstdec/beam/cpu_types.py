@@ -100,15 +100,6 @@ class Scales(NamedTuple):
     word_credit: np.float32  # the same where one does, once its cost is known
 
 
-class Phrases(NamedTuple):
-    """The phrases of an utterance; `model` is -1 without any."""
-
-    automaton: NamedTuple
-    model: int
-    of_words: bool
-    credit: np.ndarray  # float32 [S]: the most that a step is credited in a state
-
-
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
@@ -136,6 +127,8 @@ class Work(NamedTuple):
     down_node: np.ndarray  # int32 [V + 1]
     word_cost: np.ndarray  # float32 [most words of a node]
     word_state: np.ndarray  # int32 [most words of a node]
+    word_phrase: np.ndarray  # float32 [most words of a node]: what phrases say of them
+    word_boost: np.ndarray  # int32 [most words of a node]
 
 
 END = np.dtype(
