@@ -94,6 +94,8 @@ class CpuBackend:
             before=np.empty(entries, k.ENTRY),
             unscaled=np.zeros(num_tokens, np.float32),
             costs=np.zeros(num_tokens, np.float32),
+            near_token=np.zeros(num_tokens, np.int32),
+            near=np.zeros(num_tokens, np.float32),
             live=np.zeros(num_tokens, np.int32),
             begin_costs=np.full(num_tokens, np.inf, np.float32),
             down_token=np.empty(num_tokens + 1, np.int32),

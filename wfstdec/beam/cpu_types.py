@@ -121,6 +121,8 @@ class Work(NamedTuple):
     before: np.ndarray  # ENTRY [beam_size]: the frontier that a frame came from
     unscaled: np.ndarray  # float32 [V]
     costs: np.ndarray  # float32 [V]
+    near_token: np.ndarray  # int32 [V]: tokens that may begin, before they are ordered
+    near: np.ndarray  # float32 [V]: their unscaled costs
     live: np.ndarray  # int32 [V]: the tokens that may begin, least cost first
     begin_costs: np.ndarray  # float32 [V]: the costs of these, inf for others
     down_token: np.ndarray  # int32 [V + 1]: the ways down from a node
