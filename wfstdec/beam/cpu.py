@@ -100,6 +100,7 @@ class CpuBackend:
             begin_costs=np.full(num_tokens, np.inf, np.float32),
             down_token=np.empty(num_tokens + 1, np.int32),
             down_node=np.empty(num_tokens + 1, np.int32),
+            ahead=np.zeros(1 << k.AHEAD_BITS, k.AHEAD),
             word_cost=np.empty(self.most_words, np.float32),
             word_state=np.empty(self.most_words, np.int32),
             word_phrase=np.empty(self.most_words, np.float32),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int32, uint32, uint64
 
+from wfstdec.beam import cpu_types as k
 from wfstdec.beam.cpu_price import loosened
 from wfstdec.beam.cpu_types import LARGEST
 from wfstdec.beam.lookahead import potential
@@ -13,6 +14,8 @@ from wfstdec.jit import inlined
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
+_AHEAD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_AHEAD_SHIFT = np.uint64(64 - k.AHEAD_BITS)
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
 
@@ -91,10 +94,18 @@ def phrase_step(phrases, boost, label):
 
 
 @inlined
-def ahead_at(network, state, node):
-    """What is paid in advance in a state at a node."""
+def ahead_at(network, work, state, node):
+    """What is paid in advance in a state at a node.
+
+    The same is asked frame after frame: answers are kept where they are found fast.
+    """
     if network.model < 0:
         return _ZERO
     if node == 0:
         return network.lookahead.state_cost[state]
-    return potential(network.lookahead, network.automaton, state, node)
+    key = (uint64(state) << uint64(32)) | uint64(node)
+    answer = work.ahead[(key * _AHEAD_FACTOR) >> _AHEAD_SHIFT]
+    if answer.key != key:
+        answer.key = key
+        answer.cost = potential(network.lookahead, network.automaton, state, node)
+    return answer.cost

@@ -299,7 +299,7 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
         return made, least
     ahead = entry.ahead
     if child > 0:
-        ahead = ahead_at(network, entry.state, child)
+        ahead = ahead_at(network, work, entry.state, child)
     graph = float32(ahead - entry.ahead)
     way = (
         token,

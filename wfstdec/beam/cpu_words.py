@@ -95,7 +95,7 @@ def _begin_after(network, scales, words, phrases, work, entry, i, after, made, l
                 work.word_phrase[said - first],
                 work.word_boost[said - first],
             )
-        ahead = ahead_at(network, state, 0)
+        ahead = ahead_at(network, work, state, 0)
         graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
         if child > 0:
             cost = float32(source_cost(entry, same) + float32(scales.lm_scale * graph))
@@ -103,7 +103,7 @@ def _begin_after(network, scales, words, phrases, work, entry, i, after, made, l
             credit = float32(scales.word_credit - phrase)
             if cost > loosened(bound_of(scales, least), credit):
                 continue
-            ahead = ahead_at(network, state, child)
+            ahead = ahead_at(network, work, state, child)
             graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
         bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
         insertion = float32(scales.word_insertion - bonus)
