@@ -9,6 +9,7 @@ from wfstdec.beam.cpu_begin import (
     ahead_at,
     begin,
     bound_of,
+    credit_of,
     is_over,
     phrase_step,
     source_cost,
@@ -26,11 +27,14 @@ _ZERO = float32(0)
 def end_word(tree, scales, words, phrases, work, entry, i, num_live, made, least):
     """The words of the entry's node end: a separator or another word begins."""
     network = tree.network
-    known = False
+    known, credit, base = False, _ZERO, min(entry.over, entry.on)
     for n in range(num_live):
         token = work.live[n]
         if is_over(scales, phrases, work, entry, token, least):
             break  # as are all that follow
+        cost = float32(base + work.costs[token])
+        if known and cost > loosened(bound_of(scales, least), credit):
+            break  # the same, now that the words' costs are known
         child = int64(0)
         if token != network.separator:
             if not network.optional:
@@ -41,12 +45,13 @@ def end_word(tree, scales, words, phrases, work, entry, i, num_live, made, least
         phrase, boost = _ZERO, entry.boost
         if phrases.of_tokens:
             phrase, boost = phrase_step(phrases, entry.boost, token)
-            cost = float32(min(entry.over, entry.on) + work.costs[token])
-            credit = float32(scales.begin_credit - phrase)
-            if cost > loosened(bound_of(scales, least), credit):
+            most = float32(scales.begin_credit - phrase)
+            if cost > loosened(bound_of(scales, least), most):
                 continue
         if not known:
-            _price_words(network, phrases, work, entry)
+            cheapest = _price_words(network, phrases, work, entry)
+            credit = float32(scales.word_credit + credit_of(phrases, entry))
+            base = float32(base + float32(scales.lm_scale * cheapest))
             known = True
         after = token, child, phrase, boost
         made, least = _begin_after(
@@ -59,8 +64,12 @@ def end_word(tree, scales, words, phrases, work, entry, i, num_live, made, least
 
 @inlined
 def _price_words(network, phrases, work, entry):
-    """Fill in what the words of the entry's node cost, and where they lead."""
-    trie = network.trie
+    """Fill in what the words of the entry's node cost, and where they lead.
+
+    Returns:
+        What the cheapest of them adds to the cost at least, whatever begins after it.
+    """
+    trie, cheapest = network.trie, _INF
     first = int64(trie.said_splits[entry.node])
     last = int64(trie.said_splits[entry.node + 1])
     for said in range(first, last):
@@ -68,10 +77,14 @@ def _price_words(network, phrases, work, entry):
         cost, state = step(network.automaton, network.model, entry.state, word)
         work.word_cost[said - first] = float32(cost + trie.said_cost[said])
         work.word_state[said - first] = state
+        ahead = ahead_at(network, work, state, 0)
+        graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
+        cheapest = min(cheapest, graph)
         if phrases.of_words:
             cost, state = phrase_step(phrases, entry.boost, word)
             work.word_phrase[said - first] = cost
             work.word_boost[said - first] = state
+    return cheapest
 
 
 @inlined
@@ -91,10 +104,8 @@ def _begin_after(network, scales, words, phrases, work, entry, i, after, made, l
         if not work.word_cost[said - first] < _INF:
             continue
         if phrases.of_words:
-            phrase, boost = (
-                work.word_phrase[said - first],
-                work.word_boost[said - first],
-            )
+            phrase = work.word_phrase[said - first]
+            boost = work.word_boost[said - first]
         ahead = ahead_at(network, work, state, 0)
         graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
         if child > 0:
