@@ -145,15 +145,30 @@ class BeamDecoder(Decoder[list[BeamPath]]):
     ) -> list[list[Hypothesis]]:
         """At most `options.nbest` hypotheses of different texts, best first.
 
+        Without a lexicon tokens may spell a text in several ways: the best one found
+        stands for it.
+
         Arguments and errors as in `decode`; every list has at least one.
         """
         utterances = self._utterances(logprobs, lengths)
         compiled = self._boosts.compile(boosts, len(utterances))
         results = self._search(utterances, compiled)
         return [
-            [self._reader.hypothesis(path, one) for path in paths]
+            self._different(paths, one)
             for paths, one in zip(results, compiled, strict=True)
         ]
+
+    def _different(
+        self, paths: list[BeamPath], boosts: UtteranceBoosts
+    ) -> list[Hypothesis]:
+        """The first hypothesis of each text, `nbest` of them."""
+        found: dict[str, Hypothesis] = {}
+        for path in paths:
+            hypothesis = self._reader.hypothesis(path, boosts)
+            found.setdefault(hypothesis.text, hypothesis)
+            if len(found) == self.options.nbest:
+                break
+        return list(found.values())
 
     def _hypothesis(
         self, result: list[BeamPath], boosts: UtteranceBoosts

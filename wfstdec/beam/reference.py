@@ -136,13 +136,14 @@ class ReferenceSearch:
             self._frame(row)
 
     def finish(self) -> list[BeamPath]:
-        """End the utterance: at most `nbest` paths of different texts, best first."""
+        """End the utterance: paths of different texts, best first."""
         ends = [] if self._died >= 0 else list(self._ends())
         complete = any(end.cost < INF for end in ends)
         if not complete:
             ends = list(self._stops())
         state = State(self._base, complete, self._frames, self._died)
-        return paths_of(ends, self._trace, self._options, state)
+        lexical = self._network.lexical
+        return paths_of(ends, self._trace, self._options, state, lexical=lexical)
 
     def _frame(self, logprobs: np.ndarray) -> None:
         unscaled, costs, may_begin = self._price(logprobs)
