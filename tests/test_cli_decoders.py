@@ -111,9 +111,11 @@ def test_flags_reach_the_greedy_decoder(files, capsys):
 
 
 def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
-    (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c": 1}}\n')
-    assert decode(files, "greedy", "--boost", "boosts.jsonl") == 1
-    assert "boosts of utterance 'utt1': words such as 'c'" in capsys.readouterr().err
+    (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c c": 1}}\n')
+    (files / "phrases.txt").write_text("ab c\n")
+    given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
+    assert decode(files, "beam", *LEXICAL, *given) == 1
+    assert "boosts of utterance 'utt1' has compiled phrases" in capsys.readouterr().err
     np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
     assert decode(files, "greedy") == 1
     err = capsys.readouterr().err

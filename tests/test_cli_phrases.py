@@ -111,6 +111,38 @@ def test_flags_of_phrases_need_phrases(files, capsys):
         assert f"{flag[0]} without --phrases" in capsys.readouterr().err
 
 
+def test_boundaries_are_for_tokens(files, capsys):
+    """Words are whole ones."""
+    (files / "phrases.txt").write_text("c\n")
+    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
+    given += ["--phrase-boundary", "<wb>"]
+    for decoder in (WFST, TRIE):
+        assert wfstdec(files, "decode", *decoder, *given) == 1
+        err = capsys.readouterr().err
+        assert "--phrase-boundary '<wb>' with phrases of words" in err
+
+
+def test_words_need_a_decoder_that_has_some(files, capsys):
+    (files / "boosts.txt").write_text("ab\t2\n")
+    given = ["--logprobs", "x.npz", "--boost", "boosts.txt"]
+    for decoder in (BARE, GREEDY):
+        assert wfstdec(files, "decode", *decoder, *given) == 1
+        assert "has no words, expected --phrases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["boosts", "phrases"])
+def test_lists_of_utterances_that_are_not_there(kind, files, capsys):
+    lines = [{"id": one, kind: {"ab": 1.0}} for one in ("ab", "AB", "other")]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (files / "lists.jsonl").write_text(text)
+    flag = {"boosts": "--boost", "phrases": "--phrases"}[kind]
+    given = ["--logprobs", "x.npz", flag, "lists.jsonl"]
+    assert wfstdec(files, "decode", *WFST, *given) == 0
+    err = capsys.readouterr().err
+    assert "warning: 2 boost lists are for utterances that" in err
+    assert "does not have: 'AB', 'other'" in err
+
+
 def test_phrases_that_cannot_be_said_are_named(files, capsys):
     (files / "phrases.txt").write_text("zebra crossing\t2\n")
     given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
@@ -137,6 +169,7 @@ def test_weights_and_their_absence(tmp_path):
         ("a\tone\n", r"p:1: the weight of 'a' is 'one', expected a number$"),
         ('{"boosts": {}}\n', r"p:1: found .*expected \{\"id\": utterance, \"phrases\""),
         ('{"phrases": "a"}\n', r"p:1: found"),
+        ('{"phrases": ["a", " "]}\n', r"p:1: found ' ' in the list, expected words"),
         ('{"phrases": {"a": true}}\n', r"p:1: the weight of 'a' is True"),
     ],
 )

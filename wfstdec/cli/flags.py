@@ -232,7 +232,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--phrase-boundary": {
         "metavar": "TOKEN",
         "help": "phrases of tokens stand between such tokens or the ends: a token that "
-        "stands between words wherever one ends",
+        "stands between words wherever one ends (default: the separator, unless "
+        "optional; none for --decoder wfst)",
     },
     "--backend": {
         "default": "auto",

@@ -37,9 +37,16 @@ class Favoured:
         self._words, self._phrases = words, phrases or BoostLists()
         self._compiler = compiler
         self._compiled: dict[int, PhraseBoosts] = {}
+        self._asked: set[str] = set()
+
+    @property
+    def left_over(self) -> list[str]:
+        """The utterances that have a list of their own, and were never asked for."""
+        return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
     def of(self, utterance: str) -> AnyBoosts:
         """The boosts of an utterance."""
+        self._asked.add(utterance)
         words = self._words.of(utterance)
         phrases = self._phrases.of(utterance)
         if self._compiler is None or phrases is None:
@@ -72,10 +79,15 @@ def favoured(
     """What is favoured in each utterance.
 
     Raises:
-        OptionError: Phrases of words for a decoder that has none.
+        OptionError: Words, or phrases of words, for a decoder that has none; a
+            boundary for phrases of words.
         TokenTableError: The boundary is not a token.
     """
     words, phrases = lists
+    if args.boost and not _tables(decoder)[1]:
+        raise OptionError(
+            f"--boost {args.boost} for a decoder that has no words, expected --phrases"
+        )
     if phrases is None:
         return Favoured(words)
     return Favoured(words, phrases, _compiler(args, decoder))
@@ -88,6 +100,11 @@ def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompi
         if not words:
             raise OptionError(
                 "--phrase-unit word, expected token: this decoder has no words"
+            )
+        if args.phrase_boundary is not None:
+            raise OptionError(
+                f"--phrase-boundary {args.phrase_boundary!r} with phrases of words, "
+                "which need none; expected --phrase-unit token"
             )
         ids = {word: i for i, word in enumerate(words) if i}
         return wfstdec.PhraseCompiler(by_words(ids), words)
