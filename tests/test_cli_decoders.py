@@ -305,6 +305,15 @@ def test_info_says_what_a_saved_model_holds(files, capsys):
     assert "--draw with a language model, expected a graph" in capsys.readouterr().err
 
 
+def test_words_are_counted_as_in_a_graph(files, capsys):
+    """Without `<eps>`; and the marks of a model are not words that a table lacks."""
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    assert wfstdec(files, "build-lm", *given, "--output", "words.lm") == 0
+    assert "are none of" not in capsys.readouterr().err
+    assert wfstdec(files, "info", "words.lm") == 0
+    assert re.search("^words +3$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_nemos_files(files, capsys):
     names = {"<wb>": 1, "a": 2, "b": 3, "c": 4}
     text = re.sub(

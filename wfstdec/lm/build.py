@@ -59,9 +59,16 @@ def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> Label
     impossible[table.blank if isinstance(table, TokenTable) else EPSILON] = True
     ids = {name: i for i, name in enumerate(names) if not impossible[i]}
     of_word = [ids.get(word, _NO_LABEL) for word in model.words]
-    missing = sum(label == _NO_LABEL for label in of_word)
-    what = "tokens" if is_tokens else "words"
-    _log.info("%d words of the model are none of the %d %s", missing, len(names), what)
+    marks = {model.bos, model.eos, model.unk}
+    missing = sum(
+        label == _NO_LABEL and position not in marks
+        for position, label in enumerate(of_word)
+    )
+    if missing:
+        what = "tokens" if is_tokens else "words"
+        _log.info(
+            "%d words of the model are none of the %d %s", missing, len(ids), what
+        )
     return _with_marks(model, of_word, impossible)
 
 
