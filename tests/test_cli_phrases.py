@@ -177,3 +177,37 @@ def test_bad_lists(text, message, tmp_path):
     (tmp_path / "p").write_text(text)
     with pytest.raises(BoostError, match=message):
         read_phrase_weights(tmp_path / "p")
+
+
+def test_pieces_as_a_sentencepiece_model_cuts_them(tmp_path, capsys):
+    """Not in the fewest pieces, which is what there is without one."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["low low low lower newest newest"] * 5),
+        model_prefix=str(tmp_path / "bpe"),
+        vocab_size=15,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "bpe.model"))
+    cut = model.encode_as_pieces("wol")
+    names = ["<blank>", *model.id_to_piece(list(range(len(model)))), "\u2581wol"]
+    (tmp_path / "tokens.txt").write_text("".join(f"{name}\n" for name in names))
+    x = np.full((2 * len(cut), len(names)), np.log(0.01), np.float32)
+    x[1::2, 0] = x[range(0, len(x), 2), [names.index(piece) for piece in cut]] = -0.1
+    np.savez(tmp_path / "x.npz", wol=x)
+    (tmp_path / "phrases.txt").write_text("wol\t0.01\n")
+    bare = ["--decoder", "greedy", "--tokens", "tokens.txt"]
+    bare += ["--phrases", "phrases.txt"]
+    assert decode(tmp_path, capsys, *bare)["wol"] == ("wol", 0.0)
+    found = decode(tmp_path, capsys, *bare, "--sentencepiece", "bpe.model")
+    worth = library.PhraseOptions().base(len(cut))[-1]
+    assert found["wol"] == ("wol", pytest.approx(-0.01 * worth, abs=1e-4))
+
+
+def test_a_lexicon_needs_no_sentencepiece_model(files, capsys):
+    (files / "phrases.txt").write_text("ab\n")
+    given = ["--logprobs", "x.npz", "--sentencepiece", "bpe.model"]
+    given += ["--phrases", "phrases.txt", "--phrase-unit", "token"]
+    assert wfstdec(files, "decode", *WFST, *given) == 1
+    assert "its lexicon spells phrases" in capsys.readouterr().err

@@ -104,6 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--logprobs", required=True)
     add_flags(parser, "--output", "--format", "--boost")
     add_flags(parser, "--phrases", "--phrase-unit", "--phrase-boundary")
+    add_flags(parser, "--sentencepiece")
     add_decoder_flags(parser)
 
 

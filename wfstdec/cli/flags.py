@@ -103,7 +103,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--sentencepiece": {
         "metavar": "MODEL",
-        "help": "the SentencePiece model that segments the words of --spell",
+        "help": "the SentencePiece model that segments the words of --spell, or of "
+        "--phrases where no lexicon does",
     },
     "--separator": {"metavar": "TOKEN", "help": "the token between words"},
     "--separator-optional": {

@@ -65,7 +65,7 @@ def read_lists(args: argparse.Namespace) -> tuple[BoostLists, BoostLists | None]
     words = read_boosts(args.boost) if args.boost else BoostLists()
     if args.phrases:
         return words, read_phrase_weights(args.phrases)
-    for name in ("phrase_unit", "phrase_boundary"):
+    for name in ("phrase_unit", "phrase_boundary", "sentencepiece"):
         if getattr(args, name) is not None:
             raise OptionError(f"{flag_of(name)} without --phrases, expected both")
     return words, None
@@ -80,7 +80,8 @@ def favoured(
 
     Raises:
         OptionError: Words, or phrases of words, for a decoder that has none; a
-            boundary for phrases of words.
+            boundary for phrases of words; a SentencePiece model where words are.
+        BackendError: Such a model, and sentencepiece is not installed.
         TokenTableError: The boundary is not a token.
     """
     words, phrases = lists
@@ -95,6 +96,11 @@ def favoured(
 
 def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompiler:
     tokens, words, lexicon = _tables(decoder)
+    if words and args.sentencepiece is not None:
+        raise OptionError(
+            f"--sentencepiece {args.sentencepiece} for a decoder that has words, "
+            "expected none: its lexicon spells phrases"
+        )
     unit = args.phrase_unit or ("word" if words else "token")
     if unit == "word":
         if not words:
@@ -114,7 +120,9 @@ def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompi
         between, optional = _between_words(args, decoder)
         if not optional:
             boundary = between
-    speller: Speller = by_table(tokens, separator=between)
+    speller: Speller = by_table(
+        tokens, separator=between, sentencepiece_model=args.sentencepiece
+    )
     if lexicon is not None:
         speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
     return wfstdec.PhraseCompiler(speller, tokens, boundary=boundary)
