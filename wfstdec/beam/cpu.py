@@ -190,7 +190,8 @@ class CpuSearch:
             int(counts[k.DIED]),
         )
         if self._scales.by_text:
-            best = best_ends(_as_ends(ends), self._options)
+            lexical = self._backend.network.lexical
+            best = best_ends(_as_ends(ends), self._options, lexical=lexical)
         else:
             at = ends["cost"].argmin()
             best = _as_ends(ends[at : at + 1])

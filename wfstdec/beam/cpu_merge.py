@@ -108,20 +108,21 @@ def _goes_before(work, frontier, q, other):
 def choose(scales, work, count):
     """Put what goes on into `work.keys`, in its order; returns how many.
 
+    The order is that of re-based costs: rounding may have made some of them equal.
     Where all of it goes on, and nothing is added up, no order is needed but that the
     best comes first: equal candidates are told apart by their sources.
     """
     keys, made = work.keys, work.made
+    best = 0
+    for e in range(count):
+        keys[e] = np.uint64(e)
+        if made[e].cost < made[best].cost:
+            best = e
     if not scales.by_text and count <= scales.beam_size:
-        best = 0
-        for e in range(count):
-            keys[e] = np.uint64(e)
-            if made[e].cost < made[best].cost:
-                best = e
         keys[0], keys[best] = keys[best], keys[0]
         return count
     for e in range(count):
-        keys[e] = key_of(made[e].cost, e)
+        keys[e] = key_of(float32(made[e].cost - made[best].cost), e)
     sort_keys(keys, count, work.stack)
     _order_ties(keys, made, count)
     if not scales.by_text:
