@@ -33,7 +33,8 @@ from wfstdec.compare.searches import (
 )
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
-from wfstdec.io.text import read_phrases, read_text
+from wfstdec.io.boosts import read_phrases
+from wfstdec.io.text import read_text
 from wfstdec.lexicon import read_lexicon
 from wfstdec.metrics import WordErrors, score_texts
 from wfstdec.symbols import read_tokens
@@ -296,6 +297,9 @@ class Scripted:
         self.facts = SearchFacts({"beam": 0}, 1.5, 20.0, {"file": "abc"})
         self.calls = []
 
+    def favour(self, boosts):
+        return [("made of", one) for one in boosts]
+
     def prepare(self, setting):
         def decode(utterances, boosts):
             self.calls.append((setting["beam"], len(utterances), boosts))
@@ -334,11 +338,13 @@ def test_a_comparison_of_scripted_searches():
     assert (second.search_errors, second.unfinished) == (0.0, 0.0)
     assert (last.search_errors, last.unfinished) == (None, None)
     assert all(len(one.cpu_s) == 2 and one.audio_s == 3.0 for one in found.points)
-    assert found.searches == {"S": search.facts, "T": plain.facts}
+    assert found.searches == {
+        "S": search.facts, "T": replace(plain.facts, takes_boosts=False)
+    }  # fmt: skip
     assert found.lists == [None, "names"]
     # Whole passes: both settings in order, then back; boosts in the utterances' order.
     whole = [(beam, given) for beam, count, given in search.calls if count == 3]
-    some = [None, {"b": 1.0}, None]
+    some = [("made of", one) for one in (None, {"b": 1.0}, None)]
     assert whole == [(1, None), (2, None), (1, some), (2, some)] + [
         (2, some), (1, some), (2, None), (1, None),
     ]  # fmt: skip
@@ -473,7 +479,7 @@ def small_comparison():
              "audio_s": 1000.0, "reference_words": 10_000, "repeats": 2}  # fmt: skip
     searches = {
         "WFST": SearchFacts({"beam": math.inf, "max_active": None}, 1.5, 20.0),
-        "peer": SearchFacts(),
+        "peer": SearchFacts(takes_boosts=False),
     }
     return Comparison(points, searches, facts)
 
@@ -509,7 +515,8 @@ def test_other_files_are_refused(tmp_path, text):
 
 
 def test_the_table_has_every_point_and_marks_the_fronts():
-    lines = table(small_comparison()).splitlines()
+    comparison = small_comparison()
+    lines = table(comparison).splitlines()
     assert lines[0].startswith("3 utterances, 16.7 min of audio, 10,000 words; ")
     cells = {tuple(line.split()[:3]): line.split() for line in lines[2:]}
     assert cells["beam", "4", "*"][3:] == [
@@ -518,10 +525,26 @@ def test_the_table_has_every_point_and_marks_the_fronts():
     assert ("beam", "inf", "*") in cells
     assert ("WFST", "+", "names") in cells and ("beam", "8", "*") in cells
     # Neither on a front nor with costs or phrases.
-    assert lines[lines.index("peer") + 1].split()[2:] == [
+    peer = lines.index("peer (takes no boosts)")
+    assert lines[peer + 1].split()[2:] == [
         "13.00", "0/0/1300", "90", "-", "-", "12", "-", "-", "-",
     ]  # fmt: skip
     assert lines[-1] == "Loaded before: WFST 20 MB in 1.5 s."
+
+
+def test_without_lists_nobody_lacks_boosts():
+    plain = small_comparison()
+    points = tuple(one for one in plain.points if not one.boosts)
+    assert "takes no boosts" not in table(replace(plain, points=points))
+
+
+def test_a_point_without_a_width_is_called_the_only_one():
+    alone = replace(small_comparison(), points=(point(setting={}),))
+    [line] = [line for line in table(alone).splitlines() if "only setting *" in line]
+    assert line.split()[3] == "10.00"
+    pytest.importorskip("matplotlib")
+    [axes] = plot(alone).axes
+    assert [text.get_text() for text in axes.texts] == []
 
 
 def test_without_phrases_the_table_has_no_columns_for_them():
@@ -544,6 +567,8 @@ def test_a_plot_is_written_in_both_formats(tmp_path):
     plot(comparison, tmp_path / "c.svg")
     text = " ".join(ET.parse(tmp_path / "c.svg").getroot().itertext())
     assert "WFST + names" in text and "WER %" in text and "beam inf" in text
+    assert drawn.keys() >= {"WFST", "peer (takes no boosts)"}
+    assert "peer (takes no boosts)" in text
     first = (tmp_path / "c.svg").read_bytes()
     plot(comparison, tmp_path / "c.svg")
     assert (tmp_path / "c.svg").read_bytes() == first

@@ -7,7 +7,7 @@ import itertools
 
 import wfstdec
 from wfstdec.boost.boosts import AnyBoosts
-from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.cli.decoders import flag_of
 from wfstdec.decoder import Decoder
@@ -58,10 +58,15 @@ def read_lists(args: argparse.Namespace) -> tuple[BoostLists, BoostLists | None]
     words = read_boosts(args.boost) if args.boost else BoostLists()
     if args.phrases:
         return words, read_phrase_weights(args.phrases)
+    refuse_phrase_flags(args, without="--phrases")
+    return words, None
+
+
+def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
+    """Raise `OptionError` where there are flags of phrases and no phrases."""
     for name in ("phrase_unit", "phrase_boundary"):
         if getattr(args, name) is not None:
-            raise OptionError(f"{flag_of(name)} without --phrases, expected both")
-    return words, None
+            raise OptionError(f"{flag_of(name)} without {without}, expected both")
 
 
 def favoured(
@@ -78,10 +83,20 @@ def favoured(
     words, phrases = lists
     if phrases is None:
         return Favoured(words)
-    return Favoured(words, phrases, _compiler(args, decoder))
+    return Favoured(words, phrases, phrase_compiler(args, decoder))
 
 
-def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompiler:
+def phrase_compiler(
+    args: argparse.Namespace,
+    decoder: Decoder,
+    options: PhraseOptions | None = None,
+) -> wfstdec.PhraseCompiler:
+    """A compiler of phrases for a decoder, by `--phrase-unit` and the like.
+
+    Raises:
+        OptionError: Phrases of words for a decoder that has none.
+        TokenTableError: The boundary is not a token.
+    """
     tokens, words, lexicon = _tables(decoder)
     unit = args.phrase_unit or ("word" if words else "token")
     if unit == "word":
@@ -90,7 +105,7 @@ def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompi
                 "--phrase-unit word, expected token: this decoder has no words"
             )
         ids = {word: i for i, word in enumerate(words) if i}
-        return wfstdec.PhraseCompiler(by_words(ids), words)
+        return wfstdec.PhraseCompiler(by_words(ids), words, options)
     boundary = token_named(args.phrase_boundary, tokens, "--phrase-boundary")
     between, optional = boundary, False
     if boundary is None:
@@ -100,7 +115,7 @@ def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompi
     speller: Speller = by_table(tokens, separator=between)
     if lexicon is not None:
         speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
-    return wfstdec.PhraseCompiler(speller, tokens, boundary=boundary)
+    return wfstdec.PhraseCompiler(speller, tokens, options, boundary=boundary)
 
 
 def _tables(decoder: Decoder) -> tuple[TokenTable, tuple[str, ...], Lexicon | None]:
