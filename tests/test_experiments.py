@@ -81,6 +81,16 @@ def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
     assert set(lists[2]) <= {"ab", "c", "cab", "ab c"} and lists[3][2] == "rare"
 
 
+def test_rare_words_that_sound_like_others():
+    words = ("right", "wright", "rite", "u", "you", "you")
+    ways = ((1, 2), (1, 2), (1, 2), (3,), (4, 3), (3,))
+    case = SimpleNamespace(lexicon=SimpleNamespace(words=words, pronunciations=ways))
+    rare = {"wright", "rite", "u"}
+    assert experiments_common.like_others(case, rare) == rare
+    assert experiments_common.like_others(case, rare | {"right"}) == {"u"}
+    assert experiments_common.like_others(SimpleNamespace(lexicon=None), rare) == set()
+
+
 def test_magnitudes(recipe):
     pytest.importorskip("matplotlib")
     more = ["--common", "0", "--magnitudes", "1", "2", "--beams", "9"]

@@ -130,6 +130,20 @@ def rare_words(case: Case, common: int) -> list[str]:
     return sorted(known & {model.words[i] for i in order[common:]})
 
 
+def like_others(case: Case, rare: set[str]) -> set[str]:
+    """The rare words that are said like one that is not rare; none without a lexicon.
+
+    Credit by tokens would favour the other one as much: with 20,000 rare words, `u` and
+    `ar` among them, that is twice the word errors.
+    """
+    if case.lexicon is None:
+        return set()
+    pairs = zip(case.lexicon.words, case.lexicon.pronunciations, strict=True)
+    said = list(pairs)
+    others = {way for word, way in said if word not in rare}
+    return {word for word, way in said if word in rare and way in others}
+
+
 def token_phrases(case: Case, phrases: Phrases) -> PhraseBoosts:
     """Phrases credited token by token, in whole worth what is said of them, nats."""
     between = None if case.separator is None else case.tokens.ids[case.separator]
