@@ -48,9 +48,9 @@ def run(experiment, recipe, *more):
 
 def case_of(references, words=(), arpa=None):
     speech = SimpleNamespace(references=references)
-    return SimpleNamespace(
-        speech=speech, lexicon=SimpleNamespace(words=words), arpa=arpa
-    )
+    ways = [tuple(word) for word in words]
+    lexicon = SimpleNamespace(words=words, pronunciations=ways)
+    return SimpleNamespace(speech=speech, lexicon=lexicon, arpa=arpa)
 
 
 def test_accurate_lists_are_said_and_inaccurate_ones_are_not():
@@ -79,6 +79,9 @@ def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
     assert list(lists) == [1, 2, 3]
     assert lists[3][:2] == lists[2] and lists[2][:1] == lists[1]
     assert set(lists[2]) <= {"ab", "c", "cab", "ab c"} and lists[3][2] == "rare"
+    case.lexicon.pronunciations[3] = ("a", "b")  # as "ab", which is not rare now
+    args = SimpleNamespace(seed=1, common=1, keys=2, sizes=[2, 3])
+    assert list(experiments_list_size.lists_of(case, args)) == [2]
 
 
 def test_rare_words_that_sound_like_others():
