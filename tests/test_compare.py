@@ -130,7 +130,7 @@ def test_search_errors_by_hand():
 
 def point(wer=10.0, rtfx=100.0, **changes):
     """A point of that WER (of 10,000 words) and RTFx."""
-    errors = WordErrors(0, 0, round(100 * wer), 10_000)
+    errors = WordErrors(1, 2, round(100 * wer) - 3, 10_000)
     values = dict(
         search="WFST", boosts=None, setting={"beam": 8.0}, errors=errors, phrases=None,
         cpu_s=(1000 / rtfx, 2000 / rtfx), audio_s=1000.0, search_errors=0.25,
@@ -520,16 +520,17 @@ def test_the_table_has_every_point_and_marks_the_fronts():
     assert lines[0].startswith("3 utterances, 16.7 min of audio, 10,000 words; ")
     cells = {tuple(line.split()[:3]): line.split() for line in lines[2:]}
     assert cells["beam", "4", "*"][3:] == [
-        "14.00", "0/0/1400", "900", "25.0", "0.0", "12", "33.3", "50.0", "40.0",
+        "14.00", "1/2/1397", "900", "25.0", "0.0", "12", "33.3", "50.0", "40.0",
     ]  # fmt: skip
     assert ("beam", "inf", "*") in cells
     assert ("WFST", "+", "names") in cells and ("beam", "8", "*") in cells
     # Neither on a front nor with costs or phrases.
     peer = lines.index("peer (takes no boosts)")
     assert lines[peer + 1].split()[2:] == [
-        "13.00", "0/0/1300", "90", "-", "-", "12", "-", "-", "-",
+        "13.00", "1/2/1297", "90", "-", "-", "12", "-", "-", "-",
     ]  # fmt: skip
     assert lines[-1] == "Loaded before: WFST 20 MB in 1.5 s."
+    assert any(line.split(", ")[-1].startswith("best of 2 by turns") for line in lines)
 
 
 def test_without_lists_nobody_lacks_boosts():
@@ -572,6 +573,47 @@ def test_a_plot_is_written_in_both_formats(tmp_path):
     first = (tmp_path / "c.svg").read_bytes()
     plot(comparison, tmp_path / "c.svg")
     assert (tmp_path / "c.svg").read_bytes() == first
+
+
+def test_a_plot_says_what_is_what():
+    """Axes, fronts of each list, dashes for boosts, both ends of each curve named."""
+    pytest.importorskip("matplotlib")
+    comparison = small_comparison()
+    [axes] = plot(comparison).axes
+    assert axes.get_xlabel().startswith("RTFx") and axes.get_ylabel() == "WER %"
+    assert axes.get_title().startswith("3 utterances, 16.7 min; ")
+    rings = [line for line in axes.lines if line.get_linestyle() == ":"]
+    assert [line.get_xydata().tolist() for line in rings] == [
+        [[900.0, 14.0], [800.0, 12.0]], [[700.0, 10.0]],
+    ]  # fmt: skip
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == ["WFST", "WFST + names", "peer (takes no boosts)", "Pareto front"]
+    styles = {line.get_label(): line.get_linestyle() for line in axes.lines}
+    assert (styles["WFST"], styles["WFST + names"]) == ("-", "--")
+    named = {(text.get_text(), *text.xy) for text in axes.texts}
+    assert named == {
+        ("beam 4", 900.0, 14.0), ("beam inf", 800.0, 12.0),
+        ("beam 8", 700.0, 10.0), ("beam 8", 90.0, 13.0),
+    }  # fmt: skip
+    ticks = axes.xaxis.get_major_formatter()
+    assert [ticks(x, 0) for x in (0.25, 1, 20, 300, 5000)] == [
+        "0.25", "1", "20", "", "5,000",
+    ]  # fmt: skip
+
+
+def test_points_of_two_widths_are_joined_from_fast_to_slow():
+    pytest.importorskip("matplotlib")
+    settings = [{"beam": x, "max_active": y} for x in (5, 9) for y in (10, 20)]
+    points = [
+        point(20 - speed, speed, setting=setting)
+        for setting, speed in zip(settings, (9, 4, 7, 2), strict=True)
+    ]
+    [axes] = plot(replace(small_comparison(), points=tuple(points))).axes
+    [line] = [line for line in axes.lines if line.get_label() == "WFST"]
+    assert line.get_xdata().tolist() == pytest.approx([9, 7, 4, 2])
+    assert [text.get_text() for text in axes.texts] == [
+        "beam 5, max_active 10", "beam 9, max_active 20",
+    ]  # fmt: skip
 
 
 def test_plots_that_cannot_be(tmp_path, monkeypatch):

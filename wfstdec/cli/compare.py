@@ -3,7 +3,8 @@
 With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa or --lm)
 the trie beam decoder, with --greedy the greedy one, and other people's decoders where
 they are installed. A grid is the product of its options; those that are no widths
-(beam, max_active, beam_size, ...) make searches of their own:
+(beam, max_active, beam_size, ...) make searches of their own, but for greedy decoding,
+which has no widths:
 
     --wfst beam=8,10,13 max_active=7000,none
     --trie beam_size=32,128,512 merge=max,sum

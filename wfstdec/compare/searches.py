@@ -20,7 +20,7 @@ import numpy as np
 from wfstdec.beam.decoder import BeamDecoder
 from wfstdec.beam.greedy import GreedyDecoder
 from wfstdec.beam.options import BeamOptions, GreedyOptions
-from wfstdec.compare.grids import Grid, split_grid
+from wfstdec.compare.grids import Grid, settings_of, split_grid
 from wfstdec.compare.memory import resident_mb
 from wfstdec.compare.points import Decode, Found, Peer, SearchFacts, Setting
 from wfstdec.decoder import Decoder
@@ -75,6 +75,8 @@ class OurSearch:
         facts: What holds at all settings.
         compile: Makes of the boosts of an utterance what such a decoder takes; None
             where it takes them as they are.
+        has_widths: Whether settings differ by how much is searched alone. Else nothing
+            is said of costs, which then cannot be compared.
         takes_boosts: Always.
     """
 
@@ -84,6 +86,7 @@ class OurSearch:
     make: Maker
     facts: SearchFacts = field(default_factory=SearchFacts)
     compile: Callable[[Decoder, Any], Any] | None = None
+    has_widths: bool = True
     takes_boosts: bool = True
 
     def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
@@ -101,7 +104,10 @@ class OurSearch:
         def decode(
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
         ) -> list[Found]:
-            return list(map(Found.of, decoder.decode(utterances, boosts=boosts)))
+            found = map(Found.of, decoder.decode(utterances, boosts=boosts))
+            if self.has_widths:
+                return list(found)
+            return [one._replace(total_cost=None) for one in found]
 
         return decode
 
@@ -282,7 +288,8 @@ def trie_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    return _made("trie", make, base, grid, inputs)
+    maker, facts = _loaded(make, base, inputs)
+    return our_searches("trie", base, grid, maker, facts)
 
 
 def greedy_searches(
@@ -292,7 +299,7 @@ def greedy_searches(
     *,
     inputs: Mapping[str, str] | None = None,
 ) -> list[OurSearch]:
-    """The greedy decoder: a search of its own for each point of a grid.
+    """The greedy decoder over a grid of `GreedyOptions`, which has no widths.
 
     Args:
         make: From `greedy_maker`.
@@ -303,19 +310,19 @@ def greedy_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    return _made("greedy", make, base, grid, inputs)
+    settings = list(settings_of(grid))
+    for setting in settings:
+        replace(base, **setting)  # checks the values before anything runs
+    maker, facts = _loaded(make, base, inputs)
+    return [OurSearch("greedy", settings, base, maker, facts, has_widths=False)]
 
 
-def _made(
-    name: str,
-    make: Maker | Loaded[Maker],
-    base: Any,
-    grid: Grid,
-    inputs: Mapping[str, str] | None,
-) -> list[OurSearch]:
+def _loaded(
+    make: Maker | Loaded[Maker], base: Any, inputs: Mapping[str, str] | None
+) -> tuple[Maker, SearchFacts]:
     loaded = make if isinstance(make, Loaded) else Loaded(make)
-    facts = SearchFacts({}, loaded.load_s, loaded.load_mb, inputs or {})
-    return our_searches(name, base, grid, loaded.item, facts)
+    known = inputs or {}
+    return loaded.item, SearchFacts(asdict(base), loaded.load_s, loaded.load_mb, known)
 
 
 def our_searches(
