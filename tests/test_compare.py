@@ -302,14 +302,14 @@ class Scripted:
 
     def prepare(self, setting):
         def decode(utterances, boosts):
-            self.calls.append((setting["beam"], len(utterances), boosts))
+            self.calls.append((setting["beam"], list(map(len, utterances)), boosts))
             return self.outcomes[setting["beam"]][: len(utterances)]
 
         return decode
 
 
 SPEECH = Speech(
-    {u: np.zeros((50, 2), np.float32) for u in ("u", "v", "w")},
+    {u: np.zeros((n, 2), np.float32) for u, n in (("u", 40), ("v", 60), ("w", 50))},
     {"w": ("c", "c"), "v": ("b",), "u": ("a",)},  # another order on purpose
 )
 
@@ -319,7 +319,7 @@ def test_a_comparison_of_scripted_searches():
     wide = [Found("a", 5.0, True), Found("b", 6.0, True), Found("c c", 9.5, True)]
     search = Scripted("S", {1: narrow, 2: wide})
     plain = Scripted("T", {1: [Found("a"), Found("b"), Found("")]}, takes_boosts=False)
-    boosts = {"names": {"v": {"b": 1.0}}}
+    boosts = {"names": {"v": {"b": 1.0}, "u": {"c": 2.0}}}
     found = run(SPEECH, [search, plain], boosts=boosts, phrases=["c c", "b"], repeats=2)
 
     series = [(one.series, one.label) for one in found.points]
@@ -343,12 +343,29 @@ def test_a_comparison_of_scripted_searches():
     }  # fmt: skip
     assert found.lists == [None, "names"]
     # Whole passes: both settings in order, then back; boosts in the utterances' order.
-    whole = [(beam, given) for beam, count, given in search.calls if count == 3]
-    some = [("made of", one) for one in (None, {"b": 1.0}, None)]
+    whole = [(beam, given) for beam, sizes, given in search.calls if len(sizes) == 3]
+    some = [("made of", one) for one in ({"c": 2.0}, {"b": 1.0}, None)]
     assert whole == [(1, None), (2, None), (1, some), (2, some)] + [
         (2, some), (1, some), (2, None), (1, None),
     ]  # fmt: skip
-    assert all(len(given) == count for _, count, given in search.calls if given)
+    # Before each of them the two longest, with their own boosts, untimed.
+    few = [(sizes, given) for _, sizes, given in search.calls if len(sizes) < 3]
+    assert len(few) == 12 and all(sizes == [60, 50] for sizes, _ in few)
+    assert all(given in (None, some[1:]) for _, given in few)
+    assert search.calls[0][0] == 2 and search.calls[1][0] == 1  # compiled by another
+
+
+def test_search_errors_are_counted_with_the_same_list():
+    class Cheaper(Scripted):
+        def prepare(self, setting):
+            def decode(utterances, boosts):
+                return [Found("a", 10.0 - bool(boosts), True)] * len(utterances)
+
+            return decode
+
+    boosts = {"names": {"v": {"b": 1.0}}}
+    found = run(SPEECH, [Cheaper("S", {1: [], 2: []})], boosts=boosts, repeats=1)
+    assert [one.search_errors for one in found.points] == [0.0] * 4
 
 
 @pytest.mark.parametrize(

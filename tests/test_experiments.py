@@ -16,6 +16,8 @@ import experiments_common  # noqa: E402
 import experiments_list_size  # noqa: E402
 import experiments_magnitude  # noqa: E402
 
+from wfstdec.errors import WfstdecError  # noqa: E402
+
 
 @pytest.fixture
 def recipe(tmp_path):
@@ -105,6 +107,20 @@ def test_magnitudes(recipe):
     assert kinds == [(name, *one) for name in ("WFST", "trie") for one in lists]
     assert all(row["wer"] == 0.0 and row["f"] == 1.0 for row in rows[:3])
     assert (recipe / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--output", "no/run.json"], "no/run.json: cannot write: no such folder"),
+        (["--plot", "run.pdf"], "plot 'run.pdf', expected .png or .svg"),
+    ],
+)
+def test_what_could_not_be_written_is_said_at_once(recipe, given, message):
+    pytest.importorskip("matplotlib")
+    for experiment in (experiments_beam, experiments_list_size, experiments_magnitude):
+        with pytest.raises(WfstdecError, match=message):
+            experiment.main(["--data", "no", *given])
 
 
 def test_list_sizes(recipe):
