@@ -6,7 +6,7 @@ import math
 import random
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +17,7 @@ import wfstdec
 from wfstdec import compare
 from wfstdec.compare import memory
 from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
-from wfstdec.compare.grids import label, parse_grid, split_grid
+from wfstdec.compare.grids import WIDTHS, label, parse_grid, split_grid
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrases import PhraseCounter, PhraseScore
 from wfstdec.compare.plotting import plot
@@ -166,7 +166,7 @@ def test_the_fastest_turn_counts():
 
 
 def test_a_grid_is_a_product_and_what_is_no_width_makes_searches():
-    texts = ["beam-size=32,8", "merge=max,sum", "beam=inf,5.5", "token_top_k=none"]
+    texts = ["beam-size=32,8", "merge=max,sum", "beam=inf,5.5", "token_top_k=None"]
     known = [*vars(wfstdec.BeamOptions())]
     grid = parse_grid(texts, known)
     assert grid == {
@@ -182,6 +182,17 @@ def test_a_grid_is_a_product_and_what_is_no_width_makes_searches():
     expected = [{"beam_size": size, "beam": beam} for size, beam in settings]
     assert parts[0].settings == parts[1].settings == expected
     assert label(expected[3]) == "beam_size 32, beam inf"
+
+
+def test_every_option_is_a_width_or_part_of_what_is_made_least():
+    objective = {
+        "acoustic_scale", "lm_scale", "word_insertion", "token_insertion",
+        "blank_penalty", "merge", "nbest", "lookahead",
+    }  # fmt: skip
+    kinds = wfstdec.DecodeOptions, wfstdec.BeamOptions
+    options = {field.name for kind in kinds for field in fields(kind)}
+    assert set(WIDTHS) == options - objective
+    assert {field.name for field in fields(wfstdec.GreedyOptions)} <= objective
 
 
 def test_no_limit_is_the_widest():
@@ -252,6 +263,10 @@ def test_utterances_are_spread_and_have_references():
     assert list(speech.logprobs) == [names[i] for i in (5, 15, 25, 35)]
     assert all(x.dtype == np.float32 for x in speech.logprobs.values())
     assert speech.audio_s == pytest.approx(speech.num_frames * 0.02)
+    slow = read_speech(
+        RECIPE / "logprobs.npz", RECIPE / "refs.txt", limit=4, frame_shift_s=0.5
+    )
+    assert slow.audio_s == pytest.approx(speech.audio_s * 25)
     assert speech.fingerprint == few_utterances(4).fingerprint
     assert speech.fingerprint != few_utterances(3).fingerprint
 
@@ -460,6 +475,21 @@ def test_points_are_what_the_decoders_give(real):
             for a, b in zip(found, best, strict=True)
         ]
         assert one.search_errors == np.mean(missed)
+
+
+def test_the_frame_shift_reaches_the_decoders(real):
+    made = [
+        *wfst_searches(real.graph, BASE, {}, frame_shift_s=0.5),
+        *trie_searches(
+            trie_maker(**real.parts, frame_shift_s=0.5),
+            wfstdec.BeamOptions(lookahead="none"),
+            {},
+        ),
+    ]
+    for search in made:
+        decoder = search.make(search.base)
+        assert (decoder.frame_shift_s, decoder.threads) == (0.5, 1)
+        assert decoder.options == search.base
 
 
 def test_narrow_beams_err_and_boosts_find_the_name(real):
