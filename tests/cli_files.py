@@ -49,5 +49,9 @@ def write_files(folder):
 
 def wfstdec(folder, command, *arguments):
     """Run a command with file names relative to a folder."""
-    made = [str(folder / a) if "." in a and a[0].isalpha() else a for a in arguments]
+    made = [str(folder / a) if _is_file(a) else a for a in arguments]
     return main([command, *made])
+
+
+def _is_file(argument):
+    return "." in argument and argument[0].isalpha() and "=" not in argument

@@ -6,7 +6,7 @@ import math
 import random
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +17,7 @@ import wfstdec
 from wfstdec import compare
 from wfstdec.compare import memory
 from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
-from wfstdec.compare.grids import label, parse_grid, split_grid
+from wfstdec.compare.grids import WIDTHS, label, parse_grid, split_grid
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrases import PhraseCounter, PhraseScore
 from wfstdec.compare.plotting import plot
@@ -33,7 +33,8 @@ from wfstdec.compare.searches import (
 )
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
-from wfstdec.io.text import read_phrases, read_text
+from wfstdec.io.boosts import read_phrases
+from wfstdec.io.text import read_text
 from wfstdec.lexicon import read_lexicon
 from wfstdec.metrics import WordErrors, score_texts
 from wfstdec.symbols import read_tokens
@@ -129,7 +130,7 @@ def test_search_errors_by_hand():
 
 def point(wer=10.0, rtfx=100.0, **changes):
     """A point of that WER (of 10,000 words) and RTFx."""
-    errors = WordErrors(0, 0, round(100 * wer), 10_000)
+    errors = WordErrors(1, 2, round(100 * wer) - 3, 10_000)
     values = dict(
         search="WFST", boosts=None, setting={"beam": 8.0}, errors=errors, phrases=None,
         cpu_s=(1000 / rtfx, 2000 / rtfx), audio_s=1000.0, search_errors=0.25,
@@ -165,7 +166,7 @@ def test_the_fastest_turn_counts():
 
 
 def test_a_grid_is_a_product_and_what_is_no_width_makes_searches():
-    texts = ["beam-size=32,8", "merge=max,sum", "beam=inf,5.5", "token_top_k=none"]
+    texts = ["beam-size=32,8", "merge=max,sum", "beam=inf,5.5", "token_top_k=None"]
     known = [*vars(wfstdec.BeamOptions())]
     grid = parse_grid(texts, known)
     assert grid == {
@@ -181,6 +182,17 @@ def test_a_grid_is_a_product_and_what_is_no_width_makes_searches():
     expected = [{"beam_size": size, "beam": beam} for size, beam in settings]
     assert parts[0].settings == parts[1].settings == expected
     assert label(expected[3]) == "beam_size 32, beam inf"
+
+
+def test_every_option_is_a_width_or_part_of_what_is_made_least():
+    objective = {
+        "acoustic_scale", "lm_scale", "word_insertion", "token_insertion",
+        "blank_penalty", "merge", "nbest", "lookahead",
+    }  # fmt: skip
+    kinds = wfstdec.DecodeOptions, wfstdec.BeamOptions
+    options = {field.name for kind in kinds for field in fields(kind)}
+    assert set(WIDTHS) == options - objective
+    assert {field.name for field in fields(wfstdec.GreedyOptions)} <= objective
 
 
 def test_no_limit_is_the_widest():
@@ -251,6 +263,10 @@ def test_utterances_are_spread_and_have_references():
     assert list(speech.logprobs) == [names[i] for i in (5, 15, 25, 35)]
     assert all(x.dtype == np.float32 for x in speech.logprobs.values())
     assert speech.audio_s == pytest.approx(speech.num_frames * 0.02)
+    slow = read_speech(
+        RECIPE / "logprobs.npz", RECIPE / "refs.txt", limit=4, frame_shift_s=0.5
+    )
+    assert slow.audio_s == pytest.approx(speech.audio_s * 25)
     assert speech.fingerprint == few_utterances(4).fingerprint
     assert speech.fingerprint != few_utterances(3).fingerprint
 
@@ -296,16 +312,19 @@ class Scripted:
         self.facts = SearchFacts({"beam": 0}, 1.5, 20.0, {"file": "abc"})
         self.calls = []
 
+    def favour(self, boosts):
+        return [("made of", one) for one in boosts]
+
     def prepare(self, setting):
         def decode(utterances, boosts):
-            self.calls.append((setting["beam"], len(utterances), boosts))
+            self.calls.append((setting["beam"], list(map(len, utterances)), boosts))
             return self.outcomes[setting["beam"]][: len(utterances)]
 
         return decode
 
 
 SPEECH = Speech(
-    {u: np.zeros((50, 2), np.float32) for u in ("u", "v", "w")},
+    {u: np.zeros((n, 2), np.float32) for u, n in (("u", 40), ("v", 60), ("w", 50))},
     {"w": ("c", "c"), "v": ("b",), "u": ("a",)},  # another order on purpose
 )
 
@@ -315,7 +334,7 @@ def test_a_comparison_of_scripted_searches():
     wide = [Found("a", 5.0, True), Found("b", 6.0, True), Found("c c", 9.5, True)]
     search = Scripted("S", {1: narrow, 2: wide})
     plain = Scripted("T", {1: [Found("a"), Found("b"), Found("")]}, takes_boosts=False)
-    boosts = {"names": {"v": {"b": 1.0}}}
+    boosts = {"names": {"v": {"b": 1.0}, "u": {"c": 2.0}}}
     found = run(SPEECH, [search, plain], boosts=boosts, phrases=["c c", "b"], repeats=2)
 
     series = [(one.series, one.label) for one in found.points]
@@ -334,15 +353,34 @@ def test_a_comparison_of_scripted_searches():
     assert (second.search_errors, second.unfinished) == (0.0, 0.0)
     assert (last.search_errors, last.unfinished) == (None, None)
     assert all(len(one.cpu_s) == 2 and one.audio_s == 3.0 for one in found.points)
-    assert found.searches == {"S": search.facts, "T": plain.facts}
+    assert found.searches == {
+        "S": search.facts, "T": replace(plain.facts, takes_boosts=False)
+    }  # fmt: skip
     assert found.lists == [None, "names"]
     # Whole passes: both settings in order, then back; boosts in the utterances' order.
-    whole = [(beam, given) for beam, count, given in search.calls if count == 3]
-    some = [None, {"b": 1.0}, None]
+    whole = [(beam, given) for beam, sizes, given in search.calls if len(sizes) == 3]
+    some = [("made of", one) for one in ({"c": 2.0}, {"b": 1.0}, None)]
     assert whole == [(1, None), (2, None), (1, some), (2, some)] + [
         (2, some), (1, some), (2, None), (1, None),
     ]  # fmt: skip
-    assert all(len(given) == count for _, count, given in search.calls if given)
+    # Before each of them the two longest, with their own boosts, untimed.
+    few = [(sizes, given) for _, sizes, given in search.calls if len(sizes) < 3]
+    assert len(few) == 12 and all(sizes == [60, 50] for sizes, _ in few)
+    assert all(given in (None, some[1:]) for _, given in few)
+    assert search.calls[0][0] == 2 and search.calls[1][0] == 1  # compiled by another
+
+
+def test_search_errors_are_counted_with_the_same_list():
+    class Cheaper(Scripted):
+        def prepare(self, setting):
+            def decode(utterances, boosts):
+                return [Found("a", 10.0 - bool(boosts), True)] * len(utterances)
+
+            return decode
+
+    boosts = {"names": {"v": {"b": 1.0}}}
+    found = run(SPEECH, [Cheaper("S", {1: [], 2: []})], boosts=boosts, repeats=1)
+    assert [one.search_errors for one in found.points] == [0.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -439,6 +477,21 @@ def test_points_are_what_the_decoders_give(real):
         assert one.search_errors == np.mean(missed)
 
 
+def test_the_frame_shift_reaches_the_decoders(real):
+    made = [
+        *wfst_searches(real.graph, BASE, {}, frame_shift_s=0.5),
+        *trie_searches(
+            trie_maker(**real.parts, frame_shift_s=0.5),
+            wfstdec.BeamOptions(lookahead="none"),
+            {},
+        ),
+    ]
+    for search in made:
+        decoder = search.make(search.base)
+        assert (decoder.frame_shift_s, decoder.threads) == (0.5, 1)
+        assert decoder.options == search.base
+
+
 def test_narrow_beams_err_and_boosts_find_the_name(real):
     by_series = {}
     for one in real.found.points:
@@ -473,7 +526,7 @@ def small_comparison():
              "audio_s": 1000.0, "reference_words": 10_000, "repeats": 2}  # fmt: skip
     searches = {
         "WFST": SearchFacts({"beam": math.inf, "max_active": None}, 1.5, 20.0),
-        "peer": SearchFacts(),
+        "peer": SearchFacts(takes_boosts=False),
     }
     return Comparison(points, searches, facts)
 
@@ -509,19 +562,37 @@ def test_other_files_are_refused(tmp_path, text):
 
 
 def test_the_table_has_every_point_and_marks_the_fronts():
-    lines = table(small_comparison()).splitlines()
+    comparison = small_comparison()
+    lines = table(comparison).splitlines()
     assert lines[0].startswith("3 utterances, 16.7 min of audio, 10,000 words; ")
     cells = {tuple(line.split()[:3]): line.split() for line in lines[2:]}
     assert cells["beam", "4", "*"][3:] == [
-        "14.00", "0/0/1400", "900", "25.0", "0.0", "12", "33.3", "50.0", "40.0",
+        "14.00", "1/2/1397", "900", "25.0", "0.0", "12", "33.3", "50.0", "40.0",
     ]  # fmt: skip
     assert ("beam", "inf", "*") in cells
     assert ("WFST", "+", "names") in cells and ("beam", "8", "*") in cells
     # Neither on a front nor with costs or phrases.
-    assert lines[lines.index("peer") + 1].split()[2:] == [
-        "13.00", "0/0/1300", "90", "-", "-", "12", "-", "-", "-",
+    peer = lines.index("peer (takes no boosts)")
+    assert lines[peer + 1].split()[2:] == [
+        "13.00", "1/2/1297", "90", "-", "-", "12", "-", "-", "-",
     ]  # fmt: skip
     assert lines[-1] == "Loaded before: WFST 20 MB in 1.5 s."
+    assert any(line.split(", ")[-1].startswith("best of 2 by turns") for line in lines)
+
+
+def test_without_lists_nobody_lacks_boosts():
+    plain = small_comparison()
+    points = tuple(one for one in plain.points if not one.boosts)
+    assert "takes no boosts" not in table(replace(plain, points=points))
+
+
+def test_a_point_without_a_width_is_called_the_only_one():
+    alone = replace(small_comparison(), points=(point(setting={}),))
+    [line] = [line for line in table(alone).splitlines() if "only setting *" in line]
+    assert line.split()[3] == "10.00"
+    pytest.importorskip("matplotlib")
+    [axes] = plot(alone).axes
+    assert [text.get_text() for text in axes.texts] == []
 
 
 def test_without_phrases_the_table_has_no_columns_for_them():
@@ -544,9 +615,52 @@ def test_a_plot_is_written_in_both_formats(tmp_path):
     plot(comparison, tmp_path / "c.svg")
     text = " ".join(ET.parse(tmp_path / "c.svg").getroot().itertext())
     assert "WFST + names" in text and "WER %" in text and "beam inf" in text
+    assert drawn.keys() >= {"WFST", "peer (takes no boosts)"}
+    assert "peer (takes no boosts)" in text
     first = (tmp_path / "c.svg").read_bytes()
     plot(comparison, tmp_path / "c.svg")
     assert (tmp_path / "c.svg").read_bytes() == first
+
+
+def test_a_plot_says_what_is_what():
+    """Axes, fronts of each list, dashes for boosts, both ends of each curve named."""
+    pytest.importorskip("matplotlib")
+    comparison = small_comparison()
+    [axes] = plot(comparison).axes
+    assert axes.get_xlabel().startswith("RTFx") and axes.get_ylabel() == "WER %"
+    assert axes.get_title().startswith("3 utterances, 16.7 min; ")
+    rings = [line for line in axes.lines if line.get_linestyle() == ":"]
+    assert [line.get_xydata().tolist() for line in rings] == [
+        [[900.0, 14.0], [800.0, 12.0]], [[700.0, 10.0]],
+    ]  # fmt: skip
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == ["WFST", "WFST + names", "peer (takes no boosts)", "Pareto front"]
+    styles = {line.get_label(): line.get_linestyle() for line in axes.lines}
+    assert (styles["WFST"], styles["WFST + names"]) == ("-", "--")
+    named = {(text.get_text(), *text.xy) for text in axes.texts}
+    assert named == {
+        ("beam 4", 900.0, 14.0), ("beam inf", 800.0, 12.0),
+        ("beam 8", 700.0, 10.0), ("beam 8", 90.0, 13.0),
+    }  # fmt: skip
+    ticks = axes.xaxis.get_major_formatter()
+    assert [ticks(x, 0) for x in (0.25, 1, 20, 300, 5000)] == [
+        "0.25", "1", "20", "", "5,000",
+    ]  # fmt: skip
+
+
+def test_points_of_two_widths_are_joined_from_fast_to_slow():
+    pytest.importorskip("matplotlib")
+    settings = [{"beam": x, "max_active": y} for x in (5, 9) for y in (10, 20)]
+    points = [
+        point(20 - speed, speed, setting=setting)
+        for setting, speed in zip(settings, (9, 4, 7, 2), strict=True)
+    ]
+    [axes] = plot(replace(small_comparison(), points=tuple(points))).axes
+    [line] = [line for line in axes.lines if line.get_label() == "WFST"]
+    assert line.get_xdata().tolist() == pytest.approx([9, 7, 4, 2])
+    assert [text.get_text() for text in axes.texts] == [
+        "beam 5, max_active 10", "beam 9, max_active 20",
+    ]  # fmt: skip
 
 
 def test_plots_that_cannot_be(tmp_path, monkeypatch):

@@ -16,6 +16,8 @@ import experiments_common  # noqa: E402
 import experiments_list_size  # noqa: E402
 import experiments_magnitude  # noqa: E402
 
+from wfstdec.errors import WfstdecError  # noqa: E402
+
 
 @pytest.fixture
 def recipe(tmp_path):
@@ -48,9 +50,9 @@ def run(experiment, recipe, *more):
 
 def case_of(references, words=(), arpa=None):
     speech = SimpleNamespace(references=references)
-    return SimpleNamespace(
-        speech=speech, lexicon=SimpleNamespace(words=words), arpa=arpa
-    )
+    ways = [tuple(word) for word in words]
+    lexicon = SimpleNamespace(words=words, pronunciations=ways)
+    return SimpleNamespace(speech=speech, lexicon=lexicon, arpa=arpa)
 
 
 def test_accurate_lists_are_said_and_inaccurate_ones_are_not():
@@ -79,6 +81,19 @@ def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
     assert list(lists) == [1, 2, 3]
     assert lists[3][:2] == lists[2] and lists[2][:1] == lists[1]
     assert set(lists[2]) <= {"ab", "c", "cab", "ab c"} and lists[3][2] == "rare"
+    case.lexicon.pronunciations[3] = ("a", "b")  # as "ab", which is not rare now
+    args = SimpleNamespace(seed=1, common=1, keys=2, sizes=[2, 3])
+    assert list(experiments_list_size.lists_of(case, args)) == [2]
+
+
+def test_rare_words_that_sound_like_others():
+    words = ("right", "wright", "rite", "u", "you", "you")
+    ways = ((1, 2), (1, 2), (1, 2), (3,), (4, 3), (3,))
+    case = SimpleNamespace(lexicon=SimpleNamespace(words=words, pronunciations=ways))
+    rare = {"wright", "rite", "u"}
+    assert experiments_common.like_others(case, rare) == rare
+    assert experiments_common.like_others(case, rare | {"right"}) == {"u"}
+    assert experiments_common.like_others(SimpleNamespace(lexicon=None), rare) == set()
 
 
 def test_magnitudes(recipe):
@@ -92,6 +107,20 @@ def test_magnitudes(recipe):
     assert kinds == [(name, *one) for name in ("WFST", "trie") for one in lists]
     assert all(row["wer"] == 0.0 and row["f"] == 1.0 for row in rows[:3])
     assert (recipe / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--output", "no/run.json"], "no/run.json: cannot write: no such folder"),
+        (["--plot", "run.pdf"], "plot 'run.pdf', expected .png or .svg"),
+    ],
+)
+def test_what_could_not_be_written_is_said_at_once(recipe, given, message):
+    pytest.importorskip("matplotlib")
+    for experiment in (experiments_beam, experiments_list_size, experiments_magnitude):
+        with pytest.raises(WfstdecError, match=message):
+            experiment.main(["--data", "no", *given])
 
 
 def test_list_sizes(recipe):

@@ -1,5 +1,6 @@
 """What the README shows does work."""
 
+import fnmatch
 import re
 from pathlib import Path
 
@@ -33,3 +34,15 @@ def test_the_commands_exist():
 def test_the_scripts_exist():
     for script in re.findall(r"^bash (\S+)", README, re.M):
         assert (ROOT / script).is_file()
+
+
+def test_the_tools_are_listed():
+    listed = (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in listed.splitlines() if line.startswith("| ")]
+    patterns = re.findall(r"`([^`]+)`", "".join(rows))
+    found = [path.name for path in (ROOT / "tools").iterdir()]
+    names = [name for name in found if not name.startswith(("__", "README"))]
+    for name in names:
+        assert any(fnmatch.fnmatch(name, one) for one in patterns), name
+    for pattern in patterns:
+        assert fnmatch.filter(names, pattern), pattern

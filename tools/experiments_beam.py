@@ -5,8 +5,9 @@
 
 After "FlexCTC: GPU-powered CTC Beam Decoding with advanced Contextual Abilities" (arXiv
 2508.07315), figure 2. The list is one for all utterances: the rare words that they say,
-and `--others` times as many that nobody says (of a case without a lexicon, only those
-that are said). Boosted token by token, each word worth `--magnitude` nats in whole.
+and `--others` times as many that nobody says, nor anything that sounds like them (of a
+case without a lexicon, only those that are said). Boosted token by token, each word
+worth `--magnitude` nats in whole.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     rare = common.rare_words(case, args.common)
     spoken = {word for words in case.speech.references.values() for word in words}
     said = [word for word in rare if word in spoken]
-    others = [word for word in rare if word not in spoken]
+    known = spoken | common.like_others(case, set(rare))
+    others = [word for word in rare if word not in known]
     more = random.Random(args.seed).sample(
         others, min(len(others), args.others * len(said))
     )

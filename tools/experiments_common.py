@@ -31,6 +31,7 @@ from wfstdec.atomic import atomic_write
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
 from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.plotting import COLOURS, MARKERS, check_plot
 from wfstdec.compare.searches import (
     OurSearch,
     trie_maker,
@@ -38,6 +39,7 @@ from wfstdec.compare.searches import (
     wfst_searches,
 )
 from wfstdec.compare.speech import Speech
+from wfstdec.errors import FormatError
 
 Row = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
@@ -51,7 +53,11 @@ def parse_arguments(
     argv: list[str] | None,
     add_own: Callable[[argparse.ArgumentParser], None],
 ) -> argparse.Namespace:
-    """The flags of all experiments, and those of one."""
+    """The flags of all experiments, and those of one.
+
+    Raises:
+        WfstdecError: A file could not be written at the end.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -70,10 +76,18 @@ def parse_arguments(
     add("--plot", type=Path, help="draw them: .png or .svg")
     add_own(parser)
     args = parser.parse_args(argv)
+    _check_files(args)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("wfstdec").setLevel(logging.WARNING)
     logging.getLogger("wfstdec.compare").setLevel(logging.INFO)
     return args
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    if args.plot is not None:
+        check_plot(args.plot)
+    if args.output is not None and not args.output.parent.is_dir():
+        raise FormatError(f"{args.output}: cannot write: no such folder")
 
 
 def load_case(args: argparse.Namespace) -> Case:
@@ -128,6 +142,20 @@ def rare_words(case: Case, common: int) -> list[str]:
     order = unigrams.words[:, 0][np.argsort(unigrams.cost, kind="stable")]
     known = set(case.lexicon.words)
     return sorted(known & {model.words[i] for i in order[common:]})
+
+
+def like_others(case: Case, rare: set[str]) -> set[str]:
+    """The rare words that are said like one that is not rare; none without a lexicon.
+
+    Credit by tokens would favour the other one as much: with 20,000 rare words, `u` and
+    `ar` among them, that is twice the word errors.
+    """
+    if case.lexicon is None:
+        return set()
+    pairs = zip(case.lexicon.words, case.lexicon.pronunciations, strict=True)
+    said = list(pairs)
+    others = {way for word, way in said if word not in rare}
+    return {word for word, way in said if word in rare and way in others}
 
 
 def token_phrases(case: Case, phrases: Phrases) -> PhraseBoosts:
@@ -203,8 +231,6 @@ def draw(
     if path is None:
         return
     from matplotlib.figure import Figure
-
-    from wfstdec.compare.plotting import COLOURS, MARKERS
 
     figure = Figure(figsize=(4.6 * len(panels), 4.2), layout="constrained")
     for axes, (title, y_label, curves) in zip(

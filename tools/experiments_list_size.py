@@ -6,9 +6,10 @@ After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
 Phrase-Boosting Tree" (arXiv 2508.07014), figure 2. One list for all utterances: key
 phrases that are said (rare words, and pairs of words with one of them), filled up with
 phrases that nobody says: rare words of the lexicon, and pairs of the language model
-with one. Boosted word by word (credit where a word's label stands) and token by token
-(credit as the phrase is being said), each phrase worth the same in whole. P, R and F
-are of all phrases of the longest list, whatever list was boosted.
+with one; none that sounds like a common word, since credit by tokens goes to all words
+that sound alike. Boosted word by word (credit where a word's label stands) and token by
+token (credit as the phrase is being said), each phrase worth the same in whole. P, R
+and F are of all phrases of the longest list, whatever list was boosted.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def lists_of(case: Case, args: argparse.Namespace) -> dict[int, list[str]]:
     """Phrases by the size of the list; each list holds the shorter ones."""
     rng = random.Random(args.seed)
     rare = set(common.rare_words(case, args.common))
-    keys, others = said_phrases(case, rare), unsaid_phrases(case, rare)
+    distinct = rare - common.like_others(case, rare)
+    keys, others = said_phrases(case, rare), unsaid_phrases(case, distinct)
     rng.shuffle(keys)
     rng.shuffle(others)
     order = keys[: args.keys] + others

@@ -1,12 +1,21 @@
 """Compare searches on your own data: WER against speed, at several beams.
 
-With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa) the trie
-beam decoder, and other people's decoders where they are installed. A grid is the
-product of its options; those that are no widths (beam, max_active, beam_size, ...) make
-searches of their own:
+With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa or --lm)
+the trie beam decoder, with --greedy the greedy one, and other people's decoders where
+they are installed. A grid is the product of its options; those that are no widths
+(beam, max_active, beam_size, ...) make searches of their own, but for greedy decoding,
+which has no widths:
 
     --wfst beam=8,10,13 max_active=7000,none
     --trie beam_size=32,128,512 merge=max,sum
+    --greedy lm_scale=0.2,0.4
+
+The language model is over words with a lexicon, else over tokens. Greedy decoding is of
+bare tokens: beside a lexicon it goes without the language model.
+
+With --boost all but the peers run once more with each list ("word or phrase<TAB>nats",
+or JSON lines with lists by utterance): credited by words, or with --phrase-unit token,
+and always without words, token by token.
 
 The table has, for each point, the WER, how the --phrases were recognised (precision,
 recall, F over their occurrences, utterance by utterance), RTFx (seconds of audio per
@@ -24,13 +33,14 @@ from typing import Any
 import wfstdec
 from wfstdec.cli import contest
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.phrases import refuse_phrase_flags
 from wfstdec.compare.plotting import check_plot, plot
 from wfstdec.compare.points import Search
 from wfstdec.compare.report import table
 from wfstdec.compare.running import run as run_comparison
+from wfstdec.compare.searches import OurSearch
 from wfstdec.errors import OptionError
-from wfstdec.io.boosts import BoostLists, read_boosts
-from wfstdec.io.text import read_phrases
+from wfstdec.io.boosts import BoostLists, read_boosts, read_phrases
 
 HELP = "searches side by side: WER, speed, search errors, memory"
 
@@ -39,8 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     contest.add_speech_flags(parser)
     contest.add_model_flags(parser)
-    add_flags(parser, "--wfst", "--trie", "--lm-scale", "--word-insertion")
+    add_flags(parser, "--wfst", "--trie", "--greedy", "--lm-scale", "--word-insertion")
     add_flags(parser, "--boost", nargs="+", default=[])
+    add_flags(parser, "--phrase-unit", "--phrase-boundary")
     add_flags(parser, "--phrases", "--repeats", "--no-peers", "--json", "--plot")
 
 
@@ -49,7 +60,9 @@ def run(args: argparse.Namespace) -> None:
     if args.plot is not None:
         check_plot(args.plot)
     lists = _boost_lists(args.boost)
-    phrases = list(read_phrases(args.phrases)) if args.phrases else _phrases_of(lists)
+    if not lists:
+        refuse_phrase_flags(args, without="--boost")
+    phrases = read_phrases(args.phrases) if args.phrases else _phrases_of(lists)
     speech = contest.speech_of(args)
     comparison = run_comparison(
         speech,
@@ -73,17 +86,25 @@ def _searches(args: argparse.Namespace) -> list[Search]:
         "lm_scale": args.lm_scale,
         "word_insertion": args.word_insertion,
     }
-    searches: list[Search] = []
+    ours: list[OurSearch] = []
     graph = None if args.graph is None else contest.load_graph(args)
     if graph is not None:
-        searches += contest.wfst_of(args, graph, wfstdec.DecodeOptions(**scales))
+        found = contest.wfst_of(args, graph, wfstdec.DecodeOptions(**scales))
+        ours += contest.with_boosts(args, found, words=True)
     if args.tokens is not None:
-        searches += contest.tries_of(args, wfstdec.BeamOptions(**scales))
-    if not searches:
+        found = contest.tries_of(args, wfstdec.BeamOptions(**scales))
+        ours += contest.with_boosts(args, found, words=args.lexicon is not None)
+    if args.greedy is not None:
+        tokens = graph.item.tokens if graph and not args.tokens else args.tokens
+        base = wfstdec.GreedyOptions(lm_scale=args.lm_scale)
+        found = contest.greedy_of(args, tokens, base)
+        ours += contest.with_boosts(args, found, words=False)
+    if not ours:
         raise OptionError(
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "
             "other for the trie decoder, or both"
         )
+    searches: list[Search] = [*ours]
     if not args.no_peers:
         searches += contest.peers_of(args, graph.item if graph else None)
     return searches

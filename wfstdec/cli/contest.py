@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import fields
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import wfstdec
+from wfstdec.boost.boosts import AnyBoosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.phrases import phrase_compiler
 from wfstdec.compare.grids import parse_grid
-from wfstdec.compare.machine import file_fingerprint
+from wfstdec.compare.machine import fingerprint
 from wfstdec.compare.peers import available_peers
 from wfstdec.compare.points import PeerInputs, Search
 from wfstdec.compare.searches import (
     Loaded,
     OurSearch,
     PeerSearch,
+    greedy_maker,
+    greedy_searches,
     measured,
     trie_maker,
     trie_searches,
     wfst_searches,
 )
 from wfstdec.compare.speech import Speech, read_speech
+from wfstdec.decoder import Decoder
 from wfstdec.errors import OptionError
-from wfstdec.symbols import read_tokens
+from wfstdec.symbols import TokenTable, read_tokens
 from wfstdec.vocabulary import load_lexicon
+
+_log = logging.getLogger("wfstdec.compare")
 
 
 def add_speech_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +46,7 @@ def add_speech_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """What the searches search."""
-    add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa")
+    add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa", "--lm")
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
 
 
@@ -49,6 +58,17 @@ def speech_of(args: argparse.Namespace) -> Speech:
         limit=args.utterances,
         frame_shift_s=args.frame_shift,
     )
+
+
+def lm_of(args: argparse.Namespace) -> str | None:
+    """The path of the language model, an ARPA file or a saved one.
+
+    Raises:
+        OptionError: Both were given.
+    """
+    if args.arpa is not None and args.lm is not None:
+        raise OptionError("--arpa and --lm, expected one language model")
+    return args.arpa or args.lm
 
 
 def load_graph(args: argparse.Namespace) -> Loaded[wfstdec.PackedGraph]:
@@ -74,12 +94,12 @@ def tries_of(args: argparse.Namespace, base: wfstdec.BeamOptions) -> list[OurSea
     """
     if args.tokens is None:
         raise OptionError("the trie decoder without --tokens, expected a token table")
-    grid = parse_grid(args.trie, _names(base))
+    grid, lm = parse_grid(args.trie, _names(base)), lm_of(args)
     maker = measured(
         lambda: trie_maker(
             tokens=args.tokens,
             lexicon=args.lexicon,
-            lm=args.arpa,
+            lm=lm,
             frame_shift_s=args.frame_shift,
             blank=args.blank,
             separator=args.separator,
@@ -87,9 +107,68 @@ def tries_of(args: argparse.Namespace, base: wfstdec.BeamOptions) -> list[OurSea
             unk_cost=args.unk_cost,
         )
     )
-    files = {"tokens": args.tokens, "lexicon": args.lexicon, "lm": args.arpa}
-    inputs = {name: file_fingerprint(path) for name, path in files.items() if path}
+    inputs = _fingerprints(tokens=args.tokens, lexicon=args.lexicon, lm=lm)
     return trie_searches(maker, base, grid, inputs=inputs)
+
+
+def greedy_of(
+    args: argparse.Namespace,
+    tokens: str | TokenTable | None,
+    base: wfstdec.GreedyOptions,
+) -> list[OurSearch]:
+    """Greedy decoding; beside a lexicon the language model is not for it.
+
+    Raises:
+        OptionError: There are no tokens.
+    """
+    if tokens is None:
+        raise OptionError("--greedy without --tokens, expected a token table")
+    grid, lm = parse_grid(args.greedy, _names(base)), lm_of(args)
+    if lm is not None and args.lexicon is not None:
+        _log.info("greedy: without the language model, which is over words")
+        lm = None
+    maker = measured(
+        lambda: greedy_maker(
+            tokens=tokens,
+            lm=lm,
+            frame_shift_s=args.frame_shift,
+            blank=args.blank,
+            separator=args.separator,
+            unk_cost=None if lm is None else args.unk_cost,
+        )
+    )
+    inputs = _fingerprints(tokens=args.tokens, lm=lm)
+    return greedy_searches(maker, base, grid, inputs=inputs)
+
+
+def with_boosts(
+    args: argparse.Namespace, searches: list[OurSearch], *, words: bool
+) -> list[OurSearch]:
+    """The searches, made to take boost lists as `--phrase-unit` says.
+
+    Args:
+        args: The command line.
+        searches: Of one kind.
+        words: Whether its decoders have words: these take lists as they are.
+    """
+    if words and args.phrase_unit != "token":
+        return searches
+    return [replace(search, compile=_by_tokens(args)) for search in searches]
+
+
+def _by_tokens(args: argparse.Namespace) -> Callable[[Decoder, Any], AnyBoosts]:
+    """Makes phrases of tokens of a boost list."""
+    made: list[wfstdec.PhraseCompiler] = []  # for the decoders of one search
+
+    def compile_list(decoder: Decoder, boosts: Mapping[str, float] | None) -> AnyBoosts:
+        if not boosts:
+            return None
+        if not made:
+            totals = PhraseOptions(weights_are_totals=True)
+            made.append(phrase_compiler(args, decoder, totals))
+        return made[0].compile(boosts)
+
+    return compile_list
 
 
 def peers_of(
@@ -119,6 +198,10 @@ def peers_of(
 def list_name(path: str) -> str:
     """What a boost list is called: its file's name without the ending."""
     return Path(path).name.split(".")[0]
+
+
+def _fingerprints(**paths: str | None) -> dict[str, str]:
+    return {name: fingerprint(path) for name, path in paths.items() if path}
 
 
 def _names(options: Any) -> list[str]:

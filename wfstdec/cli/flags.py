@@ -287,6 +287,12 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "OPTION=VALUES",
         "help": "options of the trie decoder, such as beam_size=32,128 merge=max,sum",
     },
+    "--greedy": {
+        "nargs": "*",
+        "metavar": "OPTION=VALUES",
+        "help": "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
+        "blank_penalty=0,1",
+    },
     "--phrases": {
         "metavar": "FILE",
         "help": "phrases, one a line: to favour ('phrase<TAB>weight', or JSON lines "
@@ -321,9 +327,8 @@ FLAGS: dict[str, dict[str, Any]] = {
         "type": float,
         "default": RANGES["word_insertion"],
         "metavar": ("LOW", "HIGH"),
-        "help": "where to look for the insertion, nats (default: {} to {})".format(
-            *RANGES["word_insertion"]
-        ),
+        "help": "where to look for the insertion (--greedy: the blank penalty), nats "
+        "(default: {} to {})".format(*RANGES["word_insertion"]),
     },
     "--max-trials": {
         "type": count_above_zero,

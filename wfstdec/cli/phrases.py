@@ -7,7 +7,7 @@ import itertools
 
 import wfstdec
 from wfstdec.boost.boosts import AnyBoosts
-from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.cli.decoders import flag_of
 from wfstdec.decoder import Decoder
@@ -65,10 +65,15 @@ def read_lists(args: argparse.Namespace) -> tuple[BoostLists, BoostLists | None]
     words = read_boosts(args.boost) if args.boost else BoostLists()
     if args.phrases:
         return words, read_phrase_weights(args.phrases)
+    refuse_phrase_flags(args, without="--phrases")
+    return words, None
+
+
+def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
+    """Raise `OptionError` where there are flags of phrases and no phrases."""
     for name in ("phrase_unit", "phrase_boundary", "sentencepiece"):
         if getattr(args, name) is not None:
-            raise OptionError(f"{flag_of(name)} without --phrases, expected both")
-    return words, None
+            raise OptionError(f"{flag_of(name)} without {without}, expected both")
 
 
 def favoured(
@@ -79,10 +84,7 @@ def favoured(
     """What is favoured in each utterance.
 
     Raises:
-        OptionError: Words, or phrases of words, for a decoder that has none; a
-            boundary for phrases of words; a SentencePiece model where words are.
-        BackendError: Such a model, and sentencepiece is not installed.
-        TokenTableError: The boundary is not a token.
+        OptionError: Words for a decoder that has none; or as of `phrase_compiler`.
     """
     words, phrases = lists
     if args.boost and not _tables(decoder)[1]:
@@ -91,10 +93,22 @@ def favoured(
         )
     if phrases is None:
         return Favoured(words)
-    return Favoured(words, phrases, _compiler(args, decoder))
+    return Favoured(words, phrases, phrase_compiler(args, decoder))
 
 
-def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompiler:
+def phrase_compiler(
+    args: argparse.Namespace,
+    decoder: Decoder,
+    options: PhraseOptions | None = None,
+) -> wfstdec.PhraseCompiler:
+    """A compiler of phrases for a decoder, by `--phrase-unit` and the like.
+
+    Raises:
+        OptionError: Phrases of words for a decoder that has none; a boundary for
+            phrases of words; a SentencePiece model where words are.
+        BackendError: Such a model, and sentencepiece is not installed.
+        TokenTableError: The boundary is not a token.
+    """
     tokens, words, lexicon = _tables(decoder)
     if words and args.sentencepiece is not None:
         raise OptionError(
@@ -113,7 +127,7 @@ def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompi
                 "which need none; expected --phrase-unit token"
             )
         ids = {word: i for i, word in enumerate(words) if i}
-        return wfstdec.PhraseCompiler(by_words(ids), words)
+        return wfstdec.PhraseCompiler(by_words(ids), words, options)
     boundary = token_named(args.phrase_boundary, tokens, "--phrase-boundary")
     between, optional = boundary, False
     if boundary is None:
@@ -125,7 +139,7 @@ def _compiler(args: argparse.Namespace, decoder: Decoder) -> wfstdec.PhraseCompi
     )
     if lexicon is not None:
         speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
-    return wfstdec.PhraseCompiler(speller, tokens, boundary=boundary)
+    return wfstdec.PhraseCompiler(speller, tokens, options, boundary=boundary)
 
 
 def _tables(decoder: Decoder) -> tuple[TokenTable, tuple[str, ...], Lexicon | None]:

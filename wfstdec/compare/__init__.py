@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from wfstdec.compare.report import table as table
     from wfstdec.compare.running import run as run
     from wfstdec.compare.searches import PeerSearch as PeerSearch
+    from wfstdec.compare.searches import greedy_maker as greedy_maker
+    from wfstdec.compare.searches import greedy_searches as greedy_searches
     from wfstdec.compare.searches import measured as measured
     from wfstdec.compare.searches import trie_maker as trie_maker
     from wfstdec.compare.searches import trie_searches as trie_searches
@@ -40,6 +42,8 @@ _HOMES = {
     "Point": "comparison",
     "Speech": "speech",
     "available_peers": "peers",
+    "greedy_maker": "searches",
+    "greedy_searches": "searches",
     "load_comparison": "comparison",
     "measured": "searches",
     "plot": "plotting",

@@ -21,7 +21,10 @@ from wfstdec.compare.points import SearchFacts, Setting
 from wfstdec.errors import FormatError
 from wfstdec.metrics import WordErrors
 
-FORMAT, FORMAT_VERSION = "wfstdec.compare", 1
+FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
+
+ONLY = "only setting"
+"""What the setting of a search is called that has one, and no width."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Point:
         audio_s: Seconds of audio in them.
         search_errors: Share of the utterances whose total cost is above that of the
             search's widest setting, or that reached no final state while they do
-            there; None where costs are not told.
+            there; None where costs are not told, or there is but one setting.
         unfinished: Share of the utterances that reached no final state; likewise.
         memory_mb: Growth of the resident set to its peak, from before the decoder is
             made until all is decoded; see `memory.Peak`.
@@ -73,7 +76,7 @@ class Point:
     @property
     def label(self) -> str:
         """The setting in words."""
-        return label(self.setting)
+        return label(self.setting) or ONLY
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,11 @@ class Comparison:
     def lists(self) -> list[str | None]:
         """The boost lists of the points, None for none, in their order."""
         return list(dict.fromkeys(point.boosts for point in self.points))
+
+    def heading(self, point: Point) -> str:
+        """The series of a point; says so where boosts were lost on its search."""
+        named = any(self.lists) and not self.searches[point.search].takes_boosts
+        return point.series + (" (takes no boosts)" if named else "")
 
     def front(self, boosts: str | None = None) -> list[Point]:
         """The Pareto front of the points of a boost list, the fastest first.

@@ -56,13 +56,13 @@ class FlashlightPeer:
 
     Raises:
         BackendError: flashlight-text is not installed.
-        OptionError: There is no language model.
+        OptionError: There is no ARPA file.
     """
 
     def __init__(self, inputs: PeerInputs, final_separator: bool = True) -> None:
         self._text = import_peer("flashlight.lib.text.decoder", _INSTALL)
         if inputs.arpa is None:
-            raise OptionError("flashlight-text without a language model, expected one")
+            raise OptionError("flashlight-text without an ARPA file, expected one")
         self.name = name_with_version("flashlight-text")
         self._inputs, self._tokens = inputs, inputs.tokens
         if inputs.separator is None:

@@ -79,10 +79,10 @@ def split_grid(grid: Grid) -> list[GridPart]:
     varied = many or widths
     fixed = {name: values[0] for name, values in widths.items() if name not in varied}
     others = {name: values for name, values in grid.items() if name not in WIDTHS}
-    settings = list(_product(varied))
+    settings = list(settings_of(varied))
     return [
         GridPart(label(options), {**fixed, **options}, settings)
-        for options in _product(others)
+        for options in settings_of(others)
     ]
 
 
@@ -91,7 +91,8 @@ def label(setting: Setting) -> str:
     return ", ".join(f"{name} {_text(value)}" for name, value in setting.items())
 
 
-def _product(grid: Grid) -> Iterable[Setting]:
+def settings_of(grid: Grid) -> Iterable[Setting]:
+    """All combinations of the values, the last option changing fastest."""
     for values in itertools.product(*grid.values()):
         yield dict(zip(grid, values, strict=True))
 

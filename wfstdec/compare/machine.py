@@ -29,17 +29,26 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def file_fingerprint(path: str | os.PathLike[str]) -> str:
-    """32 hex digits of what a file holds.
+def fingerprint(path: str | os.PathLike[str]) -> str:
+    """32 hex digits of what a file holds, or the files of a folder with their names.
 
     Raises:
         FormatError: It cannot be read.
     """
+    whole = Path(path)
     try:
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        if not whole.is_dir():
+            return _digest(whole)
+        files = sorted(file for file in whole.iterdir() if file.is_file())
+        listed = "".join(f"{file.name}\t{_digest(file)}\n" for file in files)
     except OSError as error:
         raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    return hashlib.blake2b(listed.encode(), digest_size=16).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
     return digest.hexdigest()
 
 

@@ -88,7 +88,7 @@ def _matplotlib() -> Any:
 def _draw(axes: Any, comparison: Comparison) -> None:
     series: dict[str, list[Point]] = {}
     for point in comparison.points:
-        series.setdefault(point.series, []).append(point)
+        series.setdefault(comparison.heading(point), []).append(point)
     lists = comparison.lists
     for i, (name, points) in enumerate(series.items()):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
@@ -107,7 +107,7 @@ def _draw(axes: Any, comparison: Comparison) -> None:
             color=colour,
             marker=marker,
         )
-        for point in (ordered[0], ordered[-1]) if len(ordered) > 1 else ordered:
+        for point in _labelled(ordered):
             axes.annotate(
                 point.label,
                 (point.rtfx, point.wer),
@@ -119,6 +119,12 @@ def _draw(axes: Any, comparison: Comparison) -> None:
     for boosts in lists:
         _ring(axes, comparison.front(boosts), first=boosts == lists[0])
     _dress(axes, comparison)
+
+
+def _labelled(points: list[Point]) -> list[Point]:
+    """The first and the last, without those whose setting says nothing."""
+    ends = points if len(points) < 2 else [points[0], points[-1]]
+    return [point for point in ends if point.setting]
 
 
 def _ring(axes: Any, front: list[Point], *, first: bool) -> None:

@@ -54,12 +54,14 @@ class SearchFacts:
         load_s: Seconds on the wall to load what the settings share; None if unknown.
         load_mb: What that added to the resident set; no part of `Point.memory_mb`.
         inputs: Fingerprints of what was loaded, by name.
+        takes_boosts: Whether it ran with the boost lists too.
     """
 
     options: Setting = field(default_factory=dict)
     load_s: float | None = None
     load_mb: float | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
+    takes_boosts: bool = True
 
 
 class Search(Protocol):
@@ -80,6 +82,9 @@ class Search(Protocol):
     @property
     def facts(self) -> SearchFacts:
         """What holds at all settings."""
+
+    def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """The boosts of each utterance as `Decode` takes them; called untimed."""
 
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder that runs in one thread."""

@@ -37,7 +37,7 @@ class PyctcdecodePeer:
 
     Raises:
         BackendError: pyctcdecode, or kenlm, is not installed.
-        OptionError: There is no lexicon or no language model, or a word of the lexicon
+        OptionError: There is no lexicon or no ARPA file, or a word of the lexicon
             is not what its tokens spell.
     """
 
@@ -46,7 +46,7 @@ class PyctcdecodePeer:
         import_peer("kenlm", _INSTALL)
         if inputs.lexicon is None or inputs.arpa is None:
             raise OptionError(
-                "pyctcdecode without a lexicon or a language model, expected both"
+                "pyctcdecode without a lexicon or an ARPA file, expected both"
             )
         labels = _labels(inputs)
         self.name = name_with_version("pyctcdecode")

@@ -47,7 +47,8 @@ def table(comparison: Comparison) -> str:
     series = None
     for point in comparison.points:
         if point.series != series:
-            rows.append([series := point.series])
+            series = point.series
+            rows.append([comparison.heading(point)])
         mark = " *" if any(point is other for other in fronts) else ""
         setting, *others = [cell(point) for cell in columns.values()]
         rows.append(["", setting + mark, *others])

@@ -16,7 +16,7 @@ import datetime
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.memory import IS_EXACT, Peak
 from wfstdec.compare.phrases import PhraseCounter
 from wfstdec.compare.points import Found, Search, Setting
-from wfstdec.compare.searches import boosts_by_utterance
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
 from wfstdec.metrics import score_texts
@@ -83,8 +82,9 @@ def run(
     Args:
         speech: The utterances.
         searches: Each with its settings; their names differ.
-        boosts: By the name of a list, the boosts of each utterance, as decoders take
-            them. Searches that take boosts run without any and with each list.
+        boosts: By the name of a list, the boosts of each utterance, as the searches'
+            `favour` takes them. Searches that take boosts run without any and with
+            each list.
         phrases: Key phrases to score, words joined by spaces.
         repeats: Turns in which every point is timed.
 
@@ -101,7 +101,7 @@ def run(
         for search in searches
         for name, by_utterance in lists.items()
         if name is None or search.takes_boosts
-        for given in [boosts_by_utterance(by_utterance, list(speech.logprobs))]
+        for given in [_favoured(search, by_utterance, speech)]
         for setting in search.settings
     ]
     counter = PhraseCounter(phrases)
@@ -111,7 +111,10 @@ def run(
             if turn == 0:
                 _say(_point(candidate, candidates, speech, counter))
     points = [_point(one, candidates, speech, counter) for one in candidates]
-    facts = {search.name: search.facts for search in searches}
+    facts = {
+        search.name: replace(search.facts, takes_boosts=search.takes_boosts)
+        for search in searches
+    }
     return Comparison(tuple(points), facts, _facts(speech, counter, repeats))
 
 
@@ -139,6 +142,15 @@ def unfinished(found: Sequence[Found]) -> float | None:
     return sum(not one.reached_final for one in found) / len(found)
 
 
+def _favoured(
+    search: Search, boosts: Mapping[str, Any] | None, speech: Speech
+) -> list[Any] | None:
+    """The boosts of each utterance in order; None for no list at all."""
+    if boosts is None:
+        return None
+    return list(search.favour([boosts.get(utterance) for utterance in speech.logprobs]))
+
+
 def _check(searches: Sequence[Search], repeats: int) -> None:
     names = [search.name for search in searches]
     if repeats < 1:
@@ -164,6 +176,7 @@ def _point(
         for other in candidates
         if (other.search, other.list_name) == (one.search, one.list_name)
     ]
+    widest = siblings[-1] if len(siblings) > 1 else ()
     texts = [tuple(found.text.split()) for found in one.found]
     hypotheses = dict(zip(speech.logprobs, texts, strict=True))
     return Point(
@@ -174,7 +187,7 @@ def _point(
         phrases=counter.score(speech.references, hypotheses) if counter else None,
         cpu_s=tuple(round(seconds, 6) for seconds in one.cpu_s),
         audio_s=round(speech.audio_s, 3),
-        search_errors=search_errors(one.found, siblings[-1]) if siblings[-1] else None,
+        search_errors=search_errors(one.found, widest) if widest else None,
         unfinished=unfinished(one.found),
         memory_mb=one.memory_mb,
     )

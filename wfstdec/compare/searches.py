@@ -2,6 +2,8 @@
 
 graph = measured(lambda: load_graph("graph.npz"))
 searches = wfst_searches(graph, DecodeOptions(lm_scale=0.8), {"beam": [8, 13]})
+searches += trie_searches(trie_maker(tokens=..., lm=...), BeamOptions(), {})
+searches += greedy_searches(greedy_maker(tokens=..., lm=...), GreedyOptions(), {})
 searches.append(PeerSearch(peer))
 """
 
@@ -15,21 +17,23 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from wfstdec.arpa import ArpaModel
 from wfstdec.beam.decoder import BeamDecoder
-from wfstdec.beam.options import BeamOptions
-from wfstdec.compare.grids import Grid, split_grid
+from wfstdec.beam.greedy import GreedyDecoder
+from wfstdec.beam.options import BeamOptions, GreedyOptions
+from wfstdec.compare.grids import Grid, settings_of, split_grid
 from wfstdec.compare.memory import resident_mb
 from wfstdec.compare.points import Decode, Found, Peer, SearchFacts, Setting
 from wfstdec.decoder import Decoder
 from wfstdec.graph import PackedGraph
 from wfstdec.lexicon import Lexicon
-from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.sources import AnyLM
 from wfstdec.symbols import TokenTable
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
 
 _Item = TypeVar("_Item")
+Maker = Callable[[Any], Decoder]
+"""Makes a decoder of one thread of its options."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,10 @@ class Loaded(Generic[_Item]):
     item: _Item
     load_s: float | None = None
     load_mb: float | None = None
+
+
+def _distinct(objects: Sequence[Any]) -> list[Any]:
+    return list({id(one): one for one in objects}.values())
 
 
 def measured(load: Callable[[], _Item]) -> Loaded[_Item]:
@@ -65,15 +73,29 @@ class OurSearch:
         base: Options that a setting changes, a dataclass.
         make: Makes a decoder of one thread of options.
         facts: What holds at all settings.
+        compile: Makes of the boosts of an utterance what such a decoder takes; None
+            where it takes them as they are.
+        has_widths: Whether settings differ by how much is searched alone. Else nothing
+            is said of costs, which then cannot be compared.
         takes_boosts: Always.
     """
 
     name: str
     settings: Sequence[Setting]
     base: Any
-    make: Callable[[Any], Decoder]
+    make: Maker
     facts: SearchFacts = field(default_factory=SearchFacts)
+    compile: Callable[[Decoder, Any], Any] | None = None
+    has_widths: bool = True
     takes_boosts: bool = True
+
+    def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """Compile boosts; see `Search.favour`."""
+        if self.compile is None:
+            return boosts
+        decoder = self.make(replace(self.base, **self.settings[0]))
+        compiled = {id(one): self.compile(decoder, one) for one in _distinct(boosts)}
+        return [compiled[id(one)] for one in boosts]
 
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder; see `Search.prepare`."""
@@ -82,7 +104,10 @@ class OurSearch:
         def decode(
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
         ) -> list[Found]:
-            return list(map(Found.of, decoder.decode(utterances, boosts=boosts)))
+            found = map(Found.of, decoder.decode(utterances, boosts=boosts))
+            if self.has_widths:
+                return list(found)
+            return [one._replace(total_cost=None) for one in found]
 
         return decode
 
@@ -119,6 +144,10 @@ class PeerSearch:
                 if others and all(other.get(name) == value for other in others)
             }
         )
+
+    def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """As they are: nothing takes them."""
+        return boosts
 
     def prepare(self, setting: Setting) -> Decode:
         """See `Search.prepare`; it was loaded when it was made."""
@@ -162,17 +191,18 @@ def trie_maker(
     *,
     tokens: str | os.PathLike[str] | TokenTable,
     lexicon: str | os.PathLike[str] | Lexicon | None = None,
-    lm: str | os.PathLike[str] | ArpaModel | NgramLM | None = None,
+    lm: AnyLM | None = None,
     frame_shift_s: float = 0.02,
     backend: str = "auto",
     **others: Any,
-) -> Callable[[BeamOptions], Decoder]:
+) -> Maker:
     """Load what tries are made of, once; the result makes a decoder of options.
 
     Args:
         tokens: As `BeamDecoder` takes them, and what follows too.
         lexicon: A file or object; None decodes tokens.
-        lm: An n-gram model of words, or of tokens without a lexicon.
+        lm: An n-gram model of words, or of tokens without a lexicon; mapped where it
+            was saved by `NgramLM.save`.
         frame_shift_s: Seconds per frame.
         backend: Its name.
         **others: Its other arguments, but for options and threads.
@@ -189,7 +219,7 @@ def trie_maker(
         backend=backend,
         **others,
     )
-    parts: dict[str, Any] = {**others, "words": first.words or None, "blank": None}
+    parts: dict[str, Any] = {**others, "words": first.words or None, **_DONE}
 
     def make(options: BeamOptions) -> BeamDecoder:
         return BeamDecoder(
@@ -206,8 +236,42 @@ def trie_maker(
     return make
 
 
+def greedy_maker(
+    *,
+    tokens: str | os.PathLike[str] | TokenTable,
+    lm: AnyLM | None = None,
+    frame_shift_s: float = 0.02,
+    backend: str = "auto",
+    **others: Any,
+) -> Maker:
+    """Load what greedy decoding takes, once; the result makes a decoder of options.
+
+    Args:
+        tokens: As `GreedyDecoder` takes them, and what follows too.
+        lm: An n-gram model of tokens.
+        frame_shift_s: Seconds per frame.
+        backend: Its name.
+        **others: Its other arguments, but for options and threads.
+
+    Raises:
+        InputError: As `GreedyDecoder`'s.
+    """
+    common: dict[str, Any] = {"frame_shift_s": frame_shift_s, "backend": backend}
+    first = GreedyDecoder(tokens=tokens, lm=lm, **common, **others)
+    common |= {**others, **_DONE, "tokens": first.tokens, "lm": first.lm, "threads": 1}
+
+    def make(options: GreedyOptions) -> GreedyDecoder:
+        return GreedyDecoder(options=options, **common)
+
+    return make
+
+
+_DONE: Mapping[str, None] = {"blank": None, "unk_cost": None}
+"""What is in the token table and the language model once these are loaded."""
+
+
 def trie_searches(
-    make: Callable[[BeamOptions], Decoder] | Loaded[Callable[[BeamOptions], Decoder]],
+    make: Maker | Loaded[Maker],
     base: BeamOptions,
     grid: Grid,
     *,
@@ -224,16 +288,48 @@ def trie_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
+    maker, facts = _loaded(make, base, inputs)
+    return our_searches("trie", base, grid, maker, facts)
+
+
+def greedy_searches(
+    make: Maker | Loaded[Maker],
+    base: GreedyOptions,
+    grid: Grid,
+    *,
+    inputs: Mapping[str, str] | None = None,
+) -> list[OurSearch]:
+    """The greedy decoder over a grid of `GreedyOptions`, which has no widths.
+
+    Args:
+        make: From `greedy_maker`.
+        base: Options that the grid changes.
+        grid: Values of options by name.
+        inputs: Fingerprints of what was loaded, by name.
+
+    Raises:
+        OptionError: A value of the grid is out of range.
+    """
+    settings = list(settings_of(grid))
+    for setting in settings:
+        replace(base, **setting)  # checks the values before anything runs
+    maker, facts = _loaded(make, base, inputs)
+    return [OurSearch("greedy", settings, base, maker, facts, has_widths=False)]
+
+
+def _loaded(
+    make: Maker | Loaded[Maker], base: Any, inputs: Mapping[str, str] | None
+) -> tuple[Maker, SearchFacts]:
     loaded = make if isinstance(make, Loaded) else Loaded(make)
-    facts = SearchFacts({}, loaded.load_s, loaded.load_mb, inputs or {})
-    return our_searches("trie", base, grid, loaded.item, facts)
+    known = inputs or {}
+    return loaded.item, SearchFacts(asdict(base), loaded.load_s, loaded.load_mb, known)
 
 
 def our_searches(
     name: str,
     base: Any,
     grid: Grid,
-    make: Callable[[Any], Decoder],
+    make: Maker,
     facts: SearchFacts,
 ) -> list[OurSearch]:
     """A search for each combination of the options that are no widths.
@@ -257,10 +353,3 @@ def our_searches(
         known = replace(facts, options=asdict(changed))
         searches.append(OurSearch(called, part.settings, changed, make, known))
     return searches
-
-
-def boosts_by_utterance(
-    boosts: Mapping[str, Any] | None, utterances: Sequence[str]
-) -> list[Any] | None:
-    """The boosts of each utterance in order; None for no list at all."""
-    return None if boosts is None else [boosts.get(u) for u in utterances]

@@ -20,10 +20,14 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from wfstdec.errors import BoostError
+from wfstdec.errors import BoostError, FormatError
 from wfstdec.textfile import read_lines
+
+_WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
+"""The key of a list in JSON lines, and what its numbers are called."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
     """
     lines = _lines_of(path)
     if _are_json(lines):
-        return _read_json(lines, "boosts", "bonus")
+        return _read_json(lines, *_WORDS)
     common: dict[str, float] = {}
     for place, line in lines:
         word, *bonus = line.split("\t") if "\t" in line.strip() else line.split()
@@ -80,7 +84,7 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
     """
     lines = _lines_of(path)
     if _are_json(lines):
-        return _read_json(lines, "phrases", "weight")
+        return _read_json(lines, *_PHRASES)
     common: dict[str, float] = {}
     for place, line in lines:
         phrase, *weight = line.rstrip("\n\t").split("\t")
@@ -89,6 +93,28 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
             raise BoostError(f"{place}: found {line!r}, expected 'phrase<TAB>weight'")
         _add(common, phrase, (weight or ["1"])[0].strip(), place, "weight")
     return BoostLists(common)
+
+
+def read_phrases(path: str | os.PathLike[str]) -> list[str]:
+    """Read phrases without their numbers: of a list as above, or one a line.
+
+    What follows a tab is left out. Of JSON lines, those of all utterances together.
+
+    Raises:
+        FormatError: Unreadable, or no phrases at all.
+        BoostError: Malformed JSON lines.
+    """
+    lines = _lines_of(path)
+    if _are_json(lines):
+        kind = _WORDS if '"boosts"' in lines[0][1] else _PHRASES
+        lists = _read_json(lines, *kind)
+        phrases = list(chain(lists.common, *lists.own.values()))
+    else:
+        phrases = [line.split("\t")[0] for _, line in lines]
+    found = [" ".join(phrase.split()) for phrase in phrases if phrase.strip()]
+    if not found:
+        raise FormatError(f"{path}: no phrases, expected one a line")
+    return list(dict.fromkeys(found))
 
 
 def _lines_of(path: str | os.PathLike[str]) -> list[tuple[str, str]]:

@@ -34,22 +34,6 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     return transcripts
 
 
-def read_phrases(path: str | os.PathLike[str]) -> list[str]:
-    """Read phrases, one a line; blank lines and those that begin with `# ` say none.
-
-    What follows a tab is left out, so that a boost list will do.
-
-    Raises:
-        FormatError: Unreadable, or no phrases at all.
-    """
-    lines = [line for line in read_lines(path) if not line.startswith("# ")]
-    phrases = [" ".join(line.split("\t")[0].split()) for line in lines]
-    found = [phrase for phrase in phrases if phrase]
-    if not found:
-        raise FormatError(f"{path}: no phrases, expected one a line")
-    return found
-
-
 def write_text(
     path: str | os.PathLike[str], transcripts: Mapping[str, Iterable[str]]
 ) -> None:
