@@ -38,7 +38,7 @@ print(cupy.arange(3).sum(), "on", cupy.cuda.Device())
 from wfstdec.wfst import cuda
 device = cuda.CupyDevice()
 print(device.num_blocks, "blocks,", device.shared_slots, "slots in shared memory,",
-      device.memory_limit >> 20, "MiB")
+      device.budget.limit >> 20, "MiB")
 '
         ;;
     tests) python3 -m pytest -q -m gpu -p no:cacheprovider ;;
