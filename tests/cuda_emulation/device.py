@@ -130,7 +130,7 @@ class EmulatedDevice:
         """Copies from the host end here at the latest: their sources must be there."""
         sources, self._sources = self._sources, []
         gone = sum(source() is None for source in sources)
-        assert not gone, f"{gone} arrays were gone before their copy to the device ended"
+        assert not gone, f"{gone} arrays were gone before their copy ended"
 
     def write(self, target, array):
         if array.size:
