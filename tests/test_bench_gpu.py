@@ -23,7 +23,7 @@ import bench_gpu  # noqa: E402
 import bench_gpu_report as report  # noqa: E402
 import riva_peer  # noqa: E402
 from bench_gpu_device import Gpu, Timing, pad  # noqa: E402
-from bench_gpu_measure import Bench, Case, Plan, Setting  # noqa: E402
+from bench_gpu_measure import Bench, Case, Plan, Setting, as_given  # noqa: E402
 
 from wfstdec.wfst.decoder import WfstDecoder  # noqa: E402
 from wfstdec.wfst.device_search import DeviceBackend  # noqa: E402
@@ -197,6 +197,17 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
         "riva",
         "riva mbr",
     ]
+
+
+def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
+    points = ["--settings", "100:9", "--batches", "8", "--boosted", "0"]
+    status, written = run("--sets", "hard", *points)  # rounding changes its numbers
+    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
+    assert [row["dtype"] for row in ours] == ["float32", "float16"]
+    assert status == 0 and not any(row["differ"] for row in ours)
+    speech = bench_data.load_set("hard", bench_data.RECIPE, 1)
+    (x,) = speech.logprobs.values()
+    assert (as_given(x, "float16") != x).any() and (as_given(x, "float32") == x).all()
 
 
 def test_long_recordings(run):

@@ -167,6 +167,7 @@ class Run:
 
     def compare(self, bench: Bench) -> None:
         """Riva's decoder at all points, until it fails."""
+        self.gpu.release()
         with tempfile.TemporaryDirectory() as folder:
             files = riva_peer.write_files(
                 bench.case.graph, self.args.lm_scale, Path(folder)

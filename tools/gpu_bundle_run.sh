@@ -2,7 +2,7 @@
 # Tests and measures on a GPU machine without a network, from a bundle of
 # tools/make_gpu_bundle.sh.
 #   bash run.sh                  # all steps, one after the other
-#   bash run.sh tests bench      # some of: check tests sanitizer bench full long bpe
+#   bash run.sh tests bench      # some of: check tests sanitizer bench threads long bpe full
 # OUT is where files go (default: out). They are kept here too, under kept/: a benchmark
 # stops after MINUTES (default 9) and goes on where it was when its step is run again,
 # in an empty OUT as well.
@@ -27,13 +27,23 @@ if [ ! -d site ]; then
 fi
 cd wfstdec
 
-log() { tee -a "$out/gpu-$1.log"; }
+if [ -f ../commit ]; then
+    export WFSTDEC_COMMIT=$(cat ../commit)
+fi
+status=0
+
+# What fails keeps nothing else from running: logged NAME COMMAND...
+logged() {
+    local name=$1
+    shift
+    "$@" 2>&1 | tee -a "$out/gpu-$name.log" || status=1
+}
 
 bench() {
     local name=$1
     shift
-    python3 tools/bench_gpu.py --output "$out/gpu-$name.json" --minutes "${MINUTES:-9}" \
-        --resume "$@" 2>&1 | log "$name"
+    logged "$name" python3 tools/bench_gpu.py --output "$out/gpu-$name.json" \
+        --minutes "${MINUTES:-9}" --resume "$@"
 }
 
 step() {
@@ -41,25 +51,31 @@ step() {
     case $1 in
     check)
         nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv || true
-        python3 tools/gpu_check.py 2>&1 | log check
+        logged check python3 tools/gpu_check.py
         ;;
     tests)
-        python3 -m pytest -q --maxfail=8 -m gpu -p no:cacheprovider --durations=5 2>&1 | log tests
+        logged tests python3 -m pytest -q --maxfail=8 -m gpu -p no:cacheprovider \
+            --durations=5
         ;;
     sanitizer)
         if ! command -v compute-sanitizer >/dev/null; then
             echo "no compute-sanitizer here"
             return
         fi
-        for tool in memcheck racecheck initcheck synccheck; do
+        # initcheck also names whole buffers that are copied, of which parts were written
+        for tool in memcheck racecheck synccheck initcheck; do
             echo "$tool"
-            compute-sanitizer --tool $tool --error-exitcode 9 \
-                python3 tests/cuda_emulation/sanitized.py 12 gpu 2>&1 | log sanitizer
+            logged sanitizer compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 20 \
+                python3 tests/cuda_emulation/sanitized.py 12 gpu
         done
         ;;
     bench) # first what is asked for most: throughput and latency at one setting
         bench dev --settings 7000:13 --boosted 0
         bench dev
+        ;;
+    threads) # how many make a block
+        bench threads --settings 7000:13 --boosted 0 --dtypes float32 --no-riva \
+            --batches 1 8 128 400 --threads 512 256 128 64 32
         ;;
     full) bench full --profile full ;;
     long) bench long --long 60 600 --batches 1 8 --settings 7000:13 10000:17 ;;
@@ -67,13 +83,15 @@ step() {
         [ ! -d ../shared/bpe ] || bench bpe --sets ../shared/bpe --settings 7000:13 3000:10
         ;;
     *)
-        echo "step '$1', expected check, tests, sanitizer, bench, full, long or bpe" >&2
+        echo "step '$1', expected check, tests, sanitizer, bench, threads, long, bpe or" \
+            "full" >&2
         return 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- check tests sanitizer bench long bpe full
+[ $# -gt 0 ] || set -- check tests sanitizer bench threads long bpe full
 for name in "$@"; do
     step "$name"
 done
+exit $status

@@ -22,6 +22,7 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/wfstdec"
 git archive HEAD | tar x -C "$folder/wfstdec"
 cp tools/gpu_bundle_run.sh "$folder/run.sh"
+git rev-parse --short HEAD >"$folder/commit"
 
 download() {
     python3 -m pip download --quiet --disable-pip-version-check --only-binary :all: \
