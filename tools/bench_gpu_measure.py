@@ -187,6 +187,9 @@ class Bench:
                 timing = self.gpu.time(run, plan.repeats)
                 row |= self._times(names, [one.text for one in found], timing)
                 row |= _traffic(count_work(decoder, batches, boosts), timing)
+                paths = partial(_each, batches, partial(_search, decoder, boosts))
+                timing = self.gpu.time(paths, plan.repeats)
+                row["search_ms"] = 1e3 * timing.median_s / len(batches)
             yield row
 
     def riva(
@@ -271,6 +274,15 @@ def _decode(
     decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
 ) -> list[Hypothesis]:
     return decoder.decode(*batch, boosts)
+
+
+def _search(
+    decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
+) -> list[Any]:
+    """`_decode` without what makes words and times of paths, on the CPU."""
+    utterances = decoder._utterances(*batch)
+    compiled = decoder._boosts.compile(boosts, len(utterances))
+    return decoder._search(utterances, compiled)
 
 
 def _each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
