@@ -41,6 +41,12 @@
 #else
 #define TSAN(call)
 #endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define ASAN(call) call
+#else
+#define ASAN(call)
+#endif
 // The scheduler is no part of what the thread sanitizer shall judge.
 #define UNWATCHED __attribute__((no_sanitize("thread")))
 
@@ -267,6 +273,8 @@ inline void run_block(const Launch& launch, unsigned number) {
     resume(&mine.fibers[0]);
     TSAN(__tsan_acquire(&mine.main_tsan);)
     TSAN(for (Fiber& f : mine.fibers) __tsan_destroy_fiber(f.tsan);)
+    // Fibers do not return from their last function: what is marked there would stay.
+    ASAN(__asan_unpoison_memory_region(stacks, bytes);)
     munmap(stacks, bytes);
 }
 
