@@ -51,6 +51,18 @@ class Array(np.ndarray):
         return (2, 0)
 
 
+class Lengths:
+    """An array of CuPy that is no array of NumPy."""
+
+    __cuda_array_interface__: ClassVar[dict] = {}
+
+    def __init__(self, array):
+        self._array = np.array(array)
+
+    def get(self):
+        return self._array
+
+
 class Tensor:
     """A tensor of torch on a GPU, as far as it goes."""
 
@@ -272,8 +284,8 @@ def test_decoding_on_the_stand_in(cupy):
         padded = np.full((3, 9, len(graph.tokens)), np.nan, np.float32)
         for row, x in zip(padded, batch, strict=True):
             row[: len(x)] = x
-        hyps = decoder.decode(array_of(padded), [5, 0, 8], boosts)
-        assert hyps == expected
+        for lengths in ([5, 0, 8], Lengths([5, 0, 8])):
+            assert decoder.decode(array_of(padded), lengths, boosts) == expected
 
 
 @needs_compiler
