@@ -19,8 +19,9 @@ SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
 FAULTS = {
     "an array written past its end": (
         "address,undefined",
-        "if (at >= slots.most) {",
-        "if (at > slots.most) {",
+        # of all blocks: in another's part, what happens is up to that one
+        "lane.next_slots[at] = slot;",
+        "lane.next_slots[at + gridDim.x * task.entry_capacity] = slot;",
         "heap-buffer-overflow",
     ),
     "a shift by all bits of a word": (
@@ -33,6 +34,12 @@ FAULTS = {
         "thread",
         "memory.firsts[threadIdx.x] = arcs.begin;\n        __syncthreads();",
         "memory.firsts[threadIdx.x] = arcs.begin;",
+        "data race",
+    ),
+    "lanes of a warp that nothing orders": (
+        "thread",
+        "__syncwarp();",
+        "",
         "data race",
     ),
     "a missing atomic": (
