@@ -19,8 +19,9 @@ SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
 FAULTS = {
     "an array written past its end": (
         "address,undefined",
-        # of all blocks: in another's part, what happens is up to that one
+        # of all blocks: what is written in another's part may lead anywhere
         "lane.next_slots[at] = slot;",
+        "lane.next_slots[at] = slot;"
         "lane.next_slots[at + gridDim.x * task.entry_capacity] = slot;",
         "heap-buffer-overflow",
     ),
