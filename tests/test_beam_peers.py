@@ -289,7 +289,12 @@ def test_flashlight_without_a_lexicon_is_given_our_objective(flashlight):
 def test_kaldi_is_given_our_objective(tmp_path):
     pytest.importorskip("kaldi_decoder")
     from wfstdec import DecodeOptions, WfstDecoder, build_graph
-    from wfstdec.compare.kaldi_peer import KaldiPeer
+    from wfstdec.compare.kaldi_peer import (
+        FasterDecoder,
+        KaldiPeer,
+        read_path,
+        scaled_fst,
+    )
 
     options = {"lm_scale": 0.8, "word_insertion": 0.3}
     case = random_case(0, WORDS, ARPA, **options)
@@ -300,8 +305,13 @@ def test_kaldi_is_given_our_objective(tmp_path):
     cases = [random_case(seed, WORDS, ARPA) for seed in range(20)]
     utterances = [case.logprobs for case in cases]
     found = peer.decode(utterances, {"beam": 50.0, "max_active": None})
-    assert found == [hyp.text for hyp in decoder.decode(utterances)]
+    hyps = decoder.decode(utterances)
+    assert found == [hyp.text for hyp in hyps]
     assert len(set(found)) > 3
+    kaldi = FasterDecoder(scaled_fst(graph, **options), DecodeOptions(beam=50.0))
+    for logprobs, hyp in zip(utterances, hyps, strict=True):
+        _, cost = read_path(kaldi.decode(logprobs), graph.words)
+        assert cost == pytest.approx(hyp.total_cost, rel=1e-4)
 
 
 # ------------------------------------------------- not in the extras: where installed

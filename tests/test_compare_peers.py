@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,3 +73,27 @@ def test_packages_are_named_with_their_version():
     assert name_with_version("no-such-package-at-all") == "no-such-package-at-all"
     with pytest.raises(BackendError, match="no_such_module cannot be imported"):
         import_peer("no_such_module.inner", "do this")
+
+
+def test_pyctcdecode_is_given_our_scale_and_insertion(monkeypatch):
+    given = {}
+
+    def build_ctcdecoder(labels, arpa, unigrams, alpha, beta):
+        given.update(labels=labels, arpa=arpa, words=unigrams, alpha=alpha, beta=beta)
+
+    fake = SimpleNamespace(build_ctcdecoder=build_ctcdecoder)
+    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
+    tokens = token_table(["<blank>", "|", "a", "b"], "<blank>")
+    inputs = PeerInputs(
+        tokens,
+        lexicon=spelling_lexicon(["ab", "b"], tokens, separator=1),
+        arpa="lm.arpa",
+        separator="|",
+        lm_scale=0.8,
+        word_insertion=0.3,
+    )
+    peers.PEERS["pyctcdecode"](inputs)
+    assert given == {
+        "labels": ["", " ", "a", "b"], "arpa": "lm.arpa", "words": ["ab", "b"],
+        "alpha": 0.8, "beta": -0.3,
+    }  # fmt: skip
