@@ -52,6 +52,21 @@ def test_a_phrase_is_favoured(decoder, unit, weight, files, capsys):
     assert found["ab"] == plain["ab"] == ("ab", 0.0)
 
 
+@pytest.mark.parametrize("unit", ["word", "token"])
+@pytest.mark.parametrize("decoder", [WFST, TRIE], ids=["wfst", "trie"])
+def test_totals_are_nats_for_a_phrase(decoder, unit, files, capsys):
+    """However long it is, and whatever it is credited by."""
+    (files / "phrases.txt").write_text("cab c\t30\n")
+    given = ["--phrases", "phrases.txt", "--phrase-unit", unit]
+    if unit == "token":
+        given += ["--phrase-boundary", "<wb>"]
+    text, cost = decode(files, capsys, *decoder, *given, "--phrase-totals")["flat"]
+    said = f" {text.replace(' ', '  ')} ".count(" cab  c ")
+    assert said > 0
+    assert cost == pytest.approx(-30 * said)
+    assert decode(files, capsys, *decoder, *given)["flat"][1] < cost - 1
+
+
 @pytest.mark.parametrize("decoder", [BARE, GREEDY], ids=["beam", "greedy"])
 def test_phrases_of_tokens_without_words(decoder, files, capsys):
     """Spelt with the tokens; whole words, since a separator stands between them."""
@@ -106,7 +121,8 @@ def test_whole_words_on_request(files, capsys):
 
 
 def test_flags_of_phrases_need_phrases(files, capsys):
-    for flag in (["--phrase-unit", "word"], ["--phrase-boundary", "a"]):
+    flags = ["--phrase-unit", "word"], ["--phrase-boundary", "a"], ["--phrase-totals"]
+    for flag in flags:
         assert wfstdec(files, "decode", *WFST, "--logprobs", "x.npz", *flag) == 1
         assert f"{flag[0]} without --phrases" in capsys.readouterr().err
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
-from wfstdec.errors import InputError, LogprobError, ShapeError
+from wfstdec.errors import InputError, LogprobError, LogprobWarning, ShapeError
 from wfstdec.inputs import as_utterances
 from wfstdec.wfst.decoder import WfstDecoder
 
@@ -45,6 +45,14 @@ def test_what_needs_no_copy_is_not_copied():
     batch = np.zeros((2, 3, 4), np.float32)
     for array in as_utterances(batch, [3, 2], 4):
         assert np.shares_memory(array, batch)
+
+
+def test_probabilities_are_doubted():
+    probabilities = np.exp(EXACT)
+    with pytest.warns(LogprobWarning, match=r"lie in 0 to 1, expected natural logs"):
+        as_utterances([EXACT[:0], probabilities, probabilities], None, 3)
+    for fine in (EXACT, np.zeros_like(EXACT), EXACT + 0.5):
+        as_utterances([EXACT[:0], fine, probabilities], None, 3)  # warnings are errors
 
 
 def test_nested_lists_of_python():

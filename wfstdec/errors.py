@@ -53,6 +53,10 @@ class BoostError(InputError):
     """A boost list is malformed."""
 
 
+class LogprobWarning(UserWarning):
+    """Numbers look as if they were no log-probabilities."""
+
+
 class BoostWarning(UserWarning):
     """Words or phrases were to be boosted that nothing can hear."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import LogprobError, ShapeError
+from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
 
 LARGEST = np.float32(1e20)
 """A log-prob may not be larger, and is -inf below the negative: so that costs neither
@@ -30,13 +31,18 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
     Raises:
         ShapeError: Axes, V or lengths are wrong; says both sizes.
         LogprobError: NaN, +inf or an absurdly large number, in the frames used.
+
+    Warns:
+        LogprobWarning: The numbers of the first utterance look like probabilities.
     """
     arrays = split_batch(logprobs, _as_numpy)
     counts = check_lengths(lengths, len(arrays))
-    return [
+    checked = [
         _check(array, i, count, num_tokens)
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
     ]
+    _doubt_probabilities(checked)
+    return checked
 
 
 def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
@@ -121,6 +127,18 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
     if used.min(initial=0) < -LARGEST:
         return np.where(used < -LARGEST, np.float32(-np.inf), used)
     return used
+
+
+def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
+    """Warn where a whole utterance has nothing below 0: no log-prob is above it."""
+    first = next((used for used in utterances if used.size), None)
+    if first is not None and first.min() >= 0 and first.max() > 0:
+        warnings.warn(
+            f"logprobs lie in {float(first.min()):.6g} to {float(first.max()):.6g}, "
+            "expected natural logs of probabilities: take the log first",
+            LogprobWarning,
+            stacklevel=4,
+        )
 
 
 def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:

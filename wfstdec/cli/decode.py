@@ -103,8 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--logprobs", required=True)
     add_flags(parser, "--output", "--format", "--boost")
-    add_flags(parser, "--phrases", "--phrase-unit", "--phrase-boundary")
-    add_flags(parser, "--sentencepiece")
+    add_flags(parser, "--phrases", "--phrase-totals", "--phrase-unit")
+    add_flags(parser, "--phrase-boundary", "--sentencepiece")
     add_decoder_flags(parser)
 
 

@@ -230,6 +230,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         "choices": ("word", "token"),
         "help": "what phrases are credited by (default: word; token without words)",
     },
+    "--phrase-totals": {
+        "action": "store_true",
+        "help": "weights of --phrases are nats for a whole phrase, as those of --boost "
+        "are (default: times 1 nat for its first label, 2 + ln(place) for the others)",
+    },
     "--phrase-boundary": {
         "metavar": "TOKEN",
         "help": "phrases of tokens stand between such tokens or the ends: a token that "

@@ -71,8 +71,9 @@ def read_lists(args: argparse.Namespace) -> tuple[BoostLists, BoostLists | None]
 
 def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
     """Raise `OptionError` where there are flags of phrases and no phrases."""
-    for name in ("phrase_unit", "phrase_boundary", "sentencepiece"):
-        if getattr(args, name) is not None:
+    names = "phrase_unit", "phrase_boundary", "sentencepiece", "phrase_totals"
+    for name in names:
+        if getattr(args, name, None) not in (None, False):
             raise OptionError(f"{flag_of(name)} without {without}, expected both")
 
 
@@ -93,7 +94,8 @@ def favoured(
         )
     if phrases is None:
         return Favoured(words)
-    return Favoured(words, phrases, phrase_compiler(args, decoder))
+    amounts = PhraseOptions(weights_are_totals=args.phrase_totals)
+    return Favoured(words, phrases, phrase_compiler(args, decoder, amounts))
 
 
 def phrase_compiler(
