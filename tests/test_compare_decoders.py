@@ -11,6 +11,7 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 from wfstdec import GreedyOptions
 from wfstdec import compare as library
+from wfstdec.cli import contest
 from wfstdec.compare.comparison import load_comparison
 from wfstdec.compare.machine import fingerprint
 from wfstdec.errors import FormatError, OptionError
@@ -118,6 +119,30 @@ def test_words_that_the_model_lacks_may_have_a_cost(files):
     found = decoded(files, "--decoder", "beam", "--beam-size", "64", *TRIE, *more)
     assert any("rare" in words for words in found.values())
     assert comparison.points[1].errors.total == word_errors(files, found)
+
+
+def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
+    asked = []
+    monkeypatch.setattr(contest, "available_peers", lambda one: asked.append(one) or [])
+    given = ["--graph", "graph.npz", *TRIE, "--arpa", "lm.arpa", "--greedy"]
+    given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
+    given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
+    given += ["--utterances", "5", "--repeats", "2", "--quiet"]
+    assert wfstdec(files, "compare", *SPEECH, *given) == 0
+    [inputs] = asked
+    assert (inputs.lm_scale, inputs.word_insertion) == (0.7, 0.2)
+    assert (inputs.arpa, inputs.separator) == (str(files / "lm.arpa"), "<wb>")
+    assert inputs.graph.num_arcs and set(inputs.lexicon.words) > {"ab", "rare"}
+    comparison = load_comparison(files / "c.json")
+    facts = comparison.facts
+    assert (facts["utterances"], facts["repeats"]) == (5, 2)
+    for one in comparison.points:
+        assert len(one.cpu_s) == 2 and one.audio_s == facts["audio_s"]
+        options = comparison.searches[one.search].options
+        assert options["lm_scale"] == 0.7
+        assert options.get("word_insertion", 0.2) == 0.2
+    speech = library.read_speech(files / "x.npz", files / "ref.txt", limit=5)
+    assert facts["audio_s"] == speech.num_frames * 0.5
 
 
 def test_a_maker_makes_what_the_decoder_is(files):
