@@ -55,10 +55,10 @@ def interpreted(function):
 for name in ("jit", "kernel", "inlined"):
     setattr(wfstdec.jit, name, interpreted)
 
-from wfstdec.wfst import kernel_types
+from wfstdec import machine
 
-kernel_types.prefetch = lambda array, index: None
-kernel_types.count_bits = lambda value: np.uint64(int(value).bit_count())
+machine.prefetch = lambda array, index: None
+machine.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 import naive_beam_cases
 import naive_cases

@@ -1,5 +1,6 @@
 """The backends of the beam decoder: the same bits, whatever the way to them."""
 
+import itertools
 import logging
 import math
 import threading
@@ -97,6 +98,27 @@ def test_arrays_that_grow_change_nothing(kind):
         assert search(tight, decoder, boosts, chunks) == want, seed
         reference = make_backend("reference", network)
         assert search(reference, decoder, boosts, chunks) == want, seed
+
+
+@pytest.mark.parametrize("merge", ["max", "sum"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_costs_that_rounding_makes_equal(name, merge):
+    """Entries one rounding apart before re-basing, and equal after it, are a tie."""
+    for seed, kind in itertools.product(range(15, 21), ("none", "tokens", "pieces")):
+        _, case, decoder, boosts = draw(seed, kind)
+        wide = decoder.with_options(
+            beam=40.0,
+            beam_size=100_000,
+            token_top_k=None,
+            merge=merge,
+            nbest=1000,
+            blank_skip_threshold=None,
+        )
+        few_values = np.round(np.tile(case.logprobs, (2, 1))[:6] * 8) / 8 - 0.3
+        network = wide._reader.network
+        backend, reference = (make_backend(n, network) for n in (name, "reference"))
+        want = search(reference, wide, boosts, [few_values])
+        assert search(backend, wide, boosts, [few_values]) == want, (seed, kind)
 
 
 @pytest.mark.parametrize("name", BACKENDS)

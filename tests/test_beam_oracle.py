@@ -233,6 +233,28 @@ def test_the_best_few_texts(merge, backend):
             assert len({text_of(case, hyp) for hyp in hyps}) == len(hyps)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["pieces", "tokens_separator"])
+def test_texts_that_tokens_spell_in_several_ways(kind, backend):
+    dropped = 0
+    for i in range(24):
+        case, texts = drawn(i, kind, "max", num_frames=3)
+        if not texts:
+            continue
+        least = {}
+        for text in texts:
+            written = " ".join(naive_beam.joined(case, text.text))
+            least.setdefault(written, text.cost)
+        hyps = decode(case, backend, merge="max", nbest=5)
+        assert len({hyp.text for hyp in hyps}) == len(hyps)
+        assert len(hyps) == min(5, len(least))
+        assert hyps[0].total_cost == close_to(texts[0].cost)
+        for hyp in hyps:
+            assert hyp.total_cost >= least[hyp.text] - 1e-4
+        dropped += len(least) < len(texts)
+    assert dropped > 5
+
+
 # ----------------------------------------------------------------------------- pruning
 BOUNDS = [
     {"beam": 0.0},

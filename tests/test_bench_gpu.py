@@ -23,7 +23,7 @@ import bench_gpu  # noqa: E402
 import bench_gpu_report as report  # noqa: E402
 import riva_peer  # noqa: E402
 from bench_gpu_device import Gpu, Timing, pad  # noqa: E402
-from bench_gpu_measure import Bench, Case, Plan, Setting  # noqa: E402
+from bench_gpu_measure import Bench, Case, Plan, Setting, as_given  # noqa: E402
 
 from wfstdec.wfst.decoder import WfstDecoder  # noqa: E402
 from wfstdec.wfst.device_search import DeviceBackend  # noqa: E402
@@ -114,7 +114,7 @@ def test_a_run_without_riva(run, capsys):
         frames = row["us_per_frame"] * row["longest_frames"] / 1e6
         assert frames == pytest.approx(row["event_s"][0])
         assert row["looked_per_frame"] >= row["entries_per_frame"] > 0
-        assert row["gb_per_s"] > 0 and row["wer"] >= 0
+        assert row["gb_per_s"] > 0 and row["wer"] >= 0 and row["search_ms"] > 0
         assert row["shared_share"] == 1 and row["spilled_share"] == 0
     assert {row["batches"] for row in ours if row["batch"] == 8} == {2}
     assert written["machine"]["gpu"] == "none"
@@ -189,7 +189,8 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     gpu = Emulated()
     _, written = run(*arguments, "--no-riva", gpu=gpu)
     before = written["rows"]
-    assert gpu.timed == len(before) - 2  # the CPU is not timed by the GPU's clock
+    ours = sum(row["decoder"] == "ours" for row in before)
+    assert gpu.timed == 2 * ours  # whole, search alone; the CPU by another clock
     gpu = Emulated()
     _, written = run(*arguments, "--resume", gpu=gpu)
     assert gpu.timed == 2 and written["rows"][: len(before)] == before
@@ -197,6 +198,17 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
         "riva",
         "riva mbr",
     ]
+
+
+def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
+    points = ["--settings", "100:9", "--batches", "8", "--boosted", "0"]
+    status, written = run("--sets", "hard", *points)  # rounding changes its numbers
+    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
+    assert [row["dtype"] for row in ours] == ["float32", "float16"]
+    assert status == 0 and not any(row["differ"] for row in ours)
+    speech = bench_data.load_set("hard", bench_data.RECIPE, 1)
+    (x,) = speech.logprobs.values()
+    assert (as_given(x, "float16") != x).any() and (as_given(x, "float32") == x).all()
 
 
 def test_long_recordings(run):

@@ -111,9 +111,11 @@ def test_flags_reach_the_greedy_decoder(files, capsys):
 
 
 def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
-    (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c": 1}}\n')
-    assert decode(files, "greedy", "--boost", "boosts.jsonl") == 1
-    assert "boosts of utterance 'utt1': words such as 'c'" in capsys.readouterr().err
+    (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c c": 1}}\n')
+    (files / "phrases.txt").write_text("ab c\n")
+    given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
+    assert decode(files, "beam", *LEXICAL, *given) == 1
+    assert "boosts of utterance 'utt1' has compiled phrases" in capsys.readouterr().err
     np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
     assert decode(files, "greedy") == 1
     err = capsys.readouterr().err
@@ -301,6 +303,15 @@ def test_info_says_what_a_saved_model_holds(files, capsys):
     assert facts["cost of </s>"] == "2.30 nats after <s>"
     assert wfstdec(files, "info", "saved.lm", "--draw", "-") == 1
     assert "--draw with a language model, expected a graph" in capsys.readouterr().err
+
+
+def test_words_are_counted_as_in_a_graph(files, capsys):
+    """Without `<eps>`; and the marks of a model are not words that a table lacks."""
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    assert wfstdec(files, "build-lm", *given, "--output", "words.lm") == 0
+    assert "are none of" not in capsys.readouterr().err
+    assert wfstdec(files, "info", "words.lm") == 0
+    assert re.search("^words +3$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_nemos_files(files, capsys):

@@ -111,6 +111,38 @@ def test_flags_of_phrases_need_phrases(files, capsys):
         assert f"{flag[0]} without --phrases" in capsys.readouterr().err
 
 
+def test_boundaries_are_for_tokens(files, capsys):
+    """Words are whole ones."""
+    (files / "phrases.txt").write_text("c\n")
+    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
+    given += ["--phrase-boundary", "<wb>"]
+    for decoder in (WFST, TRIE):
+        assert wfstdec(files, "decode", *decoder, *given) == 1
+        err = capsys.readouterr().err
+        assert "--phrase-boundary '<wb>' with phrases of words" in err
+
+
+def test_words_need_a_decoder_that_has_some(files, capsys):
+    (files / "boosts.txt").write_text("ab\t2\n")
+    given = ["--logprobs", "x.npz", "--boost", "boosts.txt"]
+    for decoder in (BARE, GREEDY):
+        assert wfstdec(files, "decode", *decoder, *given) == 1
+        assert "has no words, expected --phrases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["boosts", "phrases"])
+def test_lists_of_utterances_that_are_not_there(kind, files, capsys):
+    lines = [{"id": one, kind: {"ab": 1.0}} for one in ("ab", "AB", "other")]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (files / "lists.jsonl").write_text(text)
+    flag = {"boosts": "--boost", "phrases": "--phrases"}[kind]
+    given = ["--logprobs", "x.npz", flag, "lists.jsonl"]
+    assert wfstdec(files, "decode", *WFST, *given) == 0
+    err = capsys.readouterr().err
+    assert "warning: 2 boost lists are for utterances that" in err
+    assert "does not have: 'AB', 'other'" in err
+
+
 def test_phrases_that_cannot_be_said_are_named(files, capsys):
     (files / "phrases.txt").write_text("zebra crossing\t2\n")
     given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
@@ -137,6 +169,7 @@ def test_weights_and_their_absence(tmp_path):
         ("a\tone\n", r"p:1: the weight of 'a' is 'one', expected a number$"),
         ('{"boosts": {}}\n', r"p:1: found .*expected \{\"id\": utterance, \"phrases\""),
         ('{"phrases": "a"}\n', r"p:1: found"),
+        ('{"phrases": ["a", " "]}\n', r"p:1: found ' ' in the list, expected words"),
         ('{"phrases": {"a": true}}\n', r"p:1: the weight of 'a' is True"),
     ],
 )
@@ -144,3 +177,37 @@ def test_bad_lists(text, message, tmp_path):
     (tmp_path / "p").write_text(text)
     with pytest.raises(BoostError, match=message):
         read_phrase_weights(tmp_path / "p")
+
+
+def test_pieces_as_a_sentencepiece_model_cuts_them(tmp_path, capsys):
+    """Not in the fewest pieces, which is what there is without one."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["low low low lower newest newest"] * 5),
+        model_prefix=str(tmp_path / "bpe"),
+        vocab_size=15,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "bpe.model"))
+    cut = model.encode_as_pieces("wol")
+    names = ["<blank>", *model.id_to_piece(list(range(len(model)))), "\u2581wol"]
+    (tmp_path / "tokens.txt").write_text("".join(f"{name}\n" for name in names))
+    x = np.full((2 * len(cut), len(names)), np.log(0.01), np.float32)
+    x[1::2, 0] = x[range(0, len(x), 2), [names.index(piece) for piece in cut]] = -0.1
+    np.savez(tmp_path / "x.npz", wol=x)
+    (tmp_path / "phrases.txt").write_text("wol\t0.01\n")
+    bare = ["--decoder", "greedy", "--tokens", "tokens.txt"]
+    bare += ["--phrases", "phrases.txt"]
+    assert decode(tmp_path, capsys, *bare)["wol"] == ("wol", 0.0)
+    found = decode(tmp_path, capsys, *bare, "--sentencepiece", "bpe.model")
+    worth = library.PhraseOptions().base(len(cut))[-1]
+    assert found["wol"] == ("wol", pytest.approx(-0.01 * worth, abs=1e-4))
+
+
+def test_a_lexicon_needs_no_sentencepiece_model(files, capsys):
+    (files / "phrases.txt").write_text("ab\n")
+    given = ["--logprobs", "x.npz", "--sentencepiece", "bpe.model"]
+    given += ["--phrases", "phrases.txt", "--phrase-unit", "token"]
+    assert wfstdec(files, "decode", *WFST, *given) == 1
+    assert "its lexicon spells phrases" in capsys.readouterr().err

@@ -154,6 +154,22 @@ def test_frames_that_outgrow_the_table_in_shared_memory():
     assert spilled > 6 and shared > 2
 
 
+def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
+    """min_active makes many entries for a while, few of which go on."""
+    fan = [f"0 {1 + i} a W{i} {i + 2}" for i in range(60)]
+    graph = text_graph("\n".join(["0 0 a - 0", *fan, "0 0"]))
+    x = np.zeros((40, len(graph.tokens)), np.float32)
+    options = DecodeOptions(beam=1.0, min_active=2)
+    backend = DeviceBackend(graph, EmulatedDevice(64, shared_slots=32), 256)
+    under_way = backend.start_batch(options, [NO_BOOSTS])
+    under_way.advance([x])
+    counts = under_way.counts
+    assert (counts["frames"], counts["entries"]) == (40, 80)
+    assert counts["spilled"] == 1
+    expected = expected_paths(graph, options, [x], [NO_BOOSTS])
+    assert list(map(bits, under_way.finish())) == expected
+
+
 def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
     """One arc, from one graph state in two boost states, at one cost to one state."""
     graph = text_graph("""

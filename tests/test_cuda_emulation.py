@@ -38,6 +38,28 @@ extern "C" __global__ void atomics(const Words* words) {
     if (atomicCAS(&words->counter[1], 0u, 1u) == 0) words->counter[2] += 1;
 }
 
+// What shared memory holds before anything is written there.
+extern "C" __global__ void untouched(const Words* words) {
+    __shared__ unsigned shared[64];
+    DYNAMIC_SHARED(unsigned, dynamic);
+    unsigned* of_block = words->out + blockIdx.x * blockDim.x;
+    const unsigned* words_of = threadIdx.x % 2 ? shared : dynamic;
+    of_block[threadIdx.x] = words_of[threadIdx.x];
+    __syncthreads();
+    shared[threadIdx.x] = dynamic[threadIdx.x] = 1;
+}
+
+// Halves of a warp that go apart and meet again.
+extern "C" __global__ void halves(const Words* words) {
+    __shared__ unsigned shared[256];
+    const unsigned other = threadIdx.x ^ 16;
+    if (threadIdx.x & 16) shared[threadIdx.x] = threadIdx.x;
+    __syncwarp();
+    if (!(threadIdx.x & 16)) shared[threadIdx.x] = shared[other];
+    __syncwarp();
+    words->out[blockIdx.x * blockDim.x + threadIdx.x] = shared[threadIdx.x | 16];
+}
+
 // Wrong without preemption too, but only other schedules show it.
 extern "C" __global__ void lost_updates(const Words* words) {
     for (int i = 0; i < 8; ++i) {
@@ -65,7 +87,8 @@ extern "C" __global__ void endless(const Words* words) {
 }
 """
 NAMES = (
-    "turn_around shuffles atomics lost_updates different_barriers early_return endless"
+    "turn_around shuffles atomics untouched halves lost_updates different_barriers "
+    "early_return endless"
 ).split()
 ENTRIES = "".join(f"EMULATE({name})\n" for name in NAMES)
 
@@ -77,7 +100,7 @@ def launch(name, blocks=2, threads=64, **options):
     out = np.full(blocks * threads + 1, 99, np.uint32)
     counter = np.zeros(3, np.uint32)
     task = np.array([out.ctypes.data, counter.ctypes.data], np.uint64)
-    device.launch(name, blocks, task, 0)
+    device.launch(name, blocks, task, 4 * threads)
     return out, counter
 
 
@@ -91,9 +114,18 @@ def test_the_language(preempt, threads, os_threads):
     out, _ = launch("shuffles", **options)
     per_warp = np.arange(threads).reshape(-1, 32).cumsum(axis=1).ravel()
     assert out[:-1].tolist() == per_warp.tolist() * 2
+    out, _ = launch("halves", **options)
+    assert out[:-1].tolist() == [t | 16 for t in range(threads)] * 2
     out, counter = launch("atomics", **options)
     assert out[:-1].tolist() == list(range(2 * threads))
     assert (out[-1], *counter) == (5, 2 * threads, 1, 1)
+
+
+def test_nothing_can_depend_on_what_memory_held():
+    for os_threads in (1, 2):
+        for _ in range(2):
+            out, _ = launch("untouched", blocks=3, os_threads=os_threads)
+            assert set(out[:-1].tolist()) == {0xA5A5A5A5}
 
 
 def test_preemption_makes_other_schedules():

@@ -24,7 +24,7 @@ from wfstdec.errors import BackendError, LogprobError, ShapeError
 from wfstdec.wfst import cuda
 from wfstdec.wfst.backends import make_backend
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.device_layout import BFLOAT16, FLOAT16, FLOAT32
+from wfstdec.wfst.device_layout import BFLOAT16, FLOAT16, FLOAT32, SLOT_BYTES
 from wfstdec.wfst.options import DecodeOptions
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -49,6 +49,18 @@ class Array(np.ndarray):
 
     def __dlpack_device__(self):
         return (2, 0)
+
+
+class Lengths:
+    """An array of CuPy that is no array of NumPy."""
+
+    __cuda_array_interface__: ClassVar[dict] = {}
+
+    def __init__(self, array):
+        self._array = np.array(array)
+
+    def get(self):
+        return self._array
 
 
 class Tensor:
@@ -110,6 +122,7 @@ class Kernel:
     num_regs = 64
     shared_size_bytes = 5800
     max_dynamic_shared_size_bytes = None
+    preferred_shared_memory_carveout = None
     launched: ClassVar[list] = []
 
     def __init__(self, name):
@@ -138,6 +151,7 @@ def from_dlpack(array):
 
 class CudaDevice(contextlib.nullcontext):
     id = 0
+    compute_capability = "90"
     attributes: ClassVar[dict] = {
         "MaxRegistersPerMultiprocessor": 65536,
         "MaxThreadsPerMultiProcessor": 2048,
@@ -152,6 +166,52 @@ class CudaDevice(contextlib.nullcontext):
         super().__init__()
 
 
+class NVRTCError(RuntimeError):
+    pass
+
+
+class Nvrtc:
+    """A compiler; `compiled` has the options of every program."""
+
+    NVRTCError = NVRTCError
+
+    def __init__(self):
+        self.compiled, self.programs = [], {}
+
+    def getVersion(self):
+        return (13, 0)
+
+    def getSupportedArchs(self):
+        return (75, 80, 90)
+
+    def createProgram(self, source, name, headers, include_names):
+        self.programs[7] = source
+        return 7
+
+    def compileProgram(self, program, options):
+        if "search_chunk" not in self.programs[program]:
+            raise NVRTCError("NVRTC_ERROR_COMPILATION (6)")
+        self.compiled.append(options)
+
+    def getCUBIN(self, program):
+        return b"machine code of " + self.programs[program].encode()
+
+    def getPTX(self, program):
+        return b"PTX of " + self.programs[program].encode()
+
+    def getProgramLog(self, program):
+        return "search.cu(1): error: wrong"
+
+    def destroyProgram(self, program):
+        del self.programs[program]
+
+
+def raw_module(path):
+    with open(path, "rb") as file:
+        assert file.read().startswith((b"machine code of ", b"PTX of "))
+    return types.SimpleNamespace(get_function=Kernel)
+
+
 def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
     """A module."""
 
@@ -159,10 +219,6 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         if num_devices is None:
             raise CudaRuntimeError("cudaErrorInsufficientDriver: too old")
         return num_devices
-
-    def raw_module(code, options):
-        assert "search_chunk" in code and "--fmad=false" in options
-        return types.SimpleNamespace(get_function=Kernel)
 
     runtime = types.SimpleNamespace(
         getDeviceCount=get_device_count,
@@ -187,6 +243,7 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         get_default_memory_pool=lambda: pool,
         cuda=types.SimpleNamespace(
             runtime=runtime,
+            nvrtc=Nvrtc(),
             memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
             Device=CudaDevice,
             Stream=Stream,
@@ -196,8 +253,9 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
 
 
 @pytest.fixture
-def cupy(monkeypatch):
+def cupy(monkeypatch, tmp_path):
     """Puts a stand-in in the place of CuPy: `cupy(**of_stand_in)`; None: no CuPy."""
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "kernels"))
 
     def install(module):
         cuda._cupy.cache_clear()
@@ -226,8 +284,8 @@ def test_decoding_on_the_stand_in(cupy):
         padded = np.full((3, 9, len(graph.tokens)), np.nan, np.float32)
         for row, x in zip(padded, batch, strict=True):
             row[: len(x)] = x
-        hyps = decoder.decode(array_of(padded), [5, 0, 8], boosts)
-        assert hyps == expected
+        for lengths in ([5, 0, 8], Lengths([5, 0, 8])):
+            assert decoder.decode(array_of(padded), lengths, boosts) == expected
 
 
 @needs_compiler
@@ -342,6 +400,16 @@ def test_small_blocks_leave_room_for_more_of_them(cupy):
     assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
     assert large.shared_slots == 2048 and small.shared_slots == 256
     assert cuda.CupyDevice(1024 // 2, 0).shared_slots == 0
+
+
+@needs_compiler
+def test_shared_memory_is_asked_for_as_the_blocks_at_home_take_it(cupy):
+    cupy(stand_in())
+    search = cuda.CupyDevice()._kernels["search_chunk"]
+    block = 5800 + 2048 * SLOT_BYTES
+    assert search.max_dynamic_shared_size_bytes == 99 * 1024 - 5800
+    wanted = search.preferred_shared_memory_carveout
+    assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
 
 
 @needs_compiler

@@ -19,8 +19,10 @@ SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
 FAULTS = {
     "an array written past its end": (
         "address,undefined",
-        "if (at >= slots.most) {",
-        "if (at > slots.most) {",
+        # of all blocks: what is written in another's part may lead anywhere
+        "lane.next_slots[at] = slot;",
+        "lane.next_slots[at] = slot;"
+        "lane.next_slots[at + gridDim.x * task.entry_capacity] = slot;",
         "heap-buffer-overflow",
     ),
     "a shift by all bits of a word": (
@@ -33,6 +35,12 @@ FAULTS = {
         "thread",
         "memory.firsts[threadIdx.x] = arcs.begin;\n        __syncthreads();",
         "memory.firsts[threadIdx.x] = arcs.begin;",
+        "data race",
+    ),
+    "lanes of a warp that nothing orders": (
+        "thread",
+        "__syncwarp();",
+        "",
         "data race",
     ),
     "a missing atomic": (

@@ -14,6 +14,7 @@ from random_graphs import (
 )
 from test_wfst_backends import bits
 from test_wfst_invariance import random_splits
+from text_graphs import text_graph
 
 from wfstdec import build_graph
 from wfstdec.boost.boosts import UtteranceBoosts
@@ -101,6 +102,22 @@ def test_torch_tensors_on_the_gpu(demo, dtype):
         on_gpu = (tensor.to("cuda", non_blocking=True) * 2) / 2
         assert decoder.decode(on_gpu, torch.tensor(lengths).cuda()) == expected
         assert decoder.decode(list(on_gpu), lengths) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_number_of_16_bits(dtype):
+    """Also those that are not normal: none is taken for 0."""
+    torch = pytest.importorskip("torch")
+    graph = text_graph("0 0 a A 0\n0 0", tokens="_ a")
+    numbers = np.arange(1 << 16, dtype=np.uint16).astype(np.int16)
+    values = torch.from_numpy(numbers).view(getattr(torch, dtype))
+    column = values[values.float().abs() <= 1e20][:, None].repeat(1, 2)
+    backend = make_backend("cuda", graph)
+    none = UtteranceBoosts(compile_word_boosts(None, {})[0], None)
+    for given in (column.cuda(), column.float().cuda()):
+        rows = backend.as_utterances([given], None, 2)
+        (path,) = backend.decode_batch(rows, DecodeOptions(), [none])
+        assert path.acoustic.tolist() == (-column[:, 0].float()).tolist()
 
 
 def test_numbers_that_are_no_logprobs_are_refused_on_the_gpu(demo):

@@ -21,7 +21,7 @@ KERNEL = re.compile(r"\b_?(n?jit|kernel|inlined|intrinsic)\b")
 
 ROOMS = (
     {"errors"},
-    {"atomic", "textfile", "jit"},
+    {"atomic", "textfile", "jit", "machine"},
     {"symbols"},
     {"lexicon", "spelling", "arpa", "arpa_scan", "ngram_trie"},
     {"vocabulary"},
@@ -47,7 +47,7 @@ STRANGERS = {
 THIRD_PARTY = {
     "numpy": "",
     "numba": "",
-    "llvmlite": "wfst/",  # comes with numba
+    "llvmlite": "machine.py",  # comes with numba
     "tqdm": "",
     "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",

@@ -111,6 +111,21 @@ def test_tokens_and_the_blank():
     assert costs[4] == pytest.approx((0.5 + 3.5) * LN10)
 
 
+def test_a_model_of_other_tokens():
+    """Over words, or NeMo's: it would score all tokens alike, or let none be said."""
+    for names in (["<blank>", "a", "b"], ["<blank>", "<unk>", "a", "b"]):
+        with pytest.raises(ArpaError, match="none of the 2 tokens, such as 'a', is a"):
+            NgramLM.from_arpa(io.StringIO(TRIGRAMS), token_table(names))
+
+
+def test_tokens_that_a_model_lacks_are_named(caplog):
+    tokens = token_table(["<blank>", "the", "cat", "sat", "<unk>", "hat", "mat"])
+    NgramLM.from_arpa(io.StringIO(TRIGRAMS), tokens)
+    (record,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    text = "2 of 5 tokens are not in the language model, such as 'hat', 'mat'"
+    assert record.getMessage() == text
+
+
 def test_nemo_files_name_tokens_by_characters():
     names = ["a", "b", "c", "d"]
     tokens = token_table([*names, "<blank>"])
@@ -131,7 +146,7 @@ def test_what_is_left_out_is_counted(caplog):
     with caplog.at_level(logging.INFO, "wfstdec.lm"):
         lm_of(TRIGRAMS, ["the", "sat"])
     assert "4 n-grams are over other words or out of place: left out" in caplog.text
-    assert "language model: 3 words, " in caplog.text
+    assert "language model: 2 words, " in caplog.text
 
 
 # --------------------------------------------------------- kernels and their reference

@@ -444,6 +444,18 @@ def test_spellings_by_table_and_tokenizer():
     assert by_words({"a": 1})(["a a", "a b"]) == [[(1, 1)], []]
 
 
+def test_a_tokenizer_that_gives_names():
+    """Its own numbers, which know no blank, are of no consequence."""
+    tokens = token_table(["<blank>", "<unk>", "a", "b"])
+    pieces = {"ab": ["a", "b"], "AB": ["<unk>"], "az": ["a", "z"], "-": ["<blank>"]}
+    speller = by_tokenizer(pieces.__getitem__, tokens=tokens)
+    assert speller(["ab", "AB", "az", "-"]) == [[(2, 3)], [], [], []]
+    both = by_tokenizer(
+        pieces.__getitem__, lambda text: [text, text.upper()], tokens=tokens
+    )
+    assert both(["ab"]) == [[(2, 3)]]
+
+
 def test_too_many_spellings_are_cut(caplog):
     lexicon = lexicon_of(a="A B C D")
     with caplog.at_level(logging.WARNING, "wfstdec.boost"):

@@ -22,6 +22,7 @@ from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
 from test_wfst_invariance import random_splits
 from text_graphs import text_graph
 
+from wfstdec.boost import phrase_rows
 from wfstdec.boost.boosts import Boosts, UtteranceBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
@@ -30,11 +31,11 @@ from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.jit import jit
 from wfstdec.lexicon import read_lexicon
 from wfstdec.symbols import ilabel_of
-from wfstdec.wfst import phrase_rows
 from wfstdec.wfst.backends import BACKENDS, make_backend
 from wfstdec.wfst.cpu import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.phrase_labels import rows_of
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
@@ -366,7 +367,7 @@ def rows_case(seed):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]
 
     boosts = PhraseCompiler(spell, labels, options).compile(spelt)
-    return graph, boosts, phrase_rows.lay_out(boosts, graph.tokens.blank)
+    return graph, boosts, rows_of(graph.tokens.blank, boosts)
 
 
 @jit

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -238,7 +239,12 @@ def describe_machine() -> dict[str, object]:
 
 
 def _commit() -> str | None:
-    """The commit checked out, with a `+` where the work tree's library differs."""
+    """The commit checked out, with a `+` where the work tree's library differs.
+
+    Where there is no repository, what WFSTDEC_COMMIT says.
+    """
+    if "WFSTDEC_COMMIT" in os.environ:
+        return os.environ["WFSTDEC_COMMIT"] or None
     git = ["git", "-C", str(ROOT)]
     try:
         done = [

@@ -7,7 +7,8 @@
 Graphs are built where they are not in the cache. At every point our hypotheses are
 compared with the CPU's before anything is timed; where one differs there is no time,
 and the exit status is 1. Times are medians by CUDA events over whole calls, warmed up:
-log-probs on the device, words with times on the host (Riva's n-best list is not read).
+log-probs on the device, words with times on the host (Riva's n-best list is not read);
+"search ms" is without what makes words and times of our paths, on the CPU.
 Riva's decoder is compared where it is installed: word error rates, and what its paths
 cost beside ours. The file is written after every point, so that a run that is cut off,
 or that `--minutes` ends, goes on with `--resume`.
@@ -167,6 +168,7 @@ class Run:
 
     def compare(self, bench: Bench) -> None:
         """Riva's decoder at all points, until it fails."""
+        self.gpu.release()
         with tempfile.TemporaryDirectory() as folder:
             files = riva_peer.write_files(
                 bench.case.graph, self.args.lm_scale, Path(folder)

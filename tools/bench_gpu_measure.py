@@ -134,10 +134,11 @@ class Bench:
         graph, options = self.case.graph, self.options(setting)
         return WfstDecoder(graph, options, "cpu", frame_shift_s=self._shift_s)
 
-    def expect(self, setting: Setting) -> dict[str, Hypothesis]:
-        """What the CPU finds in all utterances."""
+    def expect(self, setting: Setting, dtype: str = "float32") -> dict[str, Hypothesis]:
+        """What the CPU finds in all utterances, their log-probs rounded to a type."""
         names, boosts = list(self.case.speech.logprobs), self._boosts(setting)
-        found = self.on_cpu(setting).decode(self.case.arrays(names), boosts=boosts)
+        arrays = [as_given(x, dtype) for x in self.case.arrays(names)]
+        found = self.on_cpu(setting).decode(arrays, boosts=boosts)
         return dict(zip(names, found, strict=True))
 
     def cpu(self, setting: Setting) -> Row:
@@ -157,6 +158,13 @@ class Bench:
     def ours(self, setting: Setting, expected: dict[str, Hypothesis]) -> Iterator[Row]:
         """Rows per batch; without times where answers are not the CPU's."""
         plan, boosts = self.plan, self._boosts(setting)
+        arrays = self.case.speech.logprobs.values()
+        wanted = {
+            dtype: expected
+            if all(np.array_equal(x, as_given(x, dtype)) for x in arrays)
+            else self.expect(setting, dtype)
+            for dtype in plan.dtypes
+        }
         for size, dtype, threads in product(plan.batches, plan.dtypes, plan.threads):
             row = self.row(setting, size, decoder="ours", dtype=dtype, threads=threads)
             if plan.skip(row):
@@ -172,13 +180,16 @@ class Bench:
             run = partial(_each, batches, partial(_decode, decoder, boosts))
             found = run()
             row["differ"] = sum(
-                hypothesis != expected[name]
+                hypothesis != wanted[dtype][name]
                 for name, hypothesis in zip(chain(*names), found, strict=True)
             )
             if row["differ"] == 0:
                 timing = self.gpu.time(run, plan.repeats)
                 row |= self._times(names, [one.text for one in found], timing)
                 row |= _traffic(count_work(decoder, batches, boosts), timing)
+                paths = partial(_each, batches, partial(_search, decoder, boosts))
+                timing = self.gpu.time(paths, plan.repeats)
+                row["search_ms"] = 1e3 * timing.median_s / len(batches)
             yield row
 
     def riva(
@@ -254,10 +265,24 @@ class Bench:
         }
 
 
+def as_given(logprobs: np.ndarray, dtype: str) -> np.ndarray:
+    """Log-probs as a GPU gets them, in float32 again."""
+    return logprobs.astype(dtype).astype(np.float32)
+
+
 def _decode(
     decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
 ) -> list[Hypothesis]:
     return decoder.decode(*batch, boosts)
+
+
+def _search(
+    decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
+) -> list[Any]:
+    """`_decode` without what makes words and times of paths, on the CPU."""
+    utterances = decoder._utterances(*batch)
+    compiled = decoder._boosts.compile(boosts, len(utterances))
+    return decoder._search(utterances, compiled)
 
 
 def _each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:

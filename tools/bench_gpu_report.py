@@ -52,6 +52,7 @@ COLUMNS: Columns = {
     "WER %": _figure("wer", ".2f"),
     "RTFx": _figure("rtfx", ".0f"),
     "ms/batch": _figure("ms_per_batch", ".2f"),
+    "search ms": _figure("search_ms", ".2f"),
     "us/frame": _figure("us_per_frame", ".2f"),
     "arcs/frame": _figure("looked_per_frame", ".0f"),
     "GB/s": _figure("gb_per_s", ".1f"),

@@ -7,7 +7,8 @@ import re
 import sys
 from typing import NamedTuple
 
-from wfstdec.wfst.cuda import COMPILE_OPTIONS, slots_in_shared_memory
+from wfstdec.wfst.cuda import slots_in_shared_memory
+from wfstdec.wfst.cuda_compile import COMPILE_OPTIONS
 from wfstdec.wfst.device_layout import SLOT_BYTES, kernel_source
 
 KIB = 1024

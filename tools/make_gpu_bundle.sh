@@ -2,7 +2,7 @@
 # Packs what a GPU machine without a network needs to test and to measure, in 60 MB:
 #   bash tools/make_gpu_bundle.sh bundle.tar
 # there:
-#   tar xf bundle.tar && bash run.sh          # tests, sanitizer, benchmarks: see run.sh
+#   tar xf bundle.tar && bash run.sh check tests bench          # all steps: see run.sh
 # Environment:
 #   PYTHON_VERSION  of the other machine, 312 by default; riva-asrlib-decoder has wheels
 #                   for 311 and 312
@@ -19,9 +19,11 @@ cd "$(dirname "$0")/.."
 data=${DATA:-../shared/data}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+mkdir -p "$(dirname "$out")"
 mkdir "$folder/wfstdec"
 git archive HEAD | tar x -C "$folder/wfstdec"
 cp tools/gpu_bundle_run.sh "$folder/run.sh"
+git rev-parse --short HEAD >"$folder/commit"
 
 download() {
     python3 -m pip download --quiet --disable-pip-version-check --only-binary :all: \

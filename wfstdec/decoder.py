@@ -9,12 +9,15 @@ hyps = under_way.finish()
 
 from __future__ import annotations
 
+import copy
 import math
+import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from dataclasses import replace
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -123,6 +126,16 @@ class Decoder(ABC, Generic[_Result]):
         """V, the blank included."""
         return self._num_tokens
 
+    def with_options(self, **changes: Any) -> Self:
+        """The same decoder with some options changed; shares all its arrays.
+
+        Raises:
+            OptionError: A value is out of range, or fixed where a decoder is made.
+        """
+        other = copy.copy(self)
+        other.options = replace(self.options, **changes)
+        return other
+
     def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
 
@@ -152,8 +165,14 @@ class Decoder(ABC, Generic[_Result]):
         return list(map(self._hypothesis, results, compiled))
 
     def start(self, n: int, boosts: AnyBoosts | Sequence = None) -> Decoding:
-        """Begin `n` utterances that come in chunks; arguments as in `decode`."""
-        compiled = self._boosts.compile(boosts, n)
+        """Begin `n` utterances that come in chunks; boosts and errors as in `decode`.
+
+        Raises:
+            ShapeError: `n` is no count.
+        """
+        if not isinstance(n, numbers.Integral) or n < 0:
+            raise ShapeError(f"n={n!r} utterances, expected a count, 0 or more")
+        compiled = self._boosts.compile(boosts, int(n))
         self._check_boosts(compiled)
         if isinstance(self._backend, BatchBackend):
             batch = self._backend.start_batch(self.options, compiled)

@@ -63,6 +63,8 @@ def _as_numpy(array: Any) -> np.ndarray:
             array = array.float()
         if array.device.type != "cpu":
             array = array.cpu()
+    if hasattr(array, "get") and hasattr(array, "__cuda_array_interface__"):  # CuPy
+        return array.get()
     if hasattr(array, "__dlpack__"):
         return np.from_dlpack(array)
     return np.asarray(array)

@@ -2,7 +2,8 @@
 
 Numba's disk cache looks at the file of the function it compiles, and not at the files
 of the functions that this one calls: a change to one of them would leave old machine
-code in use. Here the cache is keyed by the content of the whole package instead.
+code in use. Here the cache is keyed by the content of the whole package instead. What
+another version of the package has left is not even read: it may name what is no more.
 """
 
 from __future__ import annotations
@@ -50,5 +51,6 @@ def _package_stamp() -> str:
 def _keyed_by_package(dispatcher: Any) -> Any:
     """Replace numba's stamp of one file (there is no public way to say more)."""
     if hasattr(dispatcher, "_cache"):  # it is a plain function where the JIT is off
-        dispatcher._cache._cache_file._source_stamp = _package_stamp()
+        file = dispatcher._cache._cache_file
+        file._version = f"{numba.__version__} {_package_stamp()}"
     return dispatcher

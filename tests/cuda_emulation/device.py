@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,7 @@ class EmulatedDevice:
         self.threads, self.num_blocks = threads, num_blocks
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget, self.shared_slots = Budget(memory_limit), shared_slots
-        self.launches = []
+        self.launches, self._sources = [], []
         self._library = ctypes.CDLL(str(library or compile_kernels()))
 
     def empty(self, count, dtype):
@@ -126,13 +127,19 @@ class EmulatedDevice:
         return contextlib.nullcontext()
 
     def wait(self):
-        pass
+        """Copies from the host end here at the latest: their sources must be there."""
+        sources, self._sources = self._sources, []
+        gone = sum(source() is None for source in sources)
+        assert not gone, f"{gone} arrays were gone before their copy ended"
 
     def write(self, target, array):
+        if array.size:
+            self._sources.append(weakref.ref(array))
         flat = np.ascontiguousarray(array).reshape(-1)
         target.view(np.uint8)[: flat.nbytes] = flat.view(np.uint8)
 
     def download(self, buffer, dtype):
+        self.wait()
         assert buffer.dtype == dtype
         return np.array(buffer)
 

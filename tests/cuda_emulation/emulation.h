@@ -9,8 +9,13 @@
 // More is refused than CUDA refuses: threads of a block that wait at different barriers,
 // or at a barrier while others have returned, stop the program with a message.
 //
-// It does not show: weak ordering of memory, the timing of warps, speed.
+// All memory of a block is spoiled before it begins, shared memory too.
+//
+// It does not show: weak ordering of memory (the thread sanitizer shows where nothing
+// orders it), too much shared memory or too many registers, numbers that an option of a
+// compiler flushes to zero, speed.
 #pragma once
+#include <link.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -35,6 +40,12 @@
 #define TSAN(call) call
 #else
 #define TSAN(call)
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define ASAN(call) call
+#else
+#define ASAN(call)
 #endif
 // The scheduler is no part of what the thread sanitizer shall judge.
 #define UNWATCHED __attribute__((no_sanitize("thread")))
@@ -164,20 +175,22 @@ UNWATCHED inline void maybe_give_way() {
     give_way(0);
 }
 
-UNWATCHED inline void wait_at(Barrier& barrier, int line) {
+// `orders`: what is before happens before what is after, for the thread sanitizer too.
+UNWATCHED inline void wait_at(Barrier& barrier, int line, bool orders = true) {
     if (barrier.returned) fail("a barrier after some threads returned", line);
     if (barrier.arrived && barrier.line != line)
         fail("threads at different barriers", line);
     barrier.line = line;
     const unsigned turn = barrier.turn;
-    TSAN(__tsan_release(&barrier.sync[turn % 2]);)
+    TSAN(if (orders) __tsan_release(&barrier.sync[turn % 2]);)
     if (++barrier.arrived == barrier.expected) {
         barrier.arrived = 0;
         ++barrier.turn;
         block->idle = 0;
     }
     while (barrier.turn == turn) give_way(line);
-    TSAN(__tsan_acquire(&barrier.sync[turn % 2]);)
+    TSAN(if (orders) __tsan_acquire(&barrier.sync[turn % 2]);)
+    static_cast<void>(orders);
 }
 
 UNWATCHED inline void run_fiber() {
@@ -197,6 +210,24 @@ UNWATCHED inline void run_fiber() {
     fiber = nullptr;
     TSAN(__tsan_switch_to_fiber(block->main_tsan, __tsan_switch_to_fiber_no_sync);)
     emulation_switch(save, block->main_stack_pointer);
+}
+
+// `__shared__` variables are the thread-local ones of this library: overwrites them,
+// since nothing may depend on what shared memory held before.
+UNWATCHED inline int spoil_shared(dl_phdr_info* library, size_t, void*) {
+    volatile char* const begin = static_cast<char*>(library->dlpi_tls_data);
+    const char* const mine = reinterpret_cast<char*>(&block);
+    for (int i = 0; begin && i < library->dlpi_phnum; ++i) {
+        const auto& segment = library->dlpi_phdr[i];
+        if (segment.p_type != PT_TLS) continue;
+        if (mine < begin || mine >= begin + segment.p_memsz) continue;
+        Block* const now = block;
+        for (size_t at = 0; at < segment.p_memsz; ++at) begin[at] = '\xa5';
+        block = now;
+        fiber = nullptr;
+        return 1;
+    }
+    return 0;
 }
 
 struct Launch {
@@ -223,6 +254,7 @@ inline void run_block(const Launch& launch, unsigned number) {
     mine.kernel = launch.kernel;
     mine.argument = launch.argument;
     block = &mine;
+    if (!dl_iterate_phdr(spoil_shared, nullptr)) std::abort();
     const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     const size_t bytes = STACK_BYTES * count;
     void* stacks = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, -1, 0);
@@ -241,6 +273,8 @@ inline void run_block(const Launch& launch, unsigned number) {
     resume(&mine.fibers[0]);
     TSAN(__tsan_acquire(&mine.main_tsan);)
     TSAN(for (Fiber& f : mine.fibers) __tsan_destroy_fiber(f.tsan);)
+    // Fibers do not return from their last function: what is marked there would stay.
+    ASAN(__asan_unpoison_memory_region(stacks, bytes);)
     munmap(stacks, bytes);
 }
 
@@ -255,14 +289,15 @@ inline void run(const Launch& launch, int os_threads) {
     for (std::thread& other : others) other.join();
 }
 
-// A word from the thread `distance` lanes below, or one's own where there is none.
+// A word from the thread `distance` lanes below, or one's own where there is none. It
+// hands on that word and orders no other memory, as the programming guide has it.
 template <class T>
 UNWATCHED inline T shuffle_up(T value, unsigned distance, int line) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
     const unsigned me = fiber->number, lane = me % WARP;
     uint64_t* words = &block->exchanged[block->shuffles[me]++ % 2 * block->fibers.size()];
     std::memcpy(&words[me], &value, sizeof(T));
-    wait_at(block->warp_barriers[me / WARP], line);
+    wait_at(block->warp_barriers[me / WARP], line, false);
     std::memcpy(&value, &words[lane < distance ? me : me - distance], sizeof(T));
     return value;
 }
@@ -286,6 +321,10 @@ inline T update(T* word, Change change) {
 #define DYNAMIC_SHARED(type, name) \
     type* const name = reinterpret_cast<type*>(emulation::block->dynamic_shared.data())
 #define __syncthreads() emulation::wait_at(emulation::block->barrier, __LINE__)
+#define __syncwarp()                                                               \
+    emulation::wait_at(                                                              \
+        emulation::block->warp_barriers[emulation::fiber->number / emulation::WARP], \
+        __LINE__)
 #define __shfl_up_sync(mask, value, distance) \
     emulation::shuffle_up(value, distance, __LINE__)
 

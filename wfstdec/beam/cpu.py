@@ -13,22 +13,25 @@ from __future__ import annotations
 
 import math
 import threading
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.beam import cpu_ends, cpu_kernels
 from wfstdec.beam import cpu_types as k
 from wfstdec.beam.ends import End, State, best_ends, path_of, start_cost
-from wfstdec.beam.network import NO_MODEL, Network, ahead_of
+from wfstdec.beam.network import Network, ahead_of
 from wfstdec.beam.options import BeamOptions
 from wfstdec.beam.ordering import STACK
 from wfstdec.beam.path import BeamPath
 from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.boost.words import WordBoosts
 
 NO_LIMIT = 1 << 40
 FIRST_ENTRIES = 1024
-NO_CREDIT = np.zeros(1, np.float32)
+NO_PHRASES = no_phrases()
 
 
 class CpuBackend:
@@ -50,10 +53,20 @@ class CpuBackend:
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: list[k.Work] = []
+        self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
     def start(self, options: BeamOptions, boosts: UtteranceBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(self, options, boosts, self._capacity)
+
+    def lay_out(self, phrases: PhraseBoosts | None) -> PhraseRows:
+        """Phrases as the kernels take them; made once."""
+        if phrases is None:
+            return NO_PHRASES
+        with self._lock:
+            if phrases not in self._phrases:
+                self._phrases[phrases] = lay_out(phrases)
+            return self._phrases[phrases]
 
     def take_work(self, num_tokens: int, entries: int) -> k.Work:
         """Scratch for one thread, from the pool or new."""
@@ -81,12 +94,17 @@ class CpuBackend:
             before=np.empty(entries, k.ENTRY),
             unscaled=np.zeros(num_tokens, np.float32),
             costs=np.zeros(num_tokens, np.float32),
+            near_token=np.zeros(num_tokens, np.int32),
+            near=np.zeros(num_tokens, np.float32),
             live=np.zeros(num_tokens, np.int32),
             begin_costs=np.full(num_tokens, np.inf, np.float32),
             down_token=np.empty(num_tokens + 1, np.int32),
             down_node=np.empty(num_tokens + 1, np.int32),
+            ahead=np.zeros(1 << k.AHEAD_BITS, k.AHEAD),
             word_cost=np.empty(self.most_words, np.float32),
             word_state=np.empty(self.most_words, np.int32),
+            word_phrase=np.empty(self.most_words, np.float32),
+            word_boost=np.empty(self.most_words, np.int32),
         )
 
 
@@ -103,7 +121,7 @@ class CpuSearch:
         self._backend, self._options = backend, options
         network = backend.network
         self._words: WordBoosts = boosts.words
-        self._phrases = _phrases_of(boosts)
+        self._phrases = backend.lay_out(boosts.phrases)
         self._scales = scales_of(options, network, boosts)
         frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
         start = frontier[:1]
@@ -172,7 +190,8 @@ class CpuSearch:
             int(counts[k.DIED]),
         )
         if self._scales.by_text:
-            best = best_ends(_as_ends(ends), self._options)
+            lexical = self._backend.network.lexical
+            best = best_ends(_as_ends(ends), self._options, lexical=lexical)
         else:
             at = ends["cost"].argmin()
             best = _as_ends(ends[at : at + 1])
@@ -240,14 +259,6 @@ def scales_of(
         inside_credit=np.float32(inside),
         word_credit=np.float32(word),
     )
-
-
-def _phrases_of(boosts: UtteranceBoosts) -> k.Phrases:
-    if boosts.phrases is None:
-        return k.Phrases(NO_MODEL, -1, False, NO_CREDIT)
-    of_words = boosts.phrases.unit == "word"
-    phrases = boosts.phrases
-    return k.Phrases(phrases.automaton, 0, of_words, phrases.state_credit)
 
 
 def _as_ends(ends: np.ndarray) -> list[End]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int32
+from numpy import float32, int32, uint32, uint64
 
+from wfstdec.beam import cpu_types as k
 from wfstdec.beam.cpu_price import loosened
 from wfstdec.beam.cpu_types import LARGEST
 from wfstdec.beam.lookahead import potential
+from wfstdec.boost.phrase_rows import step
 from wfstdec.jit import inlined
-from wfstdec.lm.kernels import step
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
+_AHEAD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_AHEAD_SHIFT = np.uint64(64 - k.AHEAD_BITS)
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
 
@@ -67,7 +70,7 @@ def extended(text, label):
 def is_over(scales, phrases, work, entry, token, least):
     """Whether a token that begins is over the bound, whatever follows from it."""
     cost = float32(min(entry.over, entry.on) + work.costs[token])
-    credit = float32(scales.begin_credit + phrases.credit[entry.boost])
+    credit = float32(scales.begin_credit + credit_of(phrases, entry))
     return cost > loosened(bound_of(scales, least), credit)
 
 
@@ -78,18 +81,31 @@ def source_cost(entry, same):
 
 
 @inlined
-def phrase_step(phrases, boost, label):
-    """(cost, next boost state) of a label of the phrases' unit."""
-    if phrases.model < 0:
-        return _ZERO, int32(boost)
-    return step(phrases.automaton, phrases.model, boost, label)
+def credit_of(phrases, entry):
+    """The most that phrases credit a label that follows."""
+    return phrases.rows[uint64(entry.boost)].credit
 
 
 @inlined
-def ahead_at(network, state, node):
-    """What is paid in advance in a state at a node."""
+def phrase_step(phrases, boost, label):
+    """(cost, next boost state) of a label of the phrases' unit."""
+    cost, after = step(phrases, boost, uint32(label))
+    return cost, int32(after)
+
+
+@inlined
+def ahead_at(network, work, state, node):
+    """What is paid in advance in a state at a node.
+
+    The same is asked frame after frame: answers are kept where they are found fast.
+    """
     if network.model < 0:
         return _ZERO
     if node == 0:
         return network.lookahead.state_cost[state]
-    return potential(network.lookahead, network.automaton, state, node)
+    key = (uint64(state) << uint64(32)) | uint64(node)
+    answer = work.ahead[(key * _AHEAD_FACTOR) >> _AHEAD_SHIFT]
+    if answer.key != key:
+        answer.key = key
+        answer.cost = potential(network.lookahead, network.automaton, state, node)
+    return answer.cost

@@ -6,7 +6,7 @@ import numpy as np
 from numpy import float32, int64
 
 from wfstdec.beam import cpu_types as k
-from wfstdec.beam.cpu_begin import extended
+from wfstdec.beam.cpu_begin import extended, phrase_step
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.lm.kernels import final, step
@@ -39,7 +39,7 @@ def _fill_ends(network, scales, words, phrases, channel, ends):
         if not network.lexical or entry.node == 0:
             last = final(network.automaton, network.model, entry.state)
             graph = float32(last - entry.ahead)
-            refund = final(phrases.automaton, phrases.model, entry.boost)
+            refund = phrases.final_cost[entry.boost]
             extras = float32(0), float32(0), refund
             said = int64(-1), int64(-1)
             at = _end(scales, channel, entry, graph, extras, said, ends, at)
@@ -55,9 +55,9 @@ def _fill_ends(network, scales, words, phrases, channel, ends):
             bonus = find_bonus(words.keys, words.bonuses, np.uint32(said[1]))
             insertion = float32(scales.word_insertion - bonus)
             phrase, boost = float32(0), entry.boost
-            if phrases.of_words and phrases.model >= 0:
-                phrase, boost = step(phrases.automaton, phrases.model, boost, said[1])
-            refund = final(phrases.automaton, phrases.model, boost)
+            if phrases.of_words:
+                phrase, boost = phrase_step(phrases, boost, said[1])
+            refund = phrases.final_cost[boost]
             extras = insertion, phrase, refund
             at = _end(scales, channel, entry, graph, extras, said, ends, at)
 
@@ -95,7 +95,7 @@ def ways_to_stop(scales, phrases, channel):
 def _fill_stops(scales, phrases, channel, ends):
     for i in range(channel.counts[k.FRONTIER]):
         entry = channel.frontier[i]
-        refund = final(phrases.automaton, phrases.model, entry.boost)
+        refund = phrases.final_cost[entry.boost]
         graph = float32(scales.lm_scale * float32(-entry.ahead))
         for on in range(2):
             end = ends[2 * i + on]

@@ -15,25 +15,36 @@ inside a word the look-ahead never falls, and at its end it falls by at most `sl
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int32, int64
+from numpy import float32, int32, int64, uint64
 
 from wfstdec.beam import cpu_types as k
 from wfstdec.beam.cpu_begin import (
     ahead_at,
     begin,
     bound_of,
+    credit_of,
     is_over,
     phrase_step,
     source_cost,
 )
 from wfstdec.beam.cpu_merge import choose, find_entries, settle
-from wfstdec.beam.cpu_price import loosened, price
+from wfstdec.beam.cpu_price import (
+    find_near,
+    keep_near,
+    least_stay,
+    loosened,
+    price,
+    put_in_order,
+    take_best,
+)
 from wfstdec.beam.cpu_types import LARGEST
+from wfstdec.beam.cpu_words import end_word
 from wfstdec.beam.trie import find_child
-from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm.kernels import step
 
+FEW = 12
+"""Live tokens among which none is followed first."""
 _INF = float32(np.inf)
 _ZERO = float32(0)
 
@@ -50,13 +61,19 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
     for frame in range(first, num_frames):
         if counts[k.DIED] >= 0:
             break
-        first_entry = channel.frontier[0]
-        least = min(first_entry.over, first_entry.on)
-        credit = float32(scales.begin_credit + _top_credit(phrases, channel))
-        num_live = price(
-            tree.network.blank, scales, logprobs[frame], least, credit, work
+        price(tree.network.blank, scales, logprobs[frame], work)
+        num_live, least = _find_live(tree, scales, words, phrases, work, channel)
+        made, least = _emit(
+            tree,
+            scales,
+            words,
+            phrases,
+            work,
+            channel,
+            counts[k.FRONTIER],
+            num_live,
+            least,
         )
-        made, least = _emit(tree, scales, words, phrases, work, channel, num_live)
         for i in range(num_live):
             work.begin_costs[work.live[i]] = _INF
         if made < 0:
@@ -73,28 +90,50 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
             return k.GROW_TRACE, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
         counts[k.CANDIDATES] += made
-        settle(tree.network, scales, work, channel, num_entries)
+        settle(tree.network, scales, phrases, work, channel, num_entries)
         counts[k.FRAMES] += 1
     return k.OK, num_frames
+
+
+@inlined
+def _find_live(tree, scales, words, phrases, work, channel):
+    """The tokens that may begin, best first: how many; what the bound begins with.
+
+    Live is what costs no more than the bound even from the best entry. Where these are
+    many, the best token is followed from there first, for a better bound.
+    """
+    frontier = channel.frontier
+    best = min(frontier[0].over, frontier[0].on)
+    credit = float32(scales.begin_credit + _top_credit(phrases, channel))
+    least = least_stay(tree.network, work, frontier, channel.counts[k.FRONTIER])
+    bound = float32(loosened(bound_of(scales, least), credit) - best)
+    count = find_near(tree.network.blank, bound, work)
+    if count > uint64(FEW):
+        take_best(count, work)
+        made, least = _emit(tree, scales, words, phrases, work, channel, 1, 1, least)
+        work.begin_costs[work.live[0]] = _INF
+        bound = float32(loosened(bound_of(scales, least), credit) - best)
+        count = keep_near(count, bound, work)
+    return put_in_order(scales, count, work), least
 
 
 @inlined
 def _top_credit(phrases, channel):
     """The most that a phrase is credited in any entry."""
     top = _ZERO
-    if phrases.model >= 0:
+    if phrases.of_words or phrases.of_tokens:
         for i in range(channel.counts[k.FRONTIER]):
-            top = max(top, phrases.credit[channel.frontier[i].boost])
+            top = max(top, credit_of(phrases, channel.frontier[i]))
     return top
 
 
 @kernel
-def _emit(tree, scales, words, phrases, work, channel, num_live):
-    """Write the candidates of all entries; (how many, or -1, the least cost)."""
+def _emit(tree, scales, words, phrases, work, channel, num_entries, num_live, least):
+    """Write the candidates of the first entries; (how many, or -1, the least cost)."""
     network = tree.network
     frontier = channel.frontier
-    made, least = 0, _INF
-    for i in range(channel.counts[k.FRONTIER]):
+    made = 0
+    for i in range(num_entries):
         if made + 3 > len(work.candidates):
             return -1, least
         made, least = _stay(network, scales, work, frontier[i], i, made, least)
@@ -165,8 +204,14 @@ def _any_token(network, scales, phrases, work, entry, i, num_live, made, least):
         if is_over(scales, phrases, work, entry, token, least):
             break  # as are all that follow
         same = token == before
+        phrase, boost = _ZERO, entry.boost
+        if phrases.of_tokens:
+            phrase, boost = phrase_step(phrases, entry.boost, token)
+            credit = float32(scales.begin_credit - phrase)
+            cost = float32(source_cost(entry, same) + work.costs[token])
+            if cost > loosened(bound_of(scales, least), credit):
+                continue
         graph, state = step(network.automaton, network.model, entry.state, token)
-        phrase, boost = phrase_step(phrases, entry.boost, token)
         way = (
             token,
             state,
@@ -192,8 +237,8 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
     trie, node = tree.network.trie, int64(entry.node)
     base = min(entry.over, entry.on)
     credit = scales.inside_credit
-    if not phrases.of_words:
-        credit = float32(credit + phrases.credit[entry.boost])
+    if phrases.of_tokens:
+        credit = float32(credit + credit_of(phrases, entry))
     limit = loosened(bound_of(scales, least), credit)
     for n in range(_find_ways_down(tree, work, node, base, limit, num_live)):
         made, least = _go_down(
@@ -202,7 +247,7 @@ def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, lea
         if made < 0:
             return made, least
     if node != 0 and trie.said_splits[node] < trie.said_splits[node + 1]:
-        made, least = _end_word(
+        made, least = end_word(
             tree, scales, words, phrases, work, entry, i, num_live, made, least
         )
     return made, least
@@ -246,18 +291,16 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
     token, child = work.down_token[n], int64(work.down_node[n])
     same = token == network.node_token[entry.node]
     cost = float32(source_cost(entry, same) + work.costs[token])
-    credit = scales.inside_credit
-    if not phrases.of_words:
-        credit = float32(credit + phrases.credit[entry.boost])
+    phrase, boost, credit = _ZERO, entry.boost, scales.inside_credit
+    if phrases.of_tokens:
+        phrase, boost = phrase_step(phrases, entry.boost, token)
+        credit = float32(credit - phrase)
     if cost > loosened(bound_of(scales, least), credit):
         return made, least
     ahead = entry.ahead
     if child > 0:
-        ahead = ahead_at(network, entry.state, child)
+        ahead = ahead_at(network, work, entry.state, child)
     graph = float32(ahead - entry.ahead)
-    phrase, boost = _ZERO, entry.boost
-    if not phrases.of_words:
-        phrase, boost = phrase_step(phrases, entry.boost, token)
     way = (
         token,
         entry.state,
@@ -272,90 +315,3 @@ def _go_down(network, scales, phrases, work, entry, i, n, made, least):
         same,
     )
     return begin(scales, work, entry, i, way, made, least)
-
-
-@inlined
-def _end_word(tree, scales, words, phrases, work, entry, i, num_live, made, least):
-    """The words of the entry's node end: a separator or another word begins."""
-    network = tree.network
-    known = False
-    for n in range(num_live):
-        token = work.live[n]
-        if is_over(scales, phrases, work, entry, token, least):
-            break  # as are all that follow
-        child = int64(0)
-        if token != network.separator:
-            if not network.optional:
-                continue
-            child = int64(tree.root_child[token])
-            if child < 0:
-                continue
-        if not known:
-            _price_words(network, work, entry)
-            known = True
-        made, least = _begin_after(
-            network, scales, words, phrases, work, entry, i, token, child, made, least
-        )
-        if made < 0:
-            break
-    return made, least
-
-
-@inlined
-def _price_words(network, work, entry):
-    """Fill `word_cost` and `word_state` for the words of the entry's node."""
-    trie = network.trie
-    first = int64(trie.said_splits[entry.node])
-    last = int64(trie.said_splits[entry.node + 1])
-    for said in range(first, last):
-        word = trie.said_word[said]
-        cost, state = step(network.automaton, network.model, entry.state, word)
-        work.word_cost[said - first] = float32(cost + trie.said_cost[said])
-        work.word_state[said - first] = state
-
-
-@inlined
-def _begin_after(
-    network, scales, words, phrases, work, entry, i, token, child, made, least
-):
-    """The words of a node end, and a token begins."""
-    trie = network.trie
-    first = int64(trie.said_splits[entry.node])
-    last = int64(trie.said_splits[entry.node + 1])
-    same = token == network.node_token[entry.node]
-    for said in range(first, last):
-        word, state = trie.said_word[said], work.word_state[said - first]
-        if not work.word_cost[said - first] < _INF:
-            continue
-        ahead = ahead_at(network, state, 0)
-        graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
-        if child > 0:
-            cost = float32(source_cost(entry, same) + float32(scales.lm_scale * graph))
-            cost = float32(cost + work.costs[token])
-            credit = float32(scales.word_credit + phrases.credit[entry.boost])
-            if cost > loosened(bound_of(scales, least), credit):
-                continue
-            ahead = ahead_at(network, state, child)
-            graph = float32(float32(work.word_cost[said - first] + ahead) - entry.ahead)
-        bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
-        insertion = float32(scales.word_insertion - bonus)
-        insertion = float32(scales.token_insertion + insertion)
-        label = word if phrases.of_words else token
-        phrase, boost = phrase_step(phrases, entry.boost, label)
-        way = (
-            token,
-            state,
-            child,
-            boost,
-            ahead,
-            int32(said),
-            graph,
-            insertion,
-            phrase,
-            int64(word),
-            same,
-        )
-        made, least = begin(scales, work, entry, i, way, made, least)
-        if made < 0:
-            break
-    return made, least

@@ -10,6 +10,7 @@ from numpy import float32, int64, uint64
 from wfstdec.beam import cpu_types as k
 from wfstdec.beam.ordering import index_of, key_of, sort_keys
 from wfstdec.jit import inlined, kernel
+from wfstdec.machine import prefetch
 
 _INF = float32(np.inf)
 
@@ -107,20 +108,21 @@ def _goes_before(work, frontier, q, other):
 def choose(scales, work, count):
     """Put what goes on into `work.keys`, in its order; returns how many.
 
+    The order is that of re-based costs: rounding may have made some of them equal.
     Where all of it goes on, and nothing is added up, no order is needed but that the
     best comes first: equal candidates are told apart by their sources.
     """
     keys, made = work.keys, work.made
+    best = 0
+    for e in range(count):
+        keys[e] = np.uint64(e)
+        if made[e].cost < made[best].cost:
+            best = e
     if not scales.by_text and count <= scales.beam_size:
-        best = 0
-        for e in range(count):
-            keys[e] = np.uint64(e)
-            if made[e].cost < made[best].cost:
-                best = e
         keys[0], keys[best] = keys[best], keys[0]
         return count
     for e in range(count):
-        keys[e] = key_of(made[e].cost, e)
+        keys[e] = key_of(float32(made[e].cost - made[best].cost), e)
     sort_keys(keys, count, work.stack)
     _order_ties(keys, made, count)
     if not scales.by_text:
@@ -131,7 +133,7 @@ def choose(scales, work, count):
 
 
 @kernel
-def settle(network, scales, work, channel, num_entries):
+def settle(network, scales, phrases, work, channel, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
     keys, made = work.keys, work.made
     for i in range(channel.counts[k.FRONTIER]):
@@ -140,6 +142,7 @@ def settle(network, scales, work, channel, num_entries):
     for r in range(num_entries):
         m, entry = made[index_of(keys[r])], channel.frontier[r]
         entry.state, entry.node, entry.boost = m.state, m.node, m.boost
+        prefetch(phrases.rows, uint64(m.boost))
         entry.text, entry.ahead = m.text, m.ahead
         entry.cost = float32(m.cost - best)
         entry.over, entry.on = float32(m.over - best), float32(m.on - best)

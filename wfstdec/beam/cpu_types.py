@@ -73,6 +73,11 @@ NODE = np.dtype(
 )
 """A token in the trace, as `ends.Node`."""
 
+AHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
+"""What is paid in advance in a state (the upper half of the key) at a node."""
+AHEAD_BITS = 13
+"""So many answers are kept, to the power of two."""
+
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE = range(4)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
@@ -100,15 +105,6 @@ class Scales(NamedTuple):
     word_credit: np.float32  # the same where one does, once its cost is known
 
 
-class Phrases(NamedTuple):
-    """The phrases of an utterance; `model` is -1 without any."""
-
-    automaton: NamedTuple
-    model: int
-    of_words: bool
-    credit: np.ndarray  # float32 [S]: the most that a step is credited in a state
-
-
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
@@ -130,12 +126,17 @@ class Work(NamedTuple):
     before: np.ndarray  # ENTRY [beam_size]: the frontier that a frame came from
     unscaled: np.ndarray  # float32 [V]
     costs: np.ndarray  # float32 [V]
+    near_token: np.ndarray  # int32 [V]: tokens that may begin, before they are ordered
+    near: np.ndarray  # float32 [V]: their unscaled costs
     live: np.ndarray  # int32 [V]: the tokens that may begin, least cost first
     begin_costs: np.ndarray  # float32 [V]: the costs of these, inf for others
     down_token: np.ndarray  # int32 [V + 1]: the ways down from a node
     down_node: np.ndarray  # int32 [V + 1]
+    ahead: np.ndarray  # AHEAD [2 ** AHEAD_BITS], by the hash of the key; stays true
     word_cost: np.ndarray  # float32 [most words of a node]
     word_state: np.ndarray  # int32 [most words of a node]
+    word_phrase: np.ndarray  # float32 [most words of a node]: what phrases say of them
+    word_boost: np.ndarray  # int32 [most words of a node]
 
 
 END = np.dtype(

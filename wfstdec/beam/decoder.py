@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from wfstdec.arpa import ArpaModel
 from wfstdec.beam.backends import make_backend
@@ -123,7 +122,7 @@ class BeamDecoder(Decoder[list[BeamPath]]):
         )
         self._reader = Reader(network, self)
 
-    def with_options(self, **changes: Any) -> BeamDecoder:
+    def with_options(self, **changes: Any) -> Self:
         """The same decoder with some options changed; shares all its arrays.
 
         Raises:
@@ -134,9 +133,9 @@ class BeamDecoder(Decoder[list[BeamPath]]):
                 f"lookahead={changes['lookahead']!r}, expected "
                 f"{self.options.lookahead!r}: make another decoder"
             )
-        other = object.__new__(BeamDecoder)
-        other.__dict__.update(self.__dict__)
-        other.options = replace(self.options, **changes)
+        other = super().with_options(**changes)
+        if self.lexicon is None:
+            _check_token_options(other.options)
         other._reader = Reader(self._reader.network, other)
         return other
 
@@ -145,15 +144,30 @@ class BeamDecoder(Decoder[list[BeamPath]]):
     ) -> list[list[Hypothesis]]:
         """At most `options.nbest` hypotheses of different texts, best first.
 
+        Without a lexicon tokens may spell a text in several ways: the best one found
+        stands for it.
+
         Arguments and errors as in `decode`; every list has at least one.
         """
         utterances = self._utterances(logprobs, lengths)
         compiled = self._boosts.compile(boosts, len(utterances))
         results = self._search(utterances, compiled)
         return [
-            [self._reader.hypothesis(path, one) for path in paths]
+            self._different(paths, one)
             for paths, one in zip(results, compiled, strict=True)
         ]
+
+    def _different(
+        self, paths: list[BeamPath], boosts: UtteranceBoosts
+    ) -> list[Hypothesis]:
+        """The first hypothesis of each text, `nbest` of them."""
+        found: dict[str, Hypothesis] = {}
+        for path in paths:
+            hypothesis = self._reader.hypothesis(path, boosts)
+            found.setdefault(hypothesis.text, hypothesis)
+            if len(found) == self.options.nbest:
+                break
+        return list(found.values())
 
     def _hypothesis(
         self, result: list[BeamPath], boosts: UtteranceBoosts
@@ -164,11 +178,7 @@ class BeamDecoder(Decoder[list[BeamPath]]):
         """Words need a lexicon; the compiler has refused phrases of other tables."""
 
     def _token_network(self, options: BeamOptions) -> Network:
-        if options.word_insertion:
-            raise OptionError(
-                f"word_insertion={options.word_insertion!r} without a lexicon, "
-                "expected 0: use token_insertion"
-            )
+        _check_token_options(options)
         return token_network(len(self.tokens), self.lm, self.tokens.blank)
 
     def _lexical_network(self, options: BeamOptions, optional: bool) -> Network:
@@ -182,6 +192,14 @@ class BeamDecoder(Decoder[list[BeamPath]]):
             separator_optional=optional,
             num_tokens=len(self.tokens),
             blank=self.tokens.blank,
+        )
+
+
+def _check_token_options(options: BeamOptions) -> None:
+    if options.word_insertion:
+        raise OptionError(
+            f"word_insertion={options.word_insertion!r} without a lexicon, "
+            "expected 0: use token_insertion"
         )
 
 

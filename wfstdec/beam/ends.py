@@ -11,6 +11,10 @@ import numpy as np
 from wfstdec.beam.options import BeamOptions
 from wfstdec.beam.path import BeamPath
 
+SPELLINGS = 8
+"""Without a lexicon so many times `nbest` token sequences are handed over: some of them
+spell one text, by other pieces or with one separator more."""
+
 
 class Node(NamedTuple):
     """A token in the trace.
@@ -72,22 +76,31 @@ def start_cost(options: BeamOptions, ahead: np.float32) -> float:
 
 
 def paths_of(
-    ends: Sequence[End], trace: Sequence[Node], options: BeamOptions, state: State
+    ends: Sequence[End],
+    trace: Sequence[Node],
+    options: BeamOptions,
+    state: State,
+    *,
+    lexical: bool,
 ) -> list[BeamPath]:
-    """At most `options.nbest` paths of different texts, at least one, best first.
+    """Paths of different texts, as `best_ends` has them.
 
     Args:
         ends: The ways to end.
         trace: What they point to.
         options: For `nbest` and `merge`.
         state: Of the search.
+        lexical: Whether there is a lexicon.
     """
-    best = best_ends(ends, options)
+    best = best_ends(ends, options, lexical=lexical)
     return [path_of(walk_back(trace, end), end, state, options) for end in best]
 
 
-def best_ends(ends: Sequence[End], options: BeamOptions) -> list[End]:
-    """One end for each text, the first of the least or of their sum: the `nbest`."""
+def best_ends(ends: Sequence[End], options: BeamOptions, *, lexical: bool) -> list[End]:
+    """One end for each text, the first of the least or of their sum: the `nbest`.
+
+    Without a lexicon texts are told apart by their tokens, and there may be more.
+    """
     sums = options.merge == "sum"
     least: dict[int, End] = {}
     totals: dict[int, np.float32] = {}
@@ -100,7 +113,8 @@ def best_ends(ends: Sequence[End], options: BeamOptions) -> list[End]:
         totals[text] = add(totals.get(text, np.float32(np.inf)), end.cost)
     if sums:
         least = {text: end._replace(cost=totals[text]) for text, end in least.items()}
-    return sorted(least.values(), key=lambda end: end.cost)[: options.nbest]
+    spare = 1 if lexical or options.nbest == 1 else SPELLINGS
+    return sorted(least.values(), key=lambda end: end.cost)[: spare * options.nbest]
 
 
 def add(a: np.float32, b: np.float32) -> np.float32:

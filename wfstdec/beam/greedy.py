@@ -33,6 +33,7 @@ the acoustic cost is that of the label, not of the best, wherever they differ.
 from __future__ import annotations
 
 import os
+from typing import Any, Self
 
 from wfstdec.beam.backends import GREEDY_BACKENDS, make_backend
 from wfstdec.beam.network import token_network
@@ -106,6 +107,12 @@ class GreedyDecoder(Decoder[BeamPath]):
             threads=threads,
         )
         self._reader = Reader(network, self)
+
+    def with_options(self, **changes: Any) -> Self:
+        """As `Decoder.with_options`."""
+        other = super().with_options(**changes)
+        other._reader = Reader(self._reader.network, other)
+        return other
 
     def _hypothesis(self, result: BeamPath, boosts: UtteranceBoosts) -> Hypothesis:
         return self._reader.hypothesis(result, boosts)

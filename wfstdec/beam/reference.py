@@ -6,8 +6,10 @@ of two phases: the last token is over (a blank was said, or nothing yet), or it 
 on. Costs are float32, added in the order written here; what the language model will
 cost at least is paid in advance (`ahead`).
 
-    frame:  entries stand in the order of (cost, model state, node, boost state, text);
-            for each of them, in each phase:
+    frame:  entries stand in the order of (cost less the best one's, float32, model
+            state, node, boost state, text);
+            for each of them, in each phase (with "max", where either leads to the
+            same, in the one that costs less, the token over if neither does):
               a blank             the same entry, token over      cost + acoustic
               the token again     the same entry, token goes on   cost + acoustic
               then for each token that may begin, pronunciation, phase: not the same
@@ -134,13 +136,14 @@ class ReferenceSearch:
             self._frame(row)
 
     def finish(self) -> list[BeamPath]:
-        """End the utterance: at most `nbest` paths of different texts, best first."""
+        """End the utterance: paths of different texts, best first."""
         ends = [] if self._died >= 0 else list(self._ends())
         complete = any(end.cost < INF for end in ends)
         if not complete:
             ends = list(self._stops())
         state = State(self._base, complete, self._frames, self._died)
-        return paths_of(ends, self._trace, self._options, state)
+        lexical = self._network.lexical
+        return paths_of(ends, self._trace, self._options, state, lexical=lexical)
 
     def _frame(self, logprobs: np.ndarray) -> None:
         unscaled, costs, may_begin = self._price(logprobs)
@@ -160,9 +163,9 @@ class ReferenceSearch:
                 ways = reached.setdefault(candidate.key, ([], []))
                 ways[candidate.phase].append(candidate)
         costs_of = {key: self._cost_of(ways) for key, ways in reached.items()}
-        order = sorted(reached, key=lambda key: (costs_of[key], key))
+        best = min(costs_of.values())
+        order = sorted(reached, key=lambda key: (F(costs_of[key] - best), key))
         order = self._kept(order, reached)
-        best = costs_of[order[0]]
         self._frontier = [self._entry(key, reached[key], best) for key in order]
         self._base += float(best)
         self._frames += 1
@@ -189,7 +192,8 @@ class ReferenceSearch:
     ) -> Iterator[Candidate]:
         blank = self._network.blank
         token = int(self._network.node_token[entry.key.node])
-        for phase, before in enumerate(entry.phases):
+        for phase in self._phases_of(entry):
+            before = entry.phases[phase]
             end = self._frames if phase == ON else before.end
             cost = F(before.cost + costs[blank])
             yield Candidate(cost, entry.key, OVER, before, end, unscaled[blank])
@@ -218,9 +222,10 @@ class ReferenceSearch:
                 insertion = F(insertion + self._steps.word_insertion(word))
             boost, phrase_cost = self._steps.step_phrases(key.boost, word, token)
             text = self._text_after(key.text, word if network.lexical else token)
-            for phase, before in enumerate(entry.phases):
-                same = token == network.node_token[key.node]
-                if (phase == ON and same) or not before.cost < INF:
+            same = token == network.node_token[key.node]
+            for phase in [OVER] if same else self._phases_of(entry):
+                before = entry.phases[phase]
+                if not before.cost < INF:
                     continue
                 total = F(before.cost + F(F(self._options.lm_scale) * graph))
                 total = F(F(F(total + insertion) + phrase_cost) + costs[token])
@@ -234,6 +239,13 @@ class ReferenceSearch:
                     token,
                     said,
                 )
+
+    def _phases_of(self, entry: Entry) -> list[int]:
+        """The phases to go on from, where it makes no difference in which one is."""
+        if self._sums:
+            return [OVER, ON]
+        over, on = entry.phases
+        return [OVER] if over.cost <= on.cost else [ON]
 
     def _text_after(self, text: int, label: int) -> int:
         return extended(text, label) if self._by_text and label != NONE else text

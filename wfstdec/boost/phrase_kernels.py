@@ -12,8 +12,6 @@ from wfstdec.jit import jit
 from wfstdec.lm.kernels import find_arc
 
 ROOT = 0
-ROUNDING = 2.0**-22
-"""More than a sum of two float32 loses, relative to the larger one."""
 
 
 @jit
@@ -138,31 +136,3 @@ def least_above(credit: np.ndarray, backoff_state: np.ndarray) -> np.ndarray:
         below = backoff_state[state]
         least[below] = min(least[below], least[state])
     return least
-
-
-@jit
-def credits_of(automaton):
-    """The most that one label can be credited in each state, float32 [S], at least 0.
-
-    A bound: it counts arcs that a longer state hides, and allows for more than float32
-    sums along a chain can lose.
-    """
-    num_states = len(automaton.final_cost)
-    credit, largest = np.zeros(num_states), np.zeros(num_states)
-    credit[0] = -np.float64(automaton.model_default_cost[0])
-    largest[0], length = abs(credit[0]), np.zeros(num_states)
-    bounds = np.zeros(num_states, np.float32)
-    for s in range(num_states):
-        below = np.int64(automaton.backoff_state[s])
-        if below >= 0:
-            cost = np.float64(automaton.backoff_cost[s])
-            credit[s], length[s] = credit[below] - cost, length[below] + 1
-            largest[s] = largest[below] + abs(cost)
-        first, last = automaton.state_arc_splits[s], automaton.state_arc_splits[s + 1]
-        for a in range(first, last):
-            cost = np.float64(automaton.arc_cost[a])
-            credit[s] = max(credit[s], -cost)
-            largest[s] = max(largest[s], abs(cost))
-        slack = ROUNDING * (length[s] + 2) * largest[s]
-        bounds[s] = np.float32(max(0.0, credit[s] + slack))
-    return bounds

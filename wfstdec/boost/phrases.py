@@ -46,7 +46,6 @@ gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 import warnings
@@ -118,11 +117,6 @@ class PhraseBoosts(BackoffModel):
 
     unknown: tuple[str, ...]
     top_credit: float
-
-    @functools.cached_property
-    def state_credit(self) -> np.ndarray:
-        """The most that one label can be credited in each state, float32 [S]."""
-        return phrase_kernels.credits_of(self.automaton)
 
 
 class PhraseCompiler:

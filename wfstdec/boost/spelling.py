@@ -4,7 +4,8 @@
     by_lexicon(lexicon, separator=3)                # all pronunciations of all words
     by_lexicon(lexicon, others=by_table(tokens))    # ... and words that it lacks
     by_table(tokens)                                # characters or pieces
-    by_tokenizer(processor.encode)                  # whatever made the token ids
+    by_tokenizer(tokenizer.encode)                  # whatever made the token ids
+    by_tokenizer(processor.encode_as_pieces, tokens=tokens)       # ... or their names
 
 A speller takes phrases and gives the spellings of each: none where a phrase cannot be
 spelt, several where it can be said in several ways.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from wfstdec.errors import LexiconError
-from wfstdec.lexicon import Lexicon, spelling_lexicon
+from wfstdec.lexicon import MARKS, Lexicon, spelling_lexicon
 from wfstdec.symbols import TokenTable
 
 Spelling = tuple[int, ...]
@@ -133,26 +134,33 @@ def by_table(
 
 
 def by_tokenizer(
-    encode: Callable[[str], Sequence[int]],
+    encode: Callable[[str], Sequence[int] | Sequence[str]],
     variants: Callable[[str], Iterable[str]] | None = None,
+    *,
+    tokens: TokenTable | None = None,
 ) -> Speller:
     """Phrases as a tokenizer cuts them; an empty result is a phrase it cannot spell.
 
     Args:
-        encode: Text to tokens.
+        encode: Text to tokens of the decoder: not always what a tokenizer calls its
+            ids, which know no blank. With `tokens`, text to names of tokens.
         variants: Other ways to write a phrase, each a spelling of its own; for
             instance `case_variants`.
+        tokens: What the names are looked up in. One that it lacks, or a mark such as
+            `<unk>`, spells nothing.
     """
 
+    def tokens_of(text: str) -> Spelling:
+        found = encode(text)
+        if tokens is None:
+            return tuple(int(token) for token in found)
+        unspelt = {*MARKS, tokens.names[tokens.blank]}
+        ids = [-1 if n in unspelt else tokens.ids.get(str(n), -1) for n in found]
+        return () if -1 in ids else tuple(ids)
+
     def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
-        return [
-            [
-                tuple(spelling)
-                for text in (variants(phrase) if variants else [phrase])
-                if (spelling := encode(text))
-            ]
-            for phrase in phrases
-        ]
+        written = [variants(one) if variants else [one] for one in phrases]
+        return [[s for s in map(tokens_of, texts) if s] for texts in written]
 
     return spell
 

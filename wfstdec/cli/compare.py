@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     contest.add_model_flags(parser)
     add_flags(parser, "--wfst", "--trie", "--greedy", "--lm-scale", "--word-insertion")
     add_flags(parser, "--boost", nargs="+", default=[])
-    add_flags(parser, "--phrase-unit", "--phrase-boundary")
+    add_flags(parser, "--phrase-unit", "--phrase-boundary", "--sentencepiece")
     add_flags(parser, "--phrases", "--repeats", "--no-peers", "--json", "--plot")
 
 

@@ -16,6 +16,7 @@ import argparse
 import re
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -27,7 +28,13 @@ from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.phrases import Favoured, favoured, read_lists
 from wfstdec.decoder import Decoder
-from wfstdec.errors import BoostError, LogprobError, OptionError, ShapeError
+from wfstdec.errors import (
+    BoostError,
+    BoostWarning,
+    LogprobError,
+    OptionError,
+    ShapeError,
+)
 from wfstdec.hypothesis import Hypothesis
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.results import FORMATS, NBEST_FORMATS, open_output
@@ -97,6 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--logprobs", required=True)
     add_flags(parser, "--output", "--format", "--boost")
     add_flags(parser, "--phrases", "--phrase-unit", "--phrase-boundary")
+    add_flags(parser, "--sentencepiece")
     add_decoder_flags(parser)
 
 
@@ -123,8 +131,22 @@ def run(args: argparse.Namespace) -> None:
                 file.write(NBEST_FORMATS[args.format](utterance, hypotheses))
             else:
                 file.write(FORMATS[args.format](utterance, hypotheses[0]))
+    if boosts.left_over:
+        _warn_of(boosts.left_over, reader)
     if not args.quiet:
         print(tally.summary(), file=sys.stderr)
+
+
+def _warn_of(left_over: list[str], reader: LogprobReader) -> None:
+    """Lists for utterances that are not there: most often ids of another form."""
+    named = ", ".join(map(repr, left_over[:NAMED_AT_MOST]))
+    more = ", ..." if len(left_over) > NAMED_AT_MOST else ""
+    warnings.warn(
+        f"{len(left_over)} boost lists are for utterances that {reader.path} does not "
+        f"have: {named}{more}",
+        BoostWarning,
+        stacklevel=2,
+    )
 
 
 def decode_all(

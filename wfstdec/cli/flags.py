@@ -103,7 +103,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--sentencepiece": {
         "metavar": "MODEL",
-        "help": "the SentencePiece model that segments the words of --spell",
+        "help": "the SentencePiece model that segments the words of --spell, or of "
+        "--phrases where no lexicon does",
     },
     "--separator": {"metavar": "TOKEN", "help": "the token between words"},
     "--separator-optional": {
@@ -232,7 +233,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--phrase-boundary": {
         "metavar": "TOKEN",
         "help": "phrases of tokens stand between such tokens or the ends: a token that "
-        "stands between words wherever one ends",
+        "stands between words wherever one ends (default: the separator, unless "
+        "optional; none for --decoder wfst)",
     },
     "--backend": {
         "default": "auto",

@@ -50,12 +50,13 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     automaton, unit = lm.automaton, lm.unit
     degrees = np.diff(automaton.state_arc_splits)
     unknown = np.count_nonzero(automaton.label_alias == lm.num_labels)
+    num_labels = lm.num_labels - (unit == "word")  # the table begins with <eps>
     facts = {
         "states": f"{lm.num_states:,}",
         "arcs": f"{lm.num_arcs:,}",
         "arcs of a state": f"{degrees.mean():.2f} on average, {degrees.max()} at most",
         "size": f"{lm.num_bytes / 2**20:.1f} MiB",
-        f"{unit}s": f"{lm.num_labels:,}",
+        f"{unit}s": f"{num_labels:,}",
         "unknown to it": f"{unknown:,} {unit}s",
         "cost of </s>": f"{lm.final(lm.start):.2f} nats after <s>",
     }

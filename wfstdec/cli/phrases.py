@@ -37,9 +37,16 @@ class Favoured:
         self._words, self._phrases = words, phrases or BoostLists()
         self._compiler = compiler
         self._compiled: dict[int, PhraseBoosts] = {}
+        self._asked: set[str] = set()
+
+    @property
+    def left_over(self) -> list[str]:
+        """The utterances that have a list of their own, and were never asked for."""
+        return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
     def of(self, utterance: str) -> AnyBoosts:
         """The boosts of an utterance."""
+        self._asked.add(utterance)
         words = self._words.of(utterance)
         phrases = self._phrases.of(utterance)
         if self._compiler is None or phrases is None:
@@ -64,7 +71,7 @@ def read_lists(args: argparse.Namespace) -> tuple[BoostLists, BoostLists | None]
 
 def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
     """Raise `OptionError` where there are flags of phrases and no phrases."""
-    for name in ("phrase_unit", "phrase_boundary"):
+    for name in ("phrase_unit", "phrase_boundary", "sentencepiece"):
         if getattr(args, name) is not None:
             raise OptionError(f"{flag_of(name)} without {without}, expected both")
 
@@ -77,10 +84,13 @@ def favoured(
     """What is favoured in each utterance.
 
     Raises:
-        OptionError: Phrases of words for a decoder that has none.
-        TokenTableError: The boundary is not a token.
+        OptionError: Words for a decoder that has none; or as of `phrase_compiler`.
     """
     words, phrases = lists
+    if args.boost and not _tables(decoder)[1]:
+        raise OptionError(
+            f"--boost {args.boost} for a decoder that has no words, expected --phrases"
+        )
     if phrases is None:
         return Favoured(words)
     return Favoured(words, phrases, phrase_compiler(args, decoder))
@@ -94,15 +104,27 @@ def phrase_compiler(
     """A compiler of phrases for a decoder, by `--phrase-unit` and the like.
 
     Raises:
-        OptionError: Phrases of words for a decoder that has none.
+        OptionError: Phrases of words for a decoder that has none; a boundary for
+            phrases of words; a SentencePiece model where words are.
+        BackendError: Such a model, and sentencepiece is not installed.
         TokenTableError: The boundary is not a token.
     """
     tokens, words, lexicon = _tables(decoder)
+    if words and args.sentencepiece is not None:
+        raise OptionError(
+            f"--sentencepiece {args.sentencepiece} for a decoder that has words, "
+            "expected none: its lexicon spells phrases"
+        )
     unit = args.phrase_unit or ("word" if words else "token")
     if unit == "word":
         if not words:
             raise OptionError(
                 "--phrase-unit word, expected token: this decoder has no words"
+            )
+        if args.phrase_boundary is not None:
+            raise OptionError(
+                f"--phrase-boundary {args.phrase_boundary!r} with phrases of words, "
+                "which need none; expected --phrase-unit token"
             )
         ids = {word: i for i, word in enumerate(words) if i}
         return wfstdec.PhraseCompiler(by_words(ids), words, options)
@@ -112,7 +134,9 @@ def phrase_compiler(
         between, optional = _between_words(args, decoder)
         if not optional:
             boundary = between
-    speller: Speller = by_table(tokens, separator=between)
+    speller: Speller = by_table(
+        tokens, separator=between, sentencepiece_model=args.sentencepiece
+    )
     if lexicon is not None:
         speller = by_lexicon(lexicon, separator=between, separator_optional=optional)
     return wfstdec.PhraseCompiler(speller, tokens, options, boundary=boundary)

@@ -166,6 +166,8 @@ def _parse_object(
 
 def _add(known: dict[str, float], word: str, text: Any, place: str, name: str) -> None:
     """Add a word and its number."""
+    if not word.split():
+        raise BoostError(f"{place}: found {word!r} in the list, expected words")
     if word in known:
         raise BoostError(f"{place}: {word!r} a second time, expected once")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,17 +52,48 @@ class Labels(NamedTuple):
 
 
 def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> Labels:
-    """Labels of words that are called as they are in the table."""
+    """Labels of words that are called as they are in the table.
+
+    Raises:
+        ArpaError: None of the tokens of a table is a word of the model.
+    """
     is_tokens = isinstance(table, TokenTable)
     names = list(table.names if isinstance(table, TokenTable) else table)
     impossible = np.isin(names, ["<s>", "</s>"])
     impossible[table.blank if isinstance(table, TokenTable) else EPSILON] = True
     ids = {name: i for i, name in enumerate(names) if not impossible[i]}
     of_word = [ids.get(word, _NO_LABEL) for word in model.words]
-    missing = sum(label == _NO_LABEL for label in of_word)
-    what = "tokens" if is_tokens else "words"
-    _log.info("%d words of the model are none of the %d %s", missing, len(names), what)
+    if is_tokens:
+        _check_tokens(model, ids)
+    marks = {model.bos, model.eos, model.unk}
+    missing = sum(
+        label == _NO_LABEL and position not in marks
+        for position, label in enumerate(of_word)
+    )
+    if missing:
+        what = "tokens" if is_tokens else "words"
+        _log.info(
+            "%d words of the model are none of the %d %s", missing, len(ids), what
+        )
     return _with_marks(model, of_word, impossible)
+
+
+def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
+    """Most often it is the wrong file if tokens are not in it."""
+    unk = None if model.unk is None else model.words[model.unk]
+    wanted = {name for name in names if name != unk}
+    lacking = sorted(wanted - set(model.words))
+    if lacking and len(lacking) == len(wanted):
+        raise ArpaError(
+            f"none of the {len(wanted)} tokens, such as {lacking[0]!r}, is a word of "
+            "the model, expected some; a model over words needs a lexicon, one of "
+            "NeMo's nemo_tokens (wfstdec build-lm --nemo-tokens)"
+        )
+    if lacking:
+        _log.warning(
+            "%d of %d tokens are not in the language model, such as %s",
+            *(len(lacking), len(wanted), ", ".join(map(repr, lacking[:3]))),
+        )
 
 
 def labels_by_nemo(model: ArpaModel, table: TokenTable) -> Labels:

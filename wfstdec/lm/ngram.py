@@ -95,7 +95,8 @@ class NgramLM(BackoffModel):
         lm = cls(frozen(automaton), unit, len(table), table)
         _log.info(
             "language model: %d %ss, %d states, %d arcs, %.1f MB",
-            *(lm.num_labels, unit, lm.num_states, lm.num_arcs, lm.num_bytes / 1e6),
+            *(lm.num_labels - (unit == "word"), unit),  # less <eps>
+            *(lm.num_states, lm.num_arcs, lm.num_bytes / 1e6),
         )
         return lm
 

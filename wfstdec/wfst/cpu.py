@@ -20,6 +20,7 @@ import numpy as np
 
 from wfstdec.arcs import LABEL_MASK
 from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph import PackedGraph
 from wfstdec.jit import jit
@@ -30,8 +31,7 @@ from wfstdec.wfst.following import LEVELS
 from wfstdec.wfst.options import DecodeOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_emission import MOST_LABELS, NAMED_AT_MOST
-from wfstdec.wfst.phrase_labels import steps_on
-from wfstdec.wfst.phrase_rows import lay_out
+from wfstdec.wfst.phrase_labels import rows_of, steps_on
 
 
 class CpuBackend:
@@ -50,7 +50,7 @@ class CpuBackend:
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
         self._arrays_of: dict[str, k.GraphArrays] = {}
-        self._phrases: WeakKeyDictionary[PhraseBoosts, k.Phrases] = WeakKeyDictionary()
+        self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
     def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> CpuSearch:
         """Begin an utterance."""
@@ -60,14 +60,14 @@ class CpuBackend:
         arrays, phrases = self._lay_out(boosts.phrases)
         return CpuSearch(self, (arrays, scales, boosts.words, phrases))
 
-    def _lay_out(self, phrases: PhraseBoosts) -> tuple[k.GraphArrays, k.Phrases]:
+    def _lay_out(self, phrases: PhraseBoosts) -> tuple[k.GraphArrays, PhraseRows]:
         """The graph for phrases of that unit, and the phrases; made once."""
         with self._lock:
             unit = phrases.unit
             if unit not in self._arrays_of:
                 self._arrays_of[unit] = _with_plain_sets(self.graph, self.arrays, unit)
             if phrases not in self._phrases:
-                self._phrases[phrases] = lay_out(phrases, self.graph.tokens.blank)
+                self._phrases[phrases] = rows_of(self.graph.tokens.blank, phrases)
             return self._arrays_of[unit], self._phrases[phrases]
 
     def take_work(self, entries: int, boosted: bool) -> k.Work:

@@ -24,6 +24,7 @@ from numpy import float32, uint32, uint64
 
 from wfstdec.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
+from wfstdec.machine import prefetch
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.emission import emit
 from wfstdec.wfst.entries import find, improve, insert, start_table
@@ -34,7 +35,7 @@ from wfstdec.wfst.following import (
     with_phrase,
     word_credit,
 )
-from wfstdec.wfst.kernel_types import LARGEST, prefetch
+from wfstdec.wfst.kernel_types import LARGEST
 from wfstdec.wfst.selection import cost_of, key_of, last_of_tie, nth_least
 
 _LABEL = uint32(LABEL_MASK)

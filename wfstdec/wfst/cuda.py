@@ -6,7 +6,7 @@
 Arrays on the GPU (torch, CuPy, anything with DLPack) are taken as they are, float32,
 float16 or bfloat16, without a copy; all work goes to the caller's stream (torch's
 current one, else CuPy's), and is done when a call returns. The kernels are compiled at
-first use and cached on disk by CuPy.
+first use and kept on disk (`cuda_compile.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,19 +25,17 @@ import numpy as np
 from wfstdec import inputs
 from wfstdec.errors import BackendError
 from wfstdec.graph import PackedGraph
+from wfstdec.wfst.cuda_compile import load_kernels
 from wfstdec.wfst.cuda_logprobs import as_rows, on_gpu, row_of, stream_of
 from wfstdec.wfst.device import Rows
 from wfstdec.wfst.device_layout import (
     BLOCKS_AT_HOME,
     MOST_THREADS,
     SLOT_BYTES,
-    kernel_source,
 )
 from wfstdec.wfst.device_memory import Budget, DeviceMemoryError
 from wfstdec.wfst.device_search import DeviceBackend
 
-COMPILE_OPTIONS = ("--std=c++17", "--fmad=false")
-"""No fused multiply-add: sums are those of every other backend."""
 MEMORY_SHARE = 0.8
 """The part of the free memory that all decoders together may take."""
 KERNELS = ("search_chunk", "best_paths", "check_logprobs")
@@ -98,8 +97,7 @@ class CupyDevice:
         self._cupy = cupy = _cupy()
         self._threads = threads
         self.number = cupy.cuda.Device().id
-        module = cupy.RawModule(code=kernel_source(), options=COMPILE_OPTIONS)
-        self._kernels = {name: module.get_function(name) for name in KERNELS}
+        self._kernels = load_kernels(cupy, KERNELS)
         search = self._kernels["search_chunk"]
         limits = cupy.cuda.Device().attributes
         taken = search.shared_size_bytes
@@ -118,6 +116,9 @@ class CupyDevice:
             limits["MaxSharedMemoryPerMultiprocessor"] // shared,
         )
         self.num_blocks = limits["MultiProcessorCount"] * max(1, side_by_side)
+        wanted = side_by_side * shared / limits["MaxSharedMemoryPerMultiprocessor"]
+        # Or the driver may give more to the cache, and room for one block alone.
+        search.preferred_shared_memory_carveout = math.ceil(100 * wanted)
         with _LOCK:
             self.budget = _BUDGETS.get(self.number) or Budget(
                 int(MEMORY_SHARE * self._free_memory())

@@ -62,7 +62,10 @@ class Device(Protocol):
         """A buffer of `count` records, its content unknown."""
 
     def write(self, target: Any, array: np.ndarray) -> None:
-        """Copy an array to the beginning of a buffer."""
+        """Copy an array to the beginning of a buffer.
+
+        The array must live until `wait` or `download`: the copy may still be going on.
+        """
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""

@@ -44,7 +44,7 @@ def upload(device: Device, array: np.ndarray) -> Any:
 
 
 def place(device: Device, share: Share, chunks: Sequence[Any]) -> list[Rows]:
-    """Chunks where the kernels can read them; those of the host in one copy.
+    """Chunks where the kernels can read them; those of the host in one copy, done.
 
     Args:
         device: Where to.
@@ -54,7 +54,10 @@ def place(device: Device, share: Share, chunks: Sequence[Any]) -> list[Rows]:
     arrays = [np.zeros(0) if isinstance(chunk, Rows) else chunk for chunk in chunks]
     flat = np.concatenate([np.zeros(0, np.float32), *(x.ravel() for x in arrays)])
     share.take(flat.nbytes)
-    buffer = upload(device, flat.astype(np.float32, copy=False))
+    flat = flat.astype(np.float32, copy=False)
+    buffer = upload(device, flat)
+    if len(flat):
+        device.wait()
     starts = np.cumsum([0, *(x.nbytes for x in arrays)])
     first = device.address(buffer)
     return [

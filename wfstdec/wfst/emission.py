@@ -16,6 +16,7 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.machine import count_bits, prefetch
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.following import (
     find_live_sets,
@@ -24,7 +25,7 @@ from wfstdec.wfst.following import (
     levels_per_nat,
     note,
 )
-from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
+from wfstdec.wfst.kernel_types import LARGEST
 from wfstdec.wfst.phrase_emission import BLOCK, emit_phrases_by_label
 
 _NONE = uint64(k.NONE)

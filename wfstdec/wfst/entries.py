@@ -11,8 +11,8 @@ from __future__ import annotations
 from numpy import uint32, uint64
 
 from wfstdec.jit import inlined
+from wfstdec.machine import prefetch
 from wfstdec.wfst import kernel_types as k
-from wfstdec.wfst.kernel_types import prefetch
 
 LEAST_SLOTS = 256
 """The hash table has no fewer."""

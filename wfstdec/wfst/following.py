@@ -10,10 +10,12 @@ import numpy as np
 from numpy import float32, int32, uint32, uint64
 
 from wfstdec.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
+from wfstdec.boost.phrase_rows import step
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, kernel
-from wfstdec.wfst.kernel_types import LARGEST, prefetch
-from wfstdec.wfst.phrase_rows import label_of, step
+from wfstdec.machine import prefetch
+from wfstdec.wfst.kernel_types import LARGEST
+from wfstdec.wfst.phrase_labels import label_of
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""

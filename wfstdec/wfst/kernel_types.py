@@ -1,4 +1,4 @@
-"""The arrays that the CPU kernels work on, and two machine instructions.
+"""The arrays that the CPU kernels work on.
 
 Records of 16 bytes and unsigned indices everywhere: this is what brings numba to the
 speed of tuned C++ (signed indices and separate arrays are 2.6 times slower).
@@ -6,13 +6,11 @@ speed of tuned C++ (signed indices and separate arrays are 2.6 times slower).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.boost.words import WordBoosts
 
 LARGEST = np.float32(np.finfo(np.float32).max)
@@ -78,39 +76,6 @@ class GraphArrays(NamedTuple):
     least_cost: np.float32  # the least arc cost, at most 0
 
 
-PHRASE_ROW = np.dtype(
-    [
-        ("labels", "<u8"),
-        ("begin", "<u4"),
-        ("backoff", "<u4"),
-        ("backoff_cost", "<f4"),
-        ("dense_cost", "<f4"),
-        ("dense", "<u4"),
-        ("credit", "<f4"),
-    ]
-)
-"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
-off to before a dense one, none if it is dense itself; its first arc; where it backs
-off to and the cost; where the row of that dense state begins and the cost of backing
-off to it; the most that a label is credited, at least 0."""
-PHRASE_ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
-"""An arc of a boost state."""
-PHRASE_STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
-"""What a label does in a dense state."""
-
-
-class Phrases(NamedTuple):
-    """Phrases as the kernels take them; labels are ilabels or word ids."""
-
-    rows: np.ndarray  # PHRASE_ROW [S + 1]
-    arcs: np.ndarray  # PHRASE_ARC [A]
-    dense: np.ndarray  # PHRASE_STEP [D * L]: of the root and states with many arcs
-    final_cost: np.ndarray  # float32 [S]
-    of_words: bool
-    silent: np.uint32  # the blank's ilabel: phrases of tokens do not step on it
-    start: np.uint32
-
-
 class Scales(NamedTuple):
     """`DecodeOptions` as the kernels take them."""
 
@@ -126,7 +91,7 @@ class Scales(NamedTuple):
     blank_skip_logprob: np.float32  # above 0: never
 
 
-Fixed = tuple[GraphArrays, Scales, WordBoosts, Phrases | None]
+Fixed = tuple[GraphArrays, Scales, WordBoosts, PhraseRows | None]
 """What a search goes by."""
 
 
@@ -163,32 +128,3 @@ class Work(NamedTuple):
     unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
     token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
     live_sets: np.ndarray  # uint64 [LEVELS]: labels that can survive from a level
-
-
-@intrinsic
-def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of `array[index]`, to be read soon."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = context.make_array(signature.args[0])
-        data = kind(context, builder, args[0]).data
-        byte_pointer, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(data, [args[1]]), byte_pointer)
-        signature_of = ir.FunctionType(ir.VoidType(), [byte_pointer, i32, i32, i32])
-        function = cgutils.get_or_insert_function(
-            builder.module, signature_of, "llvm.prefetch.p0"
-        )
-        builder.call(function, [address, i32(0), i32(3), i32(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, index), generate
-
-
-@intrinsic
-def count_bits(typing_context: Any, value: Any) -> Any:
-    """The number of bits set in a uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), generate

@@ -15,7 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
+from wfstdec.boost.phrase_rows import step
 from wfstdec.jit import inlined, kernel
+from wfstdec.machine import count_bits, prefetch
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.following import (
     LABEL,
@@ -26,8 +28,7 @@ from wfstdec.wfst.following import (
     note_of,
     pass_arc,
 )
-from wfstdec.wfst.kernel_types import LARGEST, count_bits, prefetch
-from wfstdec.wfst.phrase_rows import step
+from wfstdec.wfst.kernel_types import LARGEST
 
 BLOCK = 32
 """Entries whose arcs are named, and asked for, before they are followed."""

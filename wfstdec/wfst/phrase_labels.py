@@ -8,11 +8,14 @@ that repeat the frame before.
 from __future__ import annotations
 
 import numpy as np
+from numpy import uint32
 
 from wfstdec.arcs import LABEL_MASK, REPEAT
+from wfstdec.boost.phrase_rows import NO_LABEL, PhraseRows, lay_out
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import BoostError
 from wfstdec.graph import PackedGraph
+from wfstdec.jit import inlined
 from wfstdec.lm.backoff import Unit
 from wfstdec.symbols import EPSILON, ilabel_of, token_of
 
@@ -56,3 +59,26 @@ def steps_on(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
     label = arcs["ilabel"] & np.uint32(LABEL_MASK)
     starts = (label != EPSILON) & (arcs["ilabel"] & np.uint32(REPEAT) == 0)
     return starts & (label != ilabel_of(graph.tokens.blank))
+
+
+def rows_of(blank: int, phrases: PhraseBoosts) -> PhraseRows:
+    """The rows of phrases by which `label_of` steps; the labels are ilabels or words.
+
+    Args:
+        blank: The token that phrases of tokens do not step on.
+        phrases: The phrases.
+    """
+    if phrases.unit == "word":
+        return lay_out(phrases, 0, NO_LABEL)
+    return lay_out(phrases, ilabel_of(0), ilabel_of(blank))
+
+
+@inlined
+def label_of(phrases, arc):
+    """What phrases step by on an arc of the graph; 0 where they do not."""
+    if phrases.of_words:
+        return arc.olabel
+    if arc.ilabel & uint32(REPEAT):
+        return uint32(0)
+    label = arc.ilabel & uint32(LABEL_MASK)
+    return uint32(0) if label == phrases.silent else label

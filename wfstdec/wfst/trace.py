@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import uint32
 
+from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.jit import jit
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.path import BestPath
@@ -69,7 +70,7 @@ def best_path(
     channel: k.Channel,
     final_cost: np.ndarray,
     lm_scale: np.float32,
-    phrases: k.Phrases | None,
+    phrases: PhraseRows | None,
 ) -> BestPath:
     """End an utterance: pick the entry to end at and walk back from it."""
     counts = channel.counts

@@ -116,6 +116,7 @@ __device__ inline void find_digit(BlockMemory& memory) {
     for (u32 b = 0; b < EACH; ++b) mine += bins[b];
     const u32 wanted = memory.remaining;
     u32 before = warp_sum_to_here(mine) - mine;
+    __syncwarp();  // all have read what one is about to change; shuffles order nothing
     if (before >= wanted || before + mine < wanted) return;  // true for one thread
     u32 b = 0;
     while (before + bins[b] < wanted) before += bins[b++];

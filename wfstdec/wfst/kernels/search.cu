@@ -129,6 +129,7 @@ struct Search : Costs {
         table().recombine(LARGEST);
         if (progress.overflow) return cutoff;
         const u32 count = progress.count;
+        if (threadIdx.x == 0) progress.unbounded = count;
         const u32 wanted = task.min_active < count ? task.min_active : count;
         const u64 worst = nth_least(memory, lane.next, count, wanted, LARGEST);
         cutoff = fmaxf(cutoff, cost_of_key(worst));
@@ -293,6 +294,7 @@ struct Search : Costs {
     // utterance is then as it was.
     __device__ u32 frame() const {
         begin_counting();
+        if (threadIdx.x == 0) progress.unbounded = 0;
         float cutoff;
         if (utterance.frontier_count == 0) {
             cutoff = begin();
@@ -323,13 +325,14 @@ struct Search : Costs {
 
     // The frames after so many entries are tried with the table in shared memory: most
     // make about as many as the one before, and fit where that has room to spare.
-    __device__ bool fits_in_shared(u32 count) const {
-        return count < task.shared_size / 8 * 3;
+    __device__ bool fits_in_shared() const {
+        const u32 most = task.shared_size / 8 * 3;
+        return utterance.frontier_count < most && progress.unbounded < most;
     }
 
     // `frame` with one table or the other.
     __device__ u32 pass() const {
-        bool shared = fits_in_shared(utterance.frontier_count);
+        bool shared = fits_in_shared();
         while (true) {
             use(shared);
             const u32 status = frame();
@@ -341,6 +344,7 @@ struct Search : Costs {
     }
 
     __device__ void run() const {
+        if (threadIdx.x == 0) progress.unbounded = 0;
         table().clear();
         use(!slots.shared && task.shared_size > 0);
         table().clear();

@@ -60,6 +60,7 @@ struct Progress {
     u32 best;
     u32 overflow;  // NO_ROOM, NO_SLOTS
     u32 active, emitted, looked;  // as `Utterance` sums them up
+    u32 unbounded;  // entries where min_active took the bound off; 0 where it did not
 };
 
 // The integer hash of boost/words.py.

@@ -1,7 +1,7 @@
 """Phrases as the CPU kernels follow them: a row for each boost state, one step.
 
-    phrases = lay_out(compiled, blank)
-    cost, boost = step(phrases, boost, label_of(phrases, arc))
+    phrases = lay_out(compiled, first_label)
+    cost, boost = step(phrases, boost, label)
 
 The root and states with many arcs are dense: a table has what all labels do there. A
 row says at once which labels, modulo 64, are found before the next dense state, and
@@ -10,21 +10,40 @@ what it costs to back off to that one. Costs have the bits of `lm.kernels.step`.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy import float32, uint32, uint64
+from typing import NamedTuple
 
-from wfstdec.arcs import LABEL_MASK, REPEAT
+import numpy as np
+from numpy import float32, uint64
+
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.lm import kernels
-from wfstdec.symbols import ilabel_of
-from wfstdec.wfst import kernel_types as k
+
+ROW = np.dtype(
+    [
+        ("labels", "<u8"),
+        ("begin", "<u4"),
+        ("backoff", "<u4"),
+        ("backoff_cost", "<f4"),
+        ("dense_cost", "<f4"),
+        ("dense", "<u4"),
+        ("credit", "<f4"),
+    ]
+)
+"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
+off to before a dense one, none if it is dense itself; its first arc; where it backs
+off to and the cost; where the row of that dense state begins and the cost of backing
+off to it; the most that a label is credited, at least 0."""
+ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
+"""An arc of a boost state."""
+STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
+"""What a label does in a dense state."""
 
 DENSE_SHARE = 1 / 6
 """A state with arcs for this part of the labels is dense."""
 MOST_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
-_LABEL = uint32(LABEL_MASK)
+NO_LABEL = 0xFFFFFFFF
 _ONE = uint64(1)
 _ZERO = uint64(0)
 _SET = uint64(63)
@@ -33,19 +52,48 @@ _ROUNDING = 2.0**-22
 """More than a sum of two float32 loses, relative to the larger one."""
 
 
-def lay_out(phrases: PhraseBoosts, blank: int) -> k.Phrases:
+class PhraseRows(NamedTuple):
+    """Phrases as the kernels take them; without any, of neither unit."""
+
+    rows: np.ndarray  # ROW [S + 1]
+    arcs: np.ndarray  # ARC [A]
+    dense: np.ndarray  # STEP [D * L]: of the root and states with many arcs
+    final_cost: np.ndarray  # float32 [S]
+    of_words: bool
+    of_tokens: bool
+    silent: np.uint32  # a label that they do not step on, such as the blank
+    start: np.uint32
+
+
+def no_phrases() -> PhraseRows:
+    """One state, in which no label does anything."""
+    return PhraseRows(
+        rows=_frozen(np.zeros(1, ROW)),
+        arcs=_frozen(np.zeros(0, ARC)),
+        dense=_frozen(np.zeros(0, STEP)),
+        final_cost=_frozen(np.zeros(1, np.float32)),
+        of_words=False,
+        of_tokens=False,
+        silent=np.uint32(NO_LABEL),
+        start=np.uint32(0),
+    )
+
+
+def lay_out(
+    phrases: PhraseBoosts, first_label: int = 0, silent: int = NO_LABEL
+) -> PhraseRows:
     """The rows of compiled phrases.
 
     Args:
         phrases: The phrases.
-        blank: The blank token, which phrases of tokens do not step on.
+        first_label: What the kernels call label 0.
+        silent: A label on which they are not to step.
     """
-    automaton, of_words = phrases.automaton, phrases.unit == "word"
-    first_label = 0 if of_words else ilabel_of(0)
-    arcs = np.empty(phrases.num_arcs, k.PHRASE_ARC)
+    automaton = phrases.automaton
+    arcs = np.empty(phrases.num_arcs, ARC)
     arcs["label"] = automaton.arc_label + first_label
     arcs["next"], arcs["cost"] = automaton.arc_next, automaton.arc_cost
-    rows = np.zeros(phrases.num_states + 1, k.PHRASE_ROW)
+    rows = np.zeros(phrases.num_states + 1, ROW)
     rows["begin"] = automaton.state_arc_splits
     inner = rows[:-1]
     inner["backoff"] = np.maximum(automaton.backoff_state, 0)
@@ -57,15 +105,22 @@ def lay_out(phrases: PhraseBoosts, blank: int) -> k.Phrases:
     inner["dense"][states] = np.arange(len(states)) * dense.shape[1]
     _fill_rows(inner, rows["begin"], arcs, is_dense)
     _fill_credits(inner, rows["begin"], arcs, dense[0]["cost"])
-    return k.Phrases(
-        rows=rows,
-        arcs=arcs,
-        dense=dense.ravel(),
-        final_cost=automaton.final_cost,
-        of_words=of_words,
-        silent=uint32(k.NONE if of_words else ilabel_of(blank)),
-        start=uint32(phrases.start),
+    return PhraseRows(
+        rows=_frozen(rows),
+        arcs=_frozen(arcs),
+        dense=_frozen(dense.ravel()),
+        final_cost=_frozen(automaton.final_cost),
+        of_words=phrases.unit == "word",
+        of_tokens=phrases.unit == "token",
+        silent=np.uint32(silent),
+        start=np.uint32(phrases.start),
     )
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """The same, read-only: kernels are compiled once for all phrases."""
+    array.flags.writeable = False
+    return array
 
 
 def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
@@ -96,11 +151,11 @@ def _largest_backoff(backoff_state, backoff_cost):
 def _dense_rows(
     phrases: PhraseBoosts, states: np.ndarray, first_label: int
 ) -> np.ndarray:
-    """What the labels do in these states, PHRASE_STEP [D, L]."""
+    """What the labels do in these states, STEP [D, L]."""
     shape = len(states), phrases.num_labels
     costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
     kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
-    dense = np.zeros((shape[0], first_label + shape[1]), k.PHRASE_STEP)
+    dense = np.zeros((shape[0], first_label + shape[1]), STEP)
     dense["next"][:, first_label:] = nextstates
     dense["cost"][:, first_label:] = costs
     return dense
@@ -144,17 +199,6 @@ def _fill_credits(rows, begin, arcs, root_cost):
                 largest[s] = max(largest[s], abs(cost))
         slack = _ROUNDING * (length[s] + 2) * largest[s]
         rows[s].credit = float32(max(0.0, credit[s] + slack))
-
-
-@inlined
-def label_of(phrases, arc):
-    """What phrases step by on an arc of the graph; 0 where they do not."""
-    if phrases.of_words:
-        return arc.olabel
-    if arc.ilabel & uint32(REPEAT):
-        return uint32(0)
-    label = arc.ilabel & _LABEL
-    return uint32(0) if label == phrases.silent else label
 
 
 @inlined
