@@ -230,16 +230,16 @@ def test_without_a_model_there_is_no_scale_to_tune(files, capsys):
         ]
 
 
-def test_a_trie_is_tuned_with_a_saved_model(files, capsys):
-    given = ["--trie", "beam_size=16", "--max-trials", "3", *TRIE]
+def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
+    given = ["--trie", "beam_size=2", "merge=sum", "--max-trials", "3", *TRIE]
     saved, _ = tune(files, capsys, *given, "--lm", str(files / "words"))
     plain, _ = tune(files, capsys, *given, "--arpa", "lm.arpa")
     assert saved == plain
-    found = decoded(
-        files, "--decoder", "beam", "--beam-size", "16", *TRIE,
-        *("--lm", str(files / "words"), "--lm-scale", "0.2", "--word-insertion=-4"),
-    )  # fmt: skip
-    assert saved[0].endswith(f"({word_errors(files, found)} errors)")
+    flags = ["--decoder", "beam", *TRIE, "--lm", str(files / "words")]
+    flags += ["--lm-scale", "0.2", "--word-insertion=-4"]
+    narrow = decoded(files, *flags, "--beam-size", "2", "--merge", "sum")
+    assert saved[0].endswith(f"({word_errors(files, narrow)} errors)")
+    assert word_errors(files, decoded(files, *flags)) != word_errors(files, narrow)
 
 
 @pytest.mark.parametrize(
