@@ -11,6 +11,7 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 from wfstdec import GreedyOptions
 from wfstdec import compare as library
+from wfstdec.cli import contest
 from wfstdec.compare.comparison import load_comparison
 from wfstdec.compare.machine import fingerprint
 from wfstdec.errors import FormatError, OptionError
@@ -120,6 +121,30 @@ def test_words_that_the_model_lacks_may_have_a_cost(files):
     assert comparison.points[1].errors.total == word_errors(files, found)
 
 
+def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
+    asked = []
+    monkeypatch.setattr(contest, "available_peers", lambda one: asked.append(one) or [])
+    given = ["--graph", "graph.npz", *TRIE, "--arpa", "lm.arpa", "--greedy"]
+    given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
+    given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
+    given += ["--utterances", "5", "--repeats", "2", "--quiet"]
+    assert wfstdec(files, "compare", *SPEECH, *given) == 0
+    [inputs] = asked
+    assert (inputs.lm_scale, inputs.word_insertion) == (0.7, 0.2)
+    assert (inputs.arpa, inputs.separator) == (str(files / "lm.arpa"), "<wb>")
+    assert inputs.graph.num_arcs and set(inputs.lexicon.words) > {"ab", "rare"}
+    comparison = load_comparison(files / "c.json")
+    facts = comparison.facts
+    assert (facts["utterances"], facts["repeats"]) == (5, 2)
+    for one in comparison.points:
+        assert len(one.cpu_s) == 2 and one.audio_s == facts["audio_s"]
+        options = comparison.searches[one.search].options
+        assert options["lm_scale"] == 0.7
+        assert options.get("word_insertion", 0.2) == 0.2
+    speech = library.read_speech(files / "x.npz", files / "ref.txt", limit=5)
+    assert facts["audio_s"] == speech.num_frames * 0.5
+
+
 def test_a_maker_makes_what_the_decoder_is(files):
     """From objects as from files, with a blank by name and costs for the unknown."""
     tokens = read_tokens(files / "tokens.txt")
@@ -205,16 +230,16 @@ def test_without_a_model_there_is_no_scale_to_tune(files, capsys):
         ]
 
 
-def test_a_trie_is_tuned_with_a_saved_model(files, capsys):
-    given = ["--trie", "beam_size=16", "--max-trials", "3", *TRIE]
+def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
+    given = ["--trie", "beam_size=2", "merge=sum", "--max-trials", "3", *TRIE]
     saved, _ = tune(files, capsys, *given, "--lm", str(files / "words"))
     plain, _ = tune(files, capsys, *given, "--arpa", "lm.arpa")
     assert saved == plain
-    found = decoded(
-        files, "--decoder", "beam", "--beam-size", "16", *TRIE,
-        *("--lm", str(files / "words"), "--lm-scale", "0.2", "--word-insertion=-4"),
-    )  # fmt: skip
-    assert saved[0].endswith(f"({word_errors(files, found)} errors)")
+    flags = ["--decoder", "beam", *TRIE, "--lm", str(files / "words")]
+    flags += ["--lm-scale", "0.2", "--word-insertion=-4"]
+    narrow = decoded(files, *flags, "--beam-size", "2", "--merge", "sum")
+    assert saved[0].endswith(f"({word_errors(files, narrow)} errors)")
+    assert word_errors(files, decoded(files, *flags)) != word_errors(files, narrow)
 
 
 @pytest.mark.parametrize(
