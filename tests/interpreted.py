@@ -83,7 +83,7 @@ from wfstdec.beam.options import BeamOptions, GreedyOptions
 from wfstdec.beam.trie import build_trie, find_child
 from wfstdec.boost.boosts import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
-from wfstdec.errors import BoostWarning
+from wfstdec.errors import BoostWarning, LogprobWarning
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.backoff import pack_models
 from wfstdec.lm.ngram import NgramLM
@@ -197,6 +197,7 @@ if __name__ == "__main__":
     logging.getLogger("wfstdec").setLevel(logging.ERROR)  # words are dropped on purpose
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", BoostWarning)
+    warnings.simplefilter("ignore", LogprobWarning)
     warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
     warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
     main(int(sys.argv[1]))

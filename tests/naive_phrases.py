@@ -9,7 +9,8 @@ the labels of the longest; base(n) = c0 + sum over d = 2..n of (c0 * beta + ln d
 Spellings that contain another one of the same phrase do not count besides it. A worth
 is rounded to 1/16384 nat. `outside_cost` is charged for every label that ends neither
 a spelling nor a beginning of one. With a boundary a phrase counts only where that
-stands before and after it; one stands before and after the utterance.
+stands before and after it; one stands before and after the utterance, and several in a
+row are one.
 """
 
 import itertools
@@ -84,6 +85,9 @@ class Phrases:
         def cost(words: Labels, tokens: Labels) -> float:
             text = words if self.unit == "word" else tokens
             text, total = edge + text + edge, 0.0
+            if edge:  # several boundaries in a row are one
+                follows = zip(text, (None, *text), strict=False)
+                text = tuple(x for x, y in follows if (x,) != edge or x != y)
             for phrase, spellings in spelt.items():
                 count = sum(occurrences(text, spelling) for spelling in spellings)
                 if count:

@@ -220,4 +220,9 @@ def random_phrases(rng, graph, unit=None):
         for _ in range(rng.integers(1, 9))
     }
     boundary = int(few[0]) if unit == "token" and rng.random() < 0.2 else None
-    return PhraseCompiler(spell, labels, options, boundary).compile(phrases)
+    said = {
+        phrase: weight
+        for phrase, weight in phrases.items()
+        if any(few[int(i)] != boundary for i in phrase.split())
+    }
+    return PhraseCompiler(spell, labels, options, boundary).compile(said)

@@ -235,6 +235,12 @@ def test_totals_are_counted_occurrences(seed):
             assert found == 0.0  # not just nearly
 
 
+def without_runs(text):
+    """Between boundaries (label 0), of which several in a row are one."""
+    whole = (0, *text, 0)
+    return tuple(x for x, y in zip(whole, (1, *whole), strict=False) if x or y)
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_whole_words_between_boundaries(seed):
     """Counted in the utterance with a boundary (label 0) before and after."""
@@ -247,11 +253,14 @@ def test_whole_words_between_boundaries(seed):
     texts += [tuple(rng.integers(0, size + 1, 8).tolist()) for _ in range(20)]
     texts += [(*s, 0, *o) for spelt in inner for s in spelt for o in spelt]
     texts += [s for spelt in inner for s in spelt]
+    texts += [
+        (0, 0, *s, 0, 0, 0, *o, 0, 0) for spelt in inner for s in spelt for o in spelt
+    ]
     for text in texts:
         expected, count = 0.0, 0
         for spelt, weight in zip(inner, weights, strict=True):
             longest = max(map(len, spelt))
-            found = sum(occurs((0, *text, 0), (0, *s, 0)) for s in spelt)
+            found = sum(occurs(without_runs(text), (0, *s, 0)) for s in spelt)
             expected -= found * weight * base(longest, options)
             count += found
         assert boosts.total(text) == pytest.approx(expected, abs=(count + 1) * GRAIN)
@@ -264,10 +273,17 @@ def test_art_is_not_in_heart():
     compiler = PhraseCompiler(by_letters, LETTERS, UNIFORM, boundary=space)
     boosts = compiler.compile(["ART"])
     counts = {"HEART": 0, "ART": 1, "ARTS": 0, "ZARTZ": 1, "ARTZART": 2, "HZART": 1}
+    counts |= {"ARTZZART": 2, "ZZZARTZZ": 1, "AZZRT": 0}
     assert {text: credited(boosts, text) / 3 for text in counts} == counts
     assert credits(boosts, "HEART") == [0] * 6
     assert credits(boosts, "ARTS") == [1, 1, 1, -3, 0]
     assert credits(boosts, "ZARTZ") == [0, 1, 1, 1, 0, 0]
+    pair = compiler.compile(["ARTZHA"])
+    assert credits(pair, "ARTZHA") == [1, 1, 1, 1, 1, 1, 0]
+    assert credits(pair, "ARTZZZHA") == [1, 1, 1, 1, 0, 0, 1, 1, 0]
+    assert credited(compiler.compile(["ARTZZHA"]), "ARTZHA") == 6
+    with pytest.raises(BoostError, match="a spelling without labels"):
+        compiler.compile(["ZZ"])
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -38,6 +38,8 @@ With a `boundary` (the token between words) a phrase counts between boundaries o
 has one before it and one after it, unsaid; neither is worth anything: the credit of a
 state counts the labels after the first boundary. So start is the state after a
 boundary, where phi = 0, and the final cost of n is that of a boundary and phi after it.
+A boundary after a boundary leads back to the same state: however long the pause is,
+the words before and after it are neighbours.
 
 `outside_cost` is charged besides for every label that ends neither a phrase nor a
 proper prefix of one. Public implementations are not exact: for `ABC` and `BCD` one
@@ -52,7 +54,7 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -220,7 +222,8 @@ def compile_spellings(
     base = options.base(longest)
     amounts: defaultdict[Spelling, float] = defaultdict(float)
     for spelt, weight in zip(spellings, weights, strict=True):
-        minimal = _without_containing([(*edge, *s, *edge) for s in spelt if s])
+        whole = [_between_boundaries(spelling, boundary) for spelling in spelt]
+        minimal = _without_containing([s for s in whole if len(s) > len(edge)])
         if len(minimal) < bool(spelt):
             raise BoostError("a spelling without labels, expected at least one")
         if minimal:
@@ -260,16 +263,41 @@ def _grown(ordered: list[Spelling], lengths: np.ndarray, num_labels: int) -> _Tr
     return _Tree(*phrase_kernels.grow_tree(flat.astype(np.int32), splits))
 
 
+def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
+    """A spelling with a boundary before and after it; runs of boundaries as one."""
+    if boundary is None:
+        return tuple(spelling)
+    runs = groupby((boundary, *spelling, boundary))
+    return tuple(chain.from_iterable([k] if k == boundary else run for k, run in runs))
+
+
 def _bounded(automaton: Automaton, boundary: int) -> Automaton:
-    """The same between two boundaries that are not said."""
+    """The same between two boundaries that are not said; runs of them as one."""
     if not len(automaton.arc_label):
         return automaton
+    automaton = _with_loops(automaton, boundary)
     states = np.arange(len(automaton.final_cost), dtype=np.int32)
     costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
     models, labels = np.zeros_like(states), np.full_like(states, boundary)
     kernels.steps(automaton, models, states, labels, costs, nextstates)
     final_cost = costs + automaton.final_cost[nextstates]
     return frozen(automaton._replace(final_cost=final_cost, model_start=nextstates[:1]))
+
+
+def _with_loops(automaton: Automaton, label: int) -> Automaton:
+    """A label that was said last may be said again, which changes nothing."""
+    loops = np.unique(automaton.arc_next[automaton.arc_label == label])
+    counts = np.diff(automaton.state_arc_splits)
+    source = np.repeat(np.arange(len(counts)), counts)
+    labels = np.concatenate([automaton.arc_label, np.full_like(loops, label)])
+    order = np.lexsort([labels, np.concatenate([source, loops])])
+    counts[loops] += 1
+    return automaton._replace(
+        state_arc_splits=np.concatenate([[0], np.cumsum(counts)]),
+        arc_label=labels[order],
+        arc_next=np.concatenate([automaton.arc_next, loops])[order],
+        arc_cost=np.concatenate([automaton.arc_cost, np.zeros(len(loops))])[order],
+    )
 
 
 def _assemble(
