@@ -113,6 +113,8 @@ def test_between_words_the_separator_is_wanted_or_not(files):
     assert cost_of(nothing, "hel-loyes") == pytest.approx(0.875)
     assert cost_of(optional, "|hel-lo|-|yes|") == pytest.approx(0.875)
     assert cost_of(nothing, "hel-lo|yes") == np.inf
+    assert wanted.tables.separated
+    assert not optional.tables.separated and not nothing.tables.separated
 
 
 def test_optional_silence_costs_its_probability(files):
@@ -120,7 +122,7 @@ def test_optional_silence_costs_its_probability(files):
     some, none = -np.log10(0.1), -np.log10(0.9)
     assert cost_of(graph, "hel-loyes") == pytest.approx(0.875 + 3 * none)
     assert cost_of(graph, "|hel-lo|yes") == pytest.approx(0.875 + 2 * some + none)
-    assert graph.tables.fillers == (1,)
+    assert graph.tables.fillers == (1,) and not graph.tables.separated
 
 
 def test_all_topologies_agree_where_blanks_part_all_tokens(files):

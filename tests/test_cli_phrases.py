@@ -107,14 +107,28 @@ def test_lists_by_utterance_words_besides_and_costs(files, capsys):
     assert list(found.values()) == [(hyp.text, hyp.boost_cost) for hyp in hyps]
 
 
-def test_whole_words_on_request(files, capsys):
-    """`c` is in `cab`; between boundaries it is not."""
+@pytest.mark.parametrize("decoder", [WFST, TRIE], ids=["wfst", "trie"])
+def test_phrases_of_tokens_are_whole_words(decoder, files, capsys):
+    """`c` is in `cab`; between separators it is not."""
     np.savez(files / "x.npz", cab=logprobs_of("c a b"))
     (files / "phrases.txt").write_text("c\n")
-    token = [*WFST, "--phrases", "phrases.txt", "--phrase-unit", "token"]
-    assert decode(files, capsys, *token)["cab"] == ("cab", -1.0)
-    bounded = decode(files, capsys, *token, "--phrase-boundary", "<wb>")
+    token = ["--phrases", "phrases.txt", "--phrase-unit", "token"]
+    assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", 0.0)
+    if decoder is WFST:
+        given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt"]
+        given += ["--arpa", "lm.arpa", "--separator", "<wb>", "--separator-optional"]
+        assert wfstdec(files, "build", *given, "--output", "graph.npz") == 0
+        capsys.readouterr()
+    else:
+        decoder = [*decoder, "--separator-optional"]
+    assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", -1.0)
+    bounded = decode(files, capsys, *decoder, *token, "--phrase-boundary", "<wb>")
     assert bounded["cab"] == ("cab", 0.0)
+
+
+def test_a_boundary_is_a_token(files, capsys):
+    (files / "phrases.txt").write_text("c\n")
+    token = [*WFST, "--phrases", "phrases.txt", "--phrase-unit", "token"]
     given = ["--logprobs", "x.npz", "--phrase-boundary", "|"]
     assert wfstdec(files, "decode", *token, *given) == 1
     assert "'|'" in capsys.readouterr().err

@@ -161,10 +161,7 @@ def test_decoders_of_bare_tokens_are_credited_by_tokens(files, kind):
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("boundary", [None, "<wb>"])
 def test_decoders_of_words_may_be_credited_by_tokens(files, name, boundary):
-    """All pronunciations; a graph does not say that separators must be.
-
-    Where they must, a phrase counts as it does by words.
-    """
+    """All pronunciations; whole words, so that a phrase counts as it does by words."""
     given = [*SEARCHES[name], "--boost", "own.jsonl", "--phrase-unit", "token"]
     bound = [] if boundary is None else ["--phrase-boundary", boundary]
     comparison = compare(files, *given, *bound)
@@ -173,9 +170,8 @@ def test_decoders_of_words_may_be_credited_by_tokens(files, name, boundary):
     decoder = library.BeamDecoder(
         **paths, lm=files / "lm.arpa", separator="<wb>", options=options
     )
-    optional = name == "WFST" and not bound
-    speller = by_lexicon(decoder.lexicon, separator=1, separator_optional=optional)
-    compiler = token_compiler(decoder.tokens, speller, None if optional else 1)
+    speller = by_lexicon(decoder.lexicon, separator=1)
+    compiler = token_compiler(decoder.tokens, speller, 1)
     if name == "WFST":
         graph = library.load_graph(files / "graph.npz")
         decoder = library.WfstDecoder(graph, library.DecodeOptions(beam=40.0))
@@ -183,8 +179,7 @@ def test_decoders_of_words_may_be_credited_by_tokens(files, name, boundary):
     by_words, *_, boosted = compare(files, *given[:-2]).points
     assert comparison.points[-1].errors.total == word_errors(files, words)
     assert comparison.points[0].errors == by_words.errors  # without any list
-    whole_words = comparison.points[-1].errors == boosted.errors
-    assert whole_words == (not optional)
+    assert comparison.points[-1].errors == boosted.errors
 
 
 def test_peers_say_that_they_take_no_boosts(files, capsys):

@@ -169,7 +169,8 @@ def assert_same(one, other):
     for name in ("state_arc_splits", "state_num_epsilons", "final_cost"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
     assert one.epsilon_rank.tolist() == other.epsilon_rank.tolist()
-    for name in ("tokens", "words", "fillers", "topology", "marks_repeats"):
+    names = "tokens", "words", "fillers", "separated", "topology", "marks_repeats"
+    for name in names:
         assert getattr(one.tables, name) == getattr(other.tables, name)
     for name in ("word", "splits", "tokens", "cost"):
         mine = getattr(one.tables.pronunciations, name)
@@ -495,7 +496,7 @@ def swap_first_arcs(arcs):
 BAD_FILES = {
     "other version": (
         {"header": text_change(version=99)},
-        "graph format version 99, this wfstdec reads version 1; build the graph again",
+        "graph format version 99, this wfstdec reads version 2; build the graph again",
     ),
     "no version": (
         {"header": text_change(version=None)},

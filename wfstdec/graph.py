@@ -47,7 +47,7 @@ __all__ = [
     "load_graph",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
     OSError,
     ValueError,
@@ -253,6 +253,7 @@ def _arrays_of(graph: PackedGraph) -> dict[str, np.ndarray]:
     meta: dict[str, Any] = {
         "blank": tables.tokens.blank,
         "fillers": list(tables.fillers),
+        "separated": tables.separated,
         "topology": tables.topology,
         "marks_repeats": tables.marks_repeats,
     }
@@ -316,6 +317,7 @@ def _graph_of(arrays: dict[str, np.ndarray]) -> PackedGraph:
             arrays["pronunciation_cost"],
         ),
         fillers=tuple(meta["fillers"]),
+        separated=meta["separated"],
         topology=meta["topology"],
         marks_repeats=meta["marks_repeats"],
     )

@@ -78,6 +78,7 @@ class GraphTables:
         words: The words by id; `words[0]` is `<eps>`.
         pronunciations: The token sequences of each word; may be empty.
         fillers: Tokens that may stand between words: separator, silence.
+        separated: Whether one of these always stands between two words.
         topology: The name of the CTC topology, or "" where it is not known.
         marks_repeats: Whether `REPEAT` tells repeats of a token from new ones.
     """
@@ -86,5 +87,6 @@ class GraphTables:
     words: tuple[str, ...]
     pronunciations: Pronunciations = field(default_factory=Pronunciations.empty)
     fillers: tuple[int, ...] = ()
+    separated: bool = False
     topology: str = ""
     marks_repeats: bool = False

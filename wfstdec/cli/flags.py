@@ -239,7 +239,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "TOKEN",
         "help": "phrases of tokens stand between such tokens or the ends: a token that "
         "stands between words wherever one ends (default: the separator, unless "
-        "optional; none for --decoder wfst)",
+        "optional)",
     },
     "--backend": {
         "default": "auto",

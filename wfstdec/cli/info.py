@@ -13,6 +13,7 @@ from wfstdec.errors import OptionError
 from wfstdec.io.dot import graph_dot
 from wfstdec.io.results import open_output
 from wfstdec.symbols import TokenTable
+from wfstdec.tables import GraphTables
 
 HELP = "what a graph or a saved language model holds"
 
@@ -69,13 +70,19 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     return facts
 
 
+def _between_words(tables: GraphTables) -> str:
+    tokens = [repr(tables.tokens.names[token]) for token in tables.fillers]
+    if not tokens:
+        return "nothing"
+    return " ".join(tokens) if tables.separated else " ".join([*tokens, "or nothing"])
+
+
 def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
     """Names and values of what there is to know, in order."""
     tables, tokens = graph.tables, graph.tokens
     degrees = np.diff(graph.state_arc_splits)
     epsilons = int(graph.state_num_epsilons.sum())
     finals = int(np.isfinite(graph.final_cost).sum())
-    fillers = [repr(tokens.names[token]) for token in tables.fillers]
     share = epsilons / max(graph.num_arcs, 1)
     return {
         "states": f"{graph.num_states:,}, {finals:,} of them final",
@@ -88,7 +95,7 @@ def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
         "repeats marked": "yes" if tables.marks_repeats else "no",
         "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
         "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
-        "between words": " ".join(fillers) or "nothing",
+        "between words": _between_words(tables),
         "words": f"{len(graph.word_ids):,}, {len(tables.pronunciations):,} "
         "pronunciations",
         "fingerprint": graph.fingerprint,

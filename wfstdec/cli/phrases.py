@@ -159,9 +159,11 @@ def _between_words(
     args: argparse.Namespace, decoder: Decoder
 ) -> tuple[int | None, bool]:
     """The token that may stand between words, and whether it may be left out."""
-    if isinstance(decoder, wfstdec.WfstDecoder):  # graphs do not say whether it must
-        fillers = decoder.graph.tables.fillers
-        return (fillers[0], True) if len(fillers) == 1 else (None, False)
+    if isinstance(decoder, wfstdec.WfstDecoder):
+        tables = decoder.graph.tables
+        if len(tables.fillers) != 1:
+            return None, False
+        return tables.fillers[0], not tables.separated
     assert isinstance(decoder, wfstdec.BeamDecoder | wfstdec.GreedyDecoder)
     return decoder.separator, getattr(args, "separator_optional", False)
 

@@ -224,6 +224,7 @@ def _pack(
         words=labels.words,
         pronunciations=pronunciations,
         fillers=marked.fillers.tokens,
+        separated=marked.fillers.ends_words,
         topology=topology,
         marks_repeats=True,
     )
