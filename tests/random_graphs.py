@@ -148,7 +148,7 @@ def random_tables(rng, num_tokens, num_words=None):
             entries, rng.integers(0, 3, len(entries)).tolist()
         ),
         fillers=tuple(fillers),
-        separated=bool(fillers and rng.random() < 0.5),
+        separated=len(fillers) == 1,
         topology=str(rng.choice(["", "normal"])),
         marks_repeats=bool(rng.random() < 0.7),
     )
