@@ -14,6 +14,7 @@ from wfstdec.beam.cpu import CpuBackend
 from wfstdec.beam.decoder import BeamDecoder
 from wfstdec.beam.options import BeamOptions
 from wfstdec.errors import BackendError, BoostError, OptionError
+from wfstdec.symbols import token_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 OTHERS = [name for name in BACKENDS if name != "reference"]
@@ -119,6 +120,22 @@ def test_costs_that_rounding_makes_equal(name, merge):
         backend, reference = (make_backend(n, network) for n in (name, "reference"))
         want = search(reference, wide, boosts, [few_values])
         assert search(backend, wide, boosts, [few_values]) == want, (seed, kind)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_least_phase_is_not_of_the_best_entry(name):
+    """After two frames "a" has two phases of 0.1705, "a b" one of 0.2035."""
+    probs = [[0.1, 0.55, 0.3, 0.05], [0.31, 0.31, 0.37, 0.01], [0.45, 0.1, 0.09, 0.36]]
+    decoder = BeamDecoder(
+        tokens=token_table(["<blank>", "a", "b", "c"]),
+        options=BeamOptions(beam=0.3, merge="sum", nbest=9),
+        backend=name,
+    )
+    (hyps,) = decoder.decode_nbest([np.log(np.array(probs))])
+    assert [hyp.text for hyp in hyps] == ["a", "a b", "a b c"]
+    found = [math.exp(-hyp.total_cost) for hyp in hyps]
+    a, b = 0.55 * 0.31, 0.55 * 0.37
+    assert found == pytest.approx([2 * a * 0.45, b * 0.45, b * 0.36])
 
 
 @pytest.mark.parametrize("name", BACKENDS)

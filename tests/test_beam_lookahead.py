@@ -114,6 +114,8 @@ def test_unigrams_forget_the_history(seed):
     case = Case(seed, "unigram")
     automaton = case.lm.automaton
     costs = [naive_trie.root_cost(automaton, case.spoken, n) for n in case.nodes]
+    most = max((cost for cost in costs if cost < INF), default=0)
+    costs = [min(cost, most) for cost in costs]  # a longer history may have the word
     rows = [bits(costs)] * case.lm.num_states
     assert bits_of_all(case.ahead, case.lm, case.trie) == rows
     assert bits(case.ahead.state_cost) == [bits(costs[0])] * case.lm.num_states
@@ -217,7 +219,7 @@ def test_where_nothing_can_be_said(kind):
     lm = NgramLM.from_arpa(io.StringIO(TRIGRAMS), ("<eps>", "the"))
     trie = build_trie(naive_trie.lexicon_of([]), {})
     ahead = build_lookahead(lm, trie, kind)
-    expected = 0.0 if kind == "none" else INF
+    expected = INF if kind == "ngram" else 0.0
     assert potential(ahead, lm.automaton, lm.start, 0) == expected
     ends = lm.automaton.final_cost.tolist()
     assert ahead.state_cost.tolist() == (

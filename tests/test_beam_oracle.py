@@ -1,6 +1,7 @@
 """The beam decoder against an oracle that tries every alignment and every reading."""
 
 import functools
+import io
 import logging
 import math
 
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 from test_naive_beam import LEXICON, hand
 
+from wfstdec.arpa import read_arpa
 from wfstdec.beam.backends import BACKENDS
 from wfstdec.beam.decoder import BeamDecoder
 from wfstdec.beam.options import BeamOptions
+from wfstdec.lexicon import Lexicon
+from wfstdec.symbols import token_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 
@@ -182,6 +186,59 @@ def test_looking_ahead_changes_nothing(kind, backend):
         for lookahead in LOOKAHEADS:
             (hyp,) = decode(case, backend, lookahead=lookahead)
             assert_best(case, hyp, texts, "max")
+
+
+IMPOSSIBLE = """\\data\\
+ngram 1=4
+ngram 2=1
+
+\\1-grams:
+-99\t<s>\t0
+-1\t</s>
+-inf\tA\t0
+-inf\tB\t0
+
+\\2-grams:
+-0.1\t<s> A
+
+\\end\\
+"""
+"""The empty history can say nothing, another can."""
+
+
+def impossible(text, backend, **options):
+    """Two words of one token each; at the first frame A's, then a blank."""
+    logprobs = np.log([[0.1, 0.8, 0.1], [0.8, 0.1, 0.1]])
+    decoder = BeamDecoder(
+        tokens=token_table(["<blank>", "a", "b"]),
+        lexicon=Lexicon(("A", "B"), ((1,), (2,)), np.zeros(2, np.float32)),
+        lm=read_arpa(io.StringIO(text)),
+        options=BeamOptions(**UNBOUNDED | options),
+        backend=backend,
+    )
+    return decoder.decode([logprobs])[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("lookahead", LOOKAHEADS)
+@pytest.mark.parametrize("lm_scale", [0.0, 1.0])
+def test_words_that_only_some_histories_have(lm_scale, lookahead, backend):
+    hyp = impossible(IMPOSSIBLE, backend, lookahead=lookahead, lm_scale=lm_scale)
+    assert hyp.text == "A"
+    lm_cost = lm_scale * 1.1 * math.log(10)
+    assert hyp.total_cost == close_to(lm_cost - 2 * math.log(0.8))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("lookahead", LOOKAHEADS)
+@pytest.mark.parametrize("lm_scale", [0.0, 1.0])
+def test_no_word_and_no_end_is_possible(lm_scale, lookahead, merge, backend):
+    text = IMPOSSIBLE.replace("-0.1\t", "-inf\t").replace("-1\t", "-inf\t")
+    options = {"lookahead": lookahead, "merge": merge, "lm_scale": lm_scale}
+    hyp = impossible(text, backend, **options)
+    assert hyp.text == "" and not hyp.reached_final
+    assert math.isfinite(hyp.total_cost)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -99,20 +99,20 @@ def advance(tree, scales, words, phrases, work, channel, logprobs, first):
 def _find_live(tree, scales, words, phrases, work, channel):
     """The tokens that may begin, best first: how many; what the bound begins with.
 
-    Live is what costs no more than the bound even from the best entry. Where these are
-    many, the best token is followed from there first, for a better bound.
+    Live is what costs no more than the bound even from a phase that costs nothing: the
+    least there can be after re-basing, with "sum" not always in the first entry. Where
+    these are many, the best token is followed from that entry first, for a better bound.
     """
     frontier = channel.frontier
-    best = min(frontier[0].over, frontier[0].on)
     credit = float32(scales.begin_credit + _top_credit(phrases, channel))
     least = least_stay(tree.network, work, frontier, channel.counts[k.FRONTIER])
-    bound = float32(loosened(bound_of(scales, least), credit) - best)
+    bound = loosened(bound_of(scales, least), credit)
     count = find_near(tree.network.blank, bound, work)
     if count > uint64(FEW):
         take_best(count, work)
         made, least = _emit(tree, scales, words, phrases, work, channel, 1, 1, least)
         work.begin_costs[work.live[0]] = _INF
-        bound = float32(loosened(bound_of(scales, least), credit) - best)
+        bound = loosened(bound_of(scales, least), credit)
         count = keep_near(count, bound, work)
     return put_in_order(scales, count, work), least
 

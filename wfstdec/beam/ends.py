@@ -72,7 +72,7 @@ class State(NamedTuple):
 
 def start_cost(options: BeamOptions, ahead: np.float32) -> float:
     """The base before the first frame: what is paid in advance there."""
-    return options.lm_scale * float(ahead) if ahead < np.inf else 0.0
+    return options.lm_scale * float(ahead)
 
 
 def paths_of(

@@ -42,7 +42,8 @@ class Lookahead(NamedTuple):
         node: int32 [E], increasing in each row.
         cost: float32 [E], nats, of the words of the state's own arcs.
         root_cost: float32 [N], of all words in the empty history.
-        state_cost: float32 [S], of what may follow in a state: a word or the end.
+        state_cost: float32 [S], of what may follow in a state: a word or the end;
+            finite in the state that utterances begin in.
         chained: Whether states count; if not, phi(s, n) is `root_cost[n]`.
     """
 
@@ -65,8 +66,9 @@ def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: Kind) -> Lookahead:
     Args:
         lm: The model, of the unit word.
         trie: The trie; its word ids are the labels of the model.
-        kind: `"ngram"` (the history counts), `"unigram"` (the empty history for all)
-            or `"none"` (0 everywhere).
+        kind: `"ngram"` (the history counts), `"unigram"` (the empty history for all;
+            what is impossible in it costs the most that is not, since others may say
+            it) or `"none"` (0 everywhere).
 
     Raises:
         OptionError: Another kind, or a model over tokens.
@@ -135,12 +137,16 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: Kind) -> Lookahead:
     parent = parents_of(trie)
     root_cost = _root_costs(automaton, trie, parent)
     if kind == "unigram":
+        root_cost[np.isinf(root_cost)] = _largest(root_cost)
         state_cost[:] = root_cost[0]
         return _frozen(empty, root_cost, state_cost, False)
     arcs = _arcs_by_label(automaton, len(automaton.label_alias))
     rows = _rows(_leaves(automaton, trie, arcs), parent)
     ahead = _frozen(rows, root_cost, _costs(num_states, 0.0), True)
     _state_costs(ahead, automaton, state_cost)
+    start = automaton.model_start[0]
+    if np.isinf(state_cost[start]):  # nothing can be paid in advance for nothing
+        state_cost[start] = 0
     return _frozen(rows, root_cost, state_cost, True)
 
 
@@ -254,6 +260,11 @@ def _splits_of(sizes):
     for row in range(len(sizes)):
         splits[row + 1] = splits[row] + sizes[row]
     return splits
+
+
+def _largest(costs: np.ndarray) -> float:
+    """The largest finite cost, at least 0."""
+    return float(costs[np.isfinite(costs)].max(initial=0))
 
 
 def _costs(count: int, cost: float) -> np.ndarray:
