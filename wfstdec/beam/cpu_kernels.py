@@ -101,7 +101,7 @@ def _find_live(tree, scales, words, phrases, work, channel):
 
     Live is what costs no more than the bound even from a phase that costs nothing: the
     least there can be after re-basing, with "sum" not always in the first entry. Where
-    these are many, the best token is followed from that entry first, for a better bound.
+    these are many, the best token is followed from there first, for a better bound.
     """
     frontier = channel.frontier
     credit = float32(scales.begin_credit + _top_credit(phrases, channel))
