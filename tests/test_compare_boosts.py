@@ -216,6 +216,8 @@ def test_phrases_to_score_are_read_from_lists_of_all_kinds(files, tmp_path):
     path = tmp_path / "phrases.jsonl"
     path.write_text('{"phrases": ["new  york"]}\n{"id": "u", "phrases": {"ab": 2}}\n')
     assert read_phrases(path) == ["new york", "ab"]
+    path.write_text('{"id": "boosts", "phrases": {"boosts": 1, "ab": 2}}\n')
+    assert read_phrases(path) == ["boosts", "ab"]
     path.write_text("# said\nnew  york\nab\t2\nab\n\n")
     assert read_phrases(path) == ["new york", "ab"]
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -106,7 +107,7 @@ def read_phrases(path: str | os.PathLike[str]) -> list[str]:
     """
     lines = _lines_of(path)
     if _are_json(lines):
-        kind = _WORDS if '"boosts"' in lines[0][1] else _PHRASES
+        kind = _WORDS if re.search(r'"boosts"\s*:\s*\{', lines[0][1]) else _PHRASES
         lists = _read_json(lines, *kind)
         phrases = list(chain(lists.common, *lists.own.values()))
     else:
