@@ -165,7 +165,7 @@ def check_beam(i):
     ]
     network = decoders[1]._backend.network
     decoders[1]._backend = BeamCpuBackend(network, first_capacity=1)
-    boosts = naive_beam_cases.library_boosts(case, decoders[0].words)
+    boosts = naive_beam_cases.decoder_boosts(case, decoders[0].words)
     batch = [case.logprobs, case.logprobs[:0]]
     expected, found = (d.decode_nbest(batch, boosts=boosts) for d in decoders)
     assert found == expected, i

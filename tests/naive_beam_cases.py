@@ -3,7 +3,7 @@
 case = random_case(np.random.default_rng(17), kind="separator")
 texts = naive_beam.best_texts(case, "sum")
 decoder = BeamDecoder(**decoder_arguments(case), options=BeamOptions(**case.options))
-hyps = decoder.decode([case.logprobs], boosts=library_boosts(case, decoder.words))
+hyps = decoder.decode([case.logprobs], boosts=decoder_boosts(case, decoder.words))
 """
 
 import io
@@ -304,7 +304,7 @@ def library_lexicon(case: Case, table: TokenTable) -> Lexicon:
     return Lexicon(words, pronunciations, np.array(costs, np.float32))
 
 
-def library_boosts(case: Case, words: Sequence[str]) -> AnyBoosts:
+def decoder_boosts(case: Case, words: Sequence[str]) -> AnyBoosts:
     """What decoders take; `words` is their word table."""
     if case.phrases is None:
         return case.boosts or None

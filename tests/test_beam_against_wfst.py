@@ -61,7 +61,7 @@ def both(case, backend, lookahead):
     options = wfstdec.DecodeOptions(**case.options, beam=math.inf, max_active=None)
     wfst = wfstdec.WfstDecoder(graph, options, "cpu", threads=1)
     assert beam.words == graph.words
-    boosts = naive_beam_cases.library_boosts(case, graph.words)
+    boosts = naive_beam_cases.decoder_boosts(case, graph.words)
     (texts,) = beam.decode_nbest([case.logprobs], boosts=boosts)
     (hyp,) = wfst.decode([case.logprobs], boosts=boosts)
     return texts, hyp

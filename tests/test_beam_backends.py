@@ -51,7 +51,7 @@ def draw(seed, kind):
     decoder = BeamDecoder(
         **naive_beam_cases.decoder_arguments(case), options=options, threads=1
     )
-    boosts = naive_beam_cases.library_boosts(case, decoder.words)
+    boosts = naive_beam_cases.decoder_boosts(case, decoder.words)
     return rng, case, decoder, boosts
 
 

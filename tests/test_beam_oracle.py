@@ -56,7 +56,7 @@ def decoder_of(case, backend, **options):
 def decode(case, backend, **options):
     """All hypotheses of a case, best first."""
     decoder = decoder_of(case, backend, **options)
-    boosts = naive_beam_cases.library_boosts(case, decoder.words)
+    boosts = naive_beam_cases.decoder_boosts(case, decoder.words)
     (hyps,) = decoder.decode_nbest([case.logprobs], boosts=boosts)
     (hyp,) = decoder.decode([case.logprobs], boosts=boosts)
     assert hyp == hyps[0]

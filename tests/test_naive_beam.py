@@ -244,7 +244,7 @@ def test_compiled_phrases_are_worth_what_is_counted(kind):
         rng = np.random.default_rng([i, len(kind)])
         case = naive_beam_cases.random_case(rng, boosts=kind, num_frames=0)
         words = naive_beam_cases.word_table(case)
-        boosts = naive_beam_cases.library_boosts(case, words)
+        boosts = naive_beam_cases.decoder_boosts(case, words)
         count = case.phrases.coster(case.entries, case.fillers)
         boosts = getattr(boosts, "phrases", boosts)
         names = words if case.phrases.unit == "word" else case.tokens
@@ -362,7 +362,7 @@ def test_the_wfst_decoder_costs_as_much_or_less(easy):
         unbounded = {"beam": np.inf, "max_active": None}
         options = wfstdec.DecodeOptions(**case.options | unbounded)
         decoder = wfstdec.WfstDecoder(graph, options, "reference", threads=1)
-        boosts = naive_beam_cases.library_boosts(case, graph.words)
+        boosts = naive_beam_cases.decoder_boosts(case, graph.words)
         (hyp,) = decoder.decode([case.logprobs], boosts=boosts)
         assert hyp.reached_final == bool(texts)
         if not texts:

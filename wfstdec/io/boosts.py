@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -107,8 +106,7 @@ def read_phrases(path: str | os.PathLike[str]) -> list[str]:
     """
     lines = _lines_of(path)
     if _are_json(lines):
-        kind = _WORDS if re.search(r'"boosts"\s*:\s*\{', lines[0][1]) else _PHRASES
-        lists = _read_json(lines, *kind)
+        lists = _read_json(lines, *(_WORDS if _is_of_words(lines[0][1]) else _PHRASES))
         phrases = list(chain(lists.common, *lists.own.values()))
     else:
         phrases = [line.split("\t")[0] for _, line in lines]
@@ -129,6 +127,15 @@ def _lines_of(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 def _are_json(lines: list[tuple[str, str]]) -> bool:
     return bool(lines) and lines[0][1].lstrip().startswith("{")
+
+
+def _is_of_words(line: str) -> bool:
+    """Whether a JSON line has a list of words; what is no JSON is told when read."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(found, dict) and _WORDS[0] in found
 
 
 def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostLists:
