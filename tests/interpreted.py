@@ -55,10 +55,10 @@ def interpreted(function):
 for name in ("jit", "kernel", "inlined"):
     setattr(wfstdec.jit, name, interpreted)
 
-from wfstdec import machine
+from wfstdec import intrinsics
 
-machine.prefetch = lambda array, index: None
-machine.count_bits = lambda value: np.uint64(int(value).bit_count())
+intrinsics.prefetch = lambda array, index: None
+intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 import naive_beam_cases
 import naive_cases

@@ -312,7 +312,7 @@ class Scripted:
         self.facts = SearchFacts({"beam": 0}, 1.5, 20.0, {"file": "abc"})
         self.calls = []
 
-    def favour(self, boosts):
+    def compile_boosts(self, boosts):
         return [("made of", one) for one in boosts]
 
     def prepare(self, setting):

@@ -21,7 +21,7 @@ KERNEL = re.compile(r"\b_?(n?jit|kernel|inlined|intrinsic)\b")
 
 ROOMS = (
     {"errors"},
-    {"atomic", "textfile", "jit", "machine"},
+    {"atomic", "textfile", "jit", "intrinsics"},
     {"symbols"},
     {"lexicon", "spelling", "arpa", "arpa_scan", "ngram_trie"},
     {"vocabulary"},
@@ -47,7 +47,7 @@ STRANGERS = {
 THIRD_PARTY = {
     "numpy": "",
     "numba": "",
-    "llvmlite": "machine.py",  # comes with numba
+    "llvmlite": "intrinsics.py",  # comes with numba
     "tqdm": "",
     "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _NO_COUNTING = {**_OPTIONS, "_nrt": False}
@@ -37,6 +38,17 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a part of a `kernel`: it is inlined into whatever calls it."""
     return _keyed_by_package(numba.njit(**_NO_COUNTING, forceinline=True)(function))
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """In C order and read-only: this is part of the type that kernels are compiled for.
+
+    Arrays that threads share are, wherever they come from, so that kernels are compiled
+    once.
+    """
+    array = np.ascontiguousarray(array)
+    array.setflags(write=False)
+    return array
 
 
 @functools.cache

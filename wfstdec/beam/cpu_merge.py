@@ -9,8 +9,8 @@ from numpy import float32, int64, uint64
 
 from wfstdec.beam import cpu_types as k
 from wfstdec.beam.ordering import index_of, key_of, sort_keys
+from wfstdec.intrinsics import prefetch
 from wfstdec.jit import inlined, kernel
-from wfstdec.machine import prefetch
 
 _INF = float32(np.inf)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from wfstdec.beam.trie import LexiconTrie, parents_of
 from wfstdec.errors import OptionError
-from wfstdec.jit import inlined, jit
+from wfstdec.jit import inlined, jit, read_only
 from wfstdec.lm.backoff import Automaton
 from wfstdec.lm.kernels import canonical, find_arc, step
 from wfstdec.lm.ngram import NgramLM
@@ -277,8 +277,6 @@ def _frozen(
     state_cost: np.ndarray,
     chained: bool,
 ) -> Lookahead:
-    """Read-only, whatever the kind: kernels are then compiled once."""
-    arrays = (*rows, root_cost, state_cost)
-    for array in arrays:
-        array.setflags(write=False)
-    return Lookahead(*arrays, chained)
+    splits, node, cost = map(read_only, rows)
+    root_cost, state_cost = read_only(root_cost), read_only(state_cost)
+    return Lookahead(splits, node, cost, root_cost, state_cost, chained)

@@ -15,6 +15,7 @@ import numpy as np
 
 from wfstdec.beam.lookahead import Kind, Lookahead, build_lookahead, potential
 from wfstdec.beam.trie import LexiconTrie
+from wfstdec.jit import read_only
 from wfstdec.lm.backoff import Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
 
@@ -70,7 +71,7 @@ def lexical_network(
     lookahead = _no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
     return Network(
         trie=trie,
-        node_token=_readonly(node_token),
+        node_token=read_only(node_token),
         automaton=NO_MODEL if lm is None else lm.automaton,
         model=NONE if lm is None else 0,
         lookahead=lookahead,
@@ -98,10 +99,10 @@ def token_network(num_tokens: int, lm: NgramLM | None, blank: int) -> Network:
         said_word=empty,
         said_cost=np.zeros(0, np.float32),
     )
-    trie = LexiconTrie(*map(_readonly, trie))
+    trie = LexiconTrie(*map(read_only, trie))
     return Network(
         trie=trie,
-        node_token=_readonly(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
+        node_token=read_only(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
         automaton=NO_MODEL if lm is None else lm.automaton,
         model=NONE if lm is None else 0,
         lookahead=_no_lookahead(trie),
@@ -126,12 +127,12 @@ def ahead_of(network: Network, state: int, node: int) -> np.float32:
 
 
 def _no_lookahead(trie: LexiconTrie) -> Lookahead:
-    zero = _readonly(np.zeros(1, np.float32))
+    zero = read_only(np.zeros(1, np.float32))
     return Lookahead(
-        splits=_readonly(np.zeros(2, np.int64)),
-        node=_readonly(np.zeros(0, np.int32)),
-        cost=_readonly(np.zeros(0, np.float32)),
-        root_cost=_readonly(np.zeros(len(trie.node_token), np.float32)),
+        splits=read_only(np.zeros(2, np.int64)),
+        node=read_only(np.zeros(0, np.int32)),
+        cost=read_only(np.zeros(0, np.float32)),
+        root_cost=read_only(np.zeros(len(trie.node_token), np.float32)),
         state_cost=zero,
         chained=False,
     )
@@ -163,12 +164,6 @@ def _least_cost(automaton: Automaton) -> float:
     arcs = automaton.arc_cost
     finite = arcs[np.isfinite(arcs)]
     return float(finite.min(initial=0)) + min(0.0, float(paid.min(initial=0)))
-
-
-def _readonly(array: np.ndarray) -> np.ndarray:
-    array = np.ascontiguousarray(array)
-    array.setflags(write=False)
-    return array
 
 
 NO_MODEL = frozen(

@@ -19,7 +19,7 @@ import numpy as np
 
 from wfstdec.boost.phrase_kernels import grow_tree
 from wfstdec.errors import LexiconError
-from wfstdec.jit import inlined, jit
+from wfstdec.jit import inlined, jit, read_only
 from wfstdec.lexicon import Lexicon, Pronunciation
 from wfstdec.lm.kernels import find_arc
 
@@ -77,13 +77,13 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
     children = 1 + np.argsort(parent[1:], kind="stable")
     return LexiconTrie(
         child_splits=_splits_of(parent[1:], num_nodes),
-        child_token=_readonly(node_token[children], np.int32),
-        child_node=_readonly(children, np.int32),
-        node_token=_readonly(node_token, np.int32),
-        node_end=_readonly(_ends(parent), np.int32),
+        child_token=read_only(np.array(node_token[children], np.int32)),
+        child_node=read_only(np.array(children, np.int32)),
+        node_token=read_only(np.array(node_token, np.int32)),
+        node_end=read_only(np.array(_ends(parent), np.int32)),
         said_splits=_splits_of(said_node, num_nodes),
-        said_word=_readonly([word for _, word, _ in entries], np.int32),
-        said_cost=_readonly([cost for _, _, cost in entries], np.float32),
+        said_word=read_only(np.array([word for _, word, _ in entries], np.int32)),
+        said_cost=read_only(np.array([cost for _, _, cost in entries], np.float32)),
     )
 
 
@@ -139,11 +139,4 @@ def _ends(parent):
 def _splits_of(rows: np.ndarray, num_rows: int) -> np.ndarray:
     """Where each row begins, given the row of each element."""
     counts = np.bincount(rows, minlength=num_rows)
-    return _readonly(np.concatenate([[0], np.cumsum(counts)]), np.int32)
-
-
-def _readonly(values: np.typing.ArrayLike, dtype: type) -> np.ndarray:
-    """Arrays of one type, whatever they come from: kernels are then compiled once."""
-    array: np.ndarray = np.array(values, dtype)
-    array.setflags(write=False)
-    return array
+    return read_only(np.array(np.concatenate([[0], np.cumsum(counts)]), np.int32))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy import float32, uint64
 
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
-from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit import inlined, jit, kernel, read_only
 from wfstdec.lm import kernels
 
 ROW = np.dtype(
@@ -68,10 +68,10 @@ class PhraseRows(NamedTuple):
 def no_phrases() -> PhraseRows:
     """One state, in which no label does anything."""
     return PhraseRows(
-        rows=_frozen(np.zeros(1, ROW)),
-        arcs=_frozen(np.zeros(0, ARC)),
-        dense=_frozen(np.zeros(0, STEP)),
-        final_cost=_frozen(np.zeros(1, np.float32)),
+        rows=read_only(np.zeros(1, ROW)),
+        arcs=read_only(np.zeros(0, ARC)),
+        dense=read_only(np.zeros(0, STEP)),
+        final_cost=read_only(np.zeros(1, np.float32)),
         of_words=False,
         of_tokens=False,
         silent=np.uint32(NO_LABEL),
@@ -106,21 +106,15 @@ def lay_out(
     _fill_rows(inner, rows["begin"], arcs, is_dense)
     _fill_credits(inner, rows["begin"], arcs, dense[0]["cost"])
     return PhraseRows(
-        rows=_frozen(rows),
-        arcs=_frozen(arcs),
-        dense=_frozen(dense.ravel()),
-        final_cost=_frozen(automaton.final_cost),
+        rows=read_only(rows),
+        arcs=read_only(arcs),
+        dense=read_only(dense.ravel()),
+        final_cost=read_only(automaton.final_cost),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
         silent=np.uint32(silent),
         start=np.uint32(phrases.start),
     )
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    """The same, read-only: kernels are compiled once for all phrases."""
-    array.flags.writeable = False
-    return array
 
 
 def _dense_states(phrases: PhraseBoosts) -> np.ndarray:

@@ -26,7 +26,7 @@ from tqdm import tqdm
 import wfstdec
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.phrases import Favoured, favoured, read_lists
+from wfstdec.cli.phrases import UtteranceLists, lists_of, read_lists
 from wfstdec.decoder import Decoder
 from wfstdec.errors import (
     BoostError,
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
     lists = read_lists(args)
     reader = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
-    boosts = favoured(args, lists, decoder)
+    boosts = lists_of(args, lists, decoder)
     tally = Tally(args.frame_shift)
     with open_output(args.output) as file:
         progress = not (args.quiet or file.isatty())
@@ -152,7 +152,7 @@ def _warn_of(left_over: list[str], reader: LogprobReader) -> None:
 def decode_all(
     decoder: Decoder,
     reader: LogprobReader,
-    boosts: Favoured,
+    boosts: UtteranceLists,
     tally: Tally,
     *,
     progress: bool = True,
@@ -197,7 +197,7 @@ def batches(reader: LogprobReader) -> Iterator[Batch]:
 def _decode(
     decoder: Decoder,
     batch: Batch,
-    boosts: Favoured,
+    boosts: UtteranceLists,
     reader: LogprobReader,
 ) -> list[list[Hypothesis]]:
     lists = [boosts.of(utterance) for utterance, _ in batch]

@@ -16,7 +16,7 @@ from pathlib import Path
 import wfstdec
 from wfstdec.cli.decode import Tally, decode_all
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.phrases import Favoured
+from wfstdec.cli.phrases import UtteranceLists
 from wfstdec.cli.score import report
 from wfstdec.errors import FormatError
 from wfstdec.hypothesis import Hypothesis
@@ -161,7 +161,7 @@ def _decode(
     decoder: wfstdec.WfstDecoder, recipe: Path, boosts: BoostLists, tally: Tally
 ) -> dict[str, Hypothesis]:
     reader = open_logprobs(recipe / "logprobs.npz")
-    decoded = decode_all(decoder, reader, Favoured(boosts), tally)
+    decoded = decode_all(decoder, reader, UtteranceLists(boosts), tally)
     return {utterance: best for utterance, [best] in decoded}
 
 

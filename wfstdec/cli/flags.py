@@ -300,7 +300,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--phrases": {
         "metavar": "FILE",
-        "help": "phrases, one a line: to favour ('phrase<TAB>weight', or JSON lines "
+        "help": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON lines "
         "with lists by utterance), or to score (default: those of the boost lists)",
     },
     "--repeats": {

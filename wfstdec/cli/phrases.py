@@ -19,8 +19,8 @@ from wfstdec.tables import GraphTables
 from wfstdec.vocabulary import token_named
 
 
-class Favoured:
-    """The words and phrases that are favoured in each utterance.
+class UtteranceLists:
+    """The words and phrases that are boosted in each utterance.
 
     Args:
         words: The lists of words.
@@ -77,12 +77,12 @@ def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
             raise OptionError(f"{flag_of(name)} without {without}, expected both")
 
 
-def favoured(
+def lists_of(
     args: argparse.Namespace,
     lists: tuple[BoostLists, BoostLists | None],
     decoder: Decoder,
-) -> Favoured:
-    """What is favoured in each utterance.
+) -> UtteranceLists:
+    """What is boosted in each utterance.
 
     Raises:
         OptionError: Words for a decoder that has none; or as of `phrase_compiler`.
@@ -93,9 +93,9 @@ def favoured(
             f"--boost {args.boost} for a decoder that has no words, expected --phrases"
         )
     if phrases is None:
-        return Favoured(words)
+        return UtteranceLists(words)
     amounts = PhraseOptions(weights_are_totals=args.phrase_totals)
-    return Favoured(words, phrases, phrase_compiler(args, decoder, amounts))
+    return UtteranceLists(words, phrases, phrase_compiler(args, decoder, amounts))
 
 
 def phrase_compiler(

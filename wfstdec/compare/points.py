@@ -83,7 +83,7 @@ class Search(Protocol):
     def facts(self) -> SearchFacts:
         """What holds at all settings."""
 
-    def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
+    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """The boosts of each utterance as `Decode` takes them; called untimed."""
 
     def prepare(self, setting: Setting) -> Decode:

@@ -83,8 +83,8 @@ def run(
         speech: The utterances.
         searches: Each with its settings; their names differ.
         boosts: By the name of a list, the boosts of each utterance, as the searches'
-            `favour` takes them. Searches that take boosts run without any and with
-            each list.
+            `compile_boosts` takes them. Searches that take boosts run without any and
+            with each list.
         phrases: Key phrases to score, words joined by spaces.
         repeats: Turns in which every point is timed.
 
@@ -101,7 +101,7 @@ def run(
         for search in searches
         for name, by_utterance in lists.items()
         if name is None or search.takes_boosts
-        for given in [_favoured(search, by_utterance, speech)]
+        for given in [_compiled(search, by_utterance, speech)]
         for setting in search.settings
     ]
     counter = PhraseCounter(phrases)
@@ -142,13 +142,15 @@ def unfinished(found: Sequence[Found]) -> float | None:
     return sum(not one.reached_final for one in found) / len(found)
 
 
-def _favoured(
+def _compiled(
     search: Search, boosts: Mapping[str, Any] | None, speech: Speech
 ) -> list[Any] | None:
     """The boosts of each utterance in order; None for no list at all."""
     if boosts is None:
         return None
-    return list(search.favour([boosts.get(utterance) for utterance in speech.logprobs]))
+    return list(
+        search.compile_boosts([boosts.get(utterance) for utterance in speech.logprobs])
+    )
 
 
 def _check(searches: Sequence[Search], repeats: int) -> None:

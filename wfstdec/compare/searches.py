@@ -89,8 +89,8 @@ class OurSearch:
     has_widths: bool = True
     takes_boosts: bool = True
 
-    def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
-        """Compile boosts; see `Search.favour`."""
+    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """Compile boosts; see `Search.compile_boosts`."""
         if self.compile is None:
             return boosts
         decoder = self.make(replace(self.base, **self.settings[0]))
@@ -145,7 +145,7 @@ class PeerSearch:
             }
         )
 
-    def favour(self, boosts: Sequence[Any]) -> Sequence[Any]:
+    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """As they are: nothing takes them."""
         return boosts
 

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wfstdec.errors import InputError, OptionError, ShapeError
+from wfstdec.jit import read_only
 from wfstdec.lm import kernels
 
 Unit = Literal["word", "token"]
@@ -83,8 +84,7 @@ def frozen(automaton: Automaton) -> Automaton:
     arrays = []
     for name, dtype in DTYPES.items():
         array = np.ascontiguousarray(getattr(automaton, name), dtype).view(np.ndarray)
-        array.setflags(write=False)
-        arrays.append(array)
+        arrays.append(read_only(array))
     return Automaton(*arrays)
 
 

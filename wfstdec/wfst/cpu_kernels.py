@@ -23,8 +23,8 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.arcs import LABEL_MASK
+from wfstdec.intrinsics import prefetch
 from wfstdec.jit import inlined, kernel
-from wfstdec.machine import prefetch
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.emission import emit
 from wfstdec.wfst.entries import find, improve, insert, start_table

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
+from wfstdec.intrinsics import count_bits, prefetch
 from wfstdec.jit import inlined, kernel
-from wfstdec.machine import count_bits, prefetch
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.following import (
     find_live_sets,

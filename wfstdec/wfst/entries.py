@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from numpy import uint32, uint64
 
+from wfstdec.intrinsics import prefetch
 from wfstdec.jit import inlined
-from wfstdec.machine import prefetch
 from wfstdec.wfst import kernel_types as k
 
 LEAST_SLOTS = 256

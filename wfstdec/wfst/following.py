@@ -12,8 +12,8 @@ from numpy import float32, int32, uint32, uint64
 from wfstdec.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
 from wfstdec.boost.phrase_rows import step
 from wfstdec.boost.words import find_bonus
+from wfstdec.intrinsics import prefetch
 from wfstdec.jit import inlined, kernel
-from wfstdec.machine import prefetch
 from wfstdec.wfst.kernel_types import LARGEST
 from wfstdec.wfst.phrase_labels import label_of
 

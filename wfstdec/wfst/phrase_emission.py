@@ -16,8 +16,8 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.boost.phrase_rows import step
+from wfstdec.intrinsics import count_bits, prefetch
 from wfstdec.jit import inlined, kernel
-from wfstdec.machine import count_bits, prefetch
 from wfstdec.wfst import kernel_types as k
 from wfstdec.wfst.following import (
     LABEL,
