@@ -6,7 +6,7 @@
 #
 # - `WfstDecoder` walks a graph that was composed beforehand of tokens, lexicon and
 #   language model (T, L and G);
-# - `BeamDecoder` walks the lexicon as a trie and asks the language model as it goes.
+# - `TrieDecoder` walks the lexicon as a trie and asks the language model as it goes.
 #   Nothing is built; without a lexicon it decodes bare tokens.
 #
 # This notebook sets them side by side on the shipped recipe: 40 utterances of
@@ -26,7 +26,7 @@ from IPython.display import Image, display
 import wfstdec
 from wfstdec import compare
 from wfstdec.cli.demo import find_recipe
-from wfstdec.io.boosts import read_boosts
+from wfstdec.io.boost_lists import read_boosts
 
 recipe = find_recipe(None)
 speech = compare.read_speech(recipe / "logprobs.npz", recipe / "refs.txt")
@@ -71,8 +71,8 @@ print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
 # %%
 wide = {"lm_scale": 0.8}
 walkers = {
-    "WFST": wfstdec.WfstDecoder(graph.item, wfstdec.DecodeOptions(beam=17.0, **wide)),
-    "trie": trie.item(wfstdec.BeamOptions(beam_size=1024, beam=17.0, **wide)),
+    "WFST": wfstdec.WfstDecoder(graph.item, wfstdec.WfstOptions(beam=17.0, **wide)),
+    "trie": trie.item(wfstdec.TrieOptions(beam_size=1024, beam=17.0, **wide)),
 }
 utterances = list(speech.logprobs.values())
 said = {name: walker.decode(utterances) for name, walker in walkers.items()}
@@ -95,11 +95,11 @@ for name, hyps in said.items():
 
 # %%
 searches = compare.wfst_searches(
-    graph, wfstdec.DecodeOptions(**wide), {"beam": [6.0, 8.0, 10.0, 13.0]}
+    graph, wfstdec.WfstOptions(**wide), {"beam": [6.0, 8.0, 10.0, 13.0]}
 )
 searches += compare.trie_searches(
     trie,
-    wfstdec.BeamOptions(**wide),
+    wfstdec.TrieOptions(**wide),
     {"beam_size": [8, 32, 128, 512], "merge": ["max", "sum"]},
 )
 comparison = compare.run(speech, searches, repeats=2)
@@ -123,8 +123,8 @@ boosts = read_boosts(recipe / "boosts.txt")
 print(boosts.common)
 boosted = compare.run(
     speech,
-    compare.wfst_searches(graph, wfstdec.DecodeOptions(**wide), {"beam": [10.0]})
-    + compare.trie_searches(trie, wfstdec.BeamOptions(**wide), {"beam_size": [128]}),
+    compare.wfst_searches(graph, wfstdec.WfstOptions(**wide), {"beam": [10.0]})
+    + compare.trie_searches(trie, wfstdec.TrieOptions(**wide), {"beam_size": [128]}),
     boosts={"names": {u: boosts.of(u) for u in speech.logprobs}},
     phrases=boosts.common,
     repeats=1,

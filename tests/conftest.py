@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from wfstdec.wfst import cuda
+from wfstdec.gpu import cupy_device as cuda
 
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))

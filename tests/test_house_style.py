@@ -21,17 +21,14 @@ KERNEL = re.compile(r"\b_?(n?jit|kernel|inlined|intrinsic)\b")
 
 ROOMS = (
     {"errors"},
-    {"atomic", "textfile", "jit", "intrinsics"},
-    {"symbols"},
-    {"lexicon", "spelling", "arpa", "arpa_scan", "ngram_trie"},
-    {"vocabulary"},
-    {"lm"},
-    {"arcs", "tables", "graph", "graph_checks"},
-    {"hypothesis", "boost", "inputs", "option_checks"},
-    {"decoder"},
-    {"wfst"},
-    {"beam"},
-    {"fst"},
+    {"jit"},
+    {"text"},
+    {"graph", "lm"},
+    {"boost", "fst"},
+    {"search"},
+    {"gpu"},
+    {"wfst", "trie"},
+    {"greedy"},
     {"io", "metrics"},
     {"compare"},
     {"cli", "__main__"},
@@ -39,15 +36,23 @@ ROOMS = (
 """The import order: a room imports from its own row and from rows above."""
 
 STRANGERS = {
-    "beam": {"wfst", "arcs", "graph", "graph_checks"},
-    "fst": {"lm", "wfst", "beam", "boost", "hypothesis", "inputs", "decoder"},
+    "graph": {"lm"},
+    "lm": {"graph"},
+    "boost": {"fst"},
+    "fst": {"boost"},
+    "trie": {"wfst", "graph"},
+    "wfst": {"trie", "fst"},
+    "greedy": {"wfst", "graph"},
 }
-"""Rows above that a room has nothing to do with all the same."""
+"""Rooms above, or beside, that a room has nothing to do with all the same."""
+
+APART = {"cpu": "gpu", "gpu": "cpu"}
+"""Folders that import nothing of each other, wherever they are."""
 
 THIRD_PARTY = {
     "numpy": "",
     "numba": "",
-    "llvmlite": "intrinsics.py",  # comes with numba
+    "llvmlite": "jit/intrinsics.py",  # comes with numba
     "tqdm": "",
     "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",
@@ -56,7 +61,7 @@ THIRD_PARTY = {
     "pynini": "fst/",
     "pywrapfst": "fst/",
     "sentencepiece": "",
-    "cupy": "wfst/cuda.py",
+    "cupy": "gpu/cupy_device.py",
 }
 """What the library may import, and under which part of it."""
 
@@ -128,6 +133,15 @@ def test_nothing_imports_against_the_import_order(path):
             other = module.split(".")[1]
             assert row_of(other) <= row_of(room), f"{room} imports {module}"
             assert other not in STRANGERS.get(room, ()), f"{room} imports {module}"
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
+def test_cpu_and_gpu_know_nothing_of_each_other(path):
+    parts = path.relative_to(ROOT / "wfstdec").parts
+    for side, other in APART.items():
+        if side in parts:
+            for module in imports(parse(path)):
+                assert other not in module.split("."), f"{path} imports {module}"
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=name_of)

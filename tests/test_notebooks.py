@@ -1,14 +1,12 @@
 """The notebooks are those of their sources, and they run."""
 
 import json
-import sys
 from pathlib import Path
 
+import make_notebook
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-import make_notebook  # noqa: E402
 
 SOURCES = sorted((ROOT / "notebooks").glob("*.py"))
 

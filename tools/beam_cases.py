@@ -24,11 +24,11 @@ import train_token_lm
 from bench_data import SpeechSet
 
 import wfstdec
-from wfstdec.arpa import read_arpa
 from wfstdec.compare.points import PeerInputs
 from wfstdec.errors import FormatError
-from wfstdec.lexicon import Lexicon, read_lexicon
-from wfstdec.symbols import TokenTable, read_tokens
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import Lexicon, read_lexicon
+from wfstdec.text.symbols import TokenTable, read_tokens
 
 PIECES = "pieces"
 SYNTHETIC = {"bpe": 1024, "chars": 32}

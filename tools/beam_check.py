@@ -21,8 +21,8 @@ from beam_contestants import trie_decoder
 from posterior_stats import START, Pronunciations, Sausage, force_align
 
 from wfstdec.compare.points import Setting
-from wfstdec.hypothesis import Hypothesis
-from wfstdec.textfile import read_lines
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.files import read_lines
 
 TOLERANCE = 1e-5
 """Relative; of sums of float32."""

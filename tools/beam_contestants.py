@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from beam_cases import Case
 
-from wfstdec.arpa import read_arpa
-from wfstdec.beam.decoder import BeamDecoder
-from wfstdec.beam.options import BeamOptions
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.points import Peer, Setting
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.arpa import read_arpa
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 TRIE, WFST, NEMO = "trie", "WFST", "nemo"
 PEER_NAMES = (*PEERS, NEMO)
@@ -117,13 +117,13 @@ def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
     return found
 
 
-def trie_decoder(case: Case, backend: str = "cpu") -> BeamDecoder:
+def trie_decoder(case: Case, backend: str = "cpu") -> TrieDecoder:
     """Ours, at default options but for the scale."""
-    return BeamDecoder(
+    return TrieDecoder(
         tokens=case.tokens,
         lexicon=case.lexicon,
         lm=read_arpa(case.arpa),
-        options=BeamOptions(lm_scale=case.lm_scale),
+        options=TrieOptions(lm_scale=case.lm_scale),
         backend=backend,
         separator=case.separator,
         frame_shift_s=case.speech.frame_shift_s,
@@ -145,7 +145,7 @@ def _wfst(case: Case) -> list[Contestant]:
         return []
     made = []
     for setting in WFST_WORDS:
-        options = DecodeOptions(lm_scale=case.lm_scale, **setting)
+        options = WfstOptions(lm_scale=case.lm_scale, **setting)
         shift = case.speech.frame_shift_s
         decoder = WfstDecoder(
             case.graph, options, "cpu", frame_shift_s=shift, threads=1

@@ -45,10 +45,10 @@ from beam_cases import Case, Inputs, make_cases
 from beam_contestants import PEER_NAMES, TRIE, Answer, Contestant, contestants
 from bench_report import Row, format_table
 
-from wfstdec.atomic import atomic_write
-from wfstdec.compare.installed import name_with_version
+from wfstdec.compare.peers.installed import name_with_version
 from wfstdec.errors import WfstdecError
 from wfstdec.metrics import score_texts
+from wfstdec.text.atomic import atomic_write
 
 WARM_UP = 2
 """Utterances that everyone decodes before the first turn."""

@@ -31,8 +31,6 @@ import kaldifst
 import numpy as np
 
 import wfstdec
-from wfstdec.arpa import ArpaModel, read_arpa
-from wfstdec.atomic import atomic_write
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
@@ -41,11 +39,13 @@ from wfstdec.fst.openfst_binary import FstContent
 from wfstdec.fst.openfst_io import read_fst, write_fst
 from wfstdec.fst.stages import peak_memory_gb
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
-from wfstdec.graph import PackedGraph
-from wfstdec.lexicon import Lexicon, read_lexicon
-from wfstdec.symbols import EPSILON_WORD, read_tokens, token_table
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.atomic import atomic_write
+from wfstdec.text.lexicon import Lexicon, read_lexicon
+from wfstdec.text.symbols import EPSILON_WORD, read_tokens, token_table
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 SEPARATOR = "<wb>"
 SENTENCES = 100
@@ -237,7 +237,7 @@ def largest_difference(case: Figures, folder: Path) -> float:
     rng = np.random.default_rng(0)
     model = read_arpa(case["arpa"])
     batch = [said(ours, model, rng) for _ in range(SENTENCES)]
-    options = DecodeOptions(beam=np.inf, max_active=None)
+    options = WfstOptions(beam=np.inf, max_active=None)
     costs = [
         [h.graph_cost for h in WfstDecoder(graph, options, backend="cpu").decode(batch)]
         for graph in (ours, bare)

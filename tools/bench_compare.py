@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import Hypothesis
 
 TOLERANCE = 1e-5
 """Relative; what two costs may differ by and be equal: they are float32 sums."""

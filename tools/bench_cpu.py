@@ -39,11 +39,11 @@ import bench_data
 import bench_measure as measure
 from bench_report import Row, comparison_line, speed_table, topology_table
 
-from wfstdec.atomic import atomic_write
-from wfstdec.compare import kaldi_peer
+from wfstdec.compare.peers import kaldi as kaldi_peer
 from wfstdec.errors import WfstdecError
 from wfstdec.fst.topology import TOPOLOGIES
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.text.atomic import atomic_write
+from wfstdec.wfst.options import WfstOptions
 
 PROFILES: dict[str, Row] = {
     "full": {},
@@ -83,8 +83,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def options_of(args: argparse.Namespace, beam: float) -> DecodeOptions:
-    return DecodeOptions(
+def options_of(args: argparse.Namespace, beam: float) -> WfstOptions:
+    return WfstOptions(
         beam=beam,
         max_active=args.max_active,
         lm_scale=args.lm_scale,

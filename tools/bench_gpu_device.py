@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.graph import PackedGraph
-from wfstdec.wfst.cuda import CudaBackend
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.gpu.cuda import CudaBackend
+from wfstdec.wfst.options import WfstOptions
 
 Row = dict[str, Any]
 COPIED_MIB = 1024
@@ -85,7 +85,7 @@ class Gpu:
     def decoder(
         self,
         graph: PackedGraph,
-        options: DecodeOptions,
+        options: WfstOptions,
         *,
         frame_shift_s: float,
         threads: int,

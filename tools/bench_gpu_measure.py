@@ -22,11 +22,11 @@ from bench_compare import Comparison, compare, outcome_of
 from bench_data import SpeechSet, spread
 from bench_gpu_device import Gpu, Padded, Row, Timing, count_work
 
-from wfstdec.graph import PackedGraph
-from wfstdec.hypothesis import Hypothesis
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.metrics import score_texts
+from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 FEWEST = 16
 """Utterances of a point, at least."""
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     """What is timed over batches.
 
     Attributes:
-        max_active: As in `DecodeOptions`.
+        max_active: As in `WfstOptions`.
         beam: Likewise.
         boosted: Words that are boosted.
     """
@@ -118,10 +118,10 @@ class Bench:
         self.case, self.plan, self.gpu = case, plan, gpu
         self._shift_s = case.speech.frame_shift_s
 
-    def options(self, setting: Setting) -> DecodeOptions:
+    def options(self, setting: Setting) -> WfstOptions:
         """The options of all decoders."""
         beam, max_active = setting.beam, setting.max_active
-        return DecodeOptions(beam, max_active, lm_scale=self.plan.lm_scale)
+        return WfstOptions(beam, max_active, lm_scale=self.plan.lm_scale)
 
     def row(self, setting: Setting, batch: int, **more: object) -> Row:
         """What says which point a row is of."""

@@ -15,14 +15,14 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import numpy as np
 
-from wfstdec.arpa import read_arpa
 from wfstdec.boost.phrases import PhraseCompiler
 from wfstdec.boost.spelling import by_lexicon, by_words
-from wfstdec.lexicon import read_lexicon
 from wfstdec.lm import reference
-from wfstdec.lm.backoff import BackoffModel
+from wfstdec.lm.automaton import BackoffModel
 from wfstdec.lm.ngram import NgramLM, load_lm
-from wfstdec.symbols import EPSILON_WORD, read_tokens
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import read_lexicon
+from wfstdec.text.symbols import EPSILON_WORD, read_tokens
 
 DEMO = Path(__file__).parents[1] / "graphs/librispeech_demo"
 

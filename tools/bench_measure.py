@@ -22,13 +22,14 @@ from bench_data import SpeechSet
 
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.compare import kaldi_peer
-from wfstdec.graph import PackedGraph, load_graph
-from wfstdec.hypothesis import Hypothesis
+from wfstdec.compare.peers import kaldi as kaldi_peer
+from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.metrics import score_texts
-from wfstdec.wfst.backends import make_backend
+from wfstdec.search.backends import make_backend
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 LOADS = 3
 WARM_UP = 3
@@ -55,14 +56,14 @@ class Case:
     fst: Any
     lm_scale: float
 
-    def decoder(self, options: DecodeOptions, threads: int = 1) -> WfstDecoder:
+    def decoder(self, options: WfstOptions, threads: int = 1) -> WfstDecoder:
         """Ours."""
         shift = self.speech.frame_shift_s
         return WfstDecoder(
             self.graph, options, "cpu", frame_shift_s=shift, threads=threads
         )
 
-    def peer(self, options: DecodeOptions) -> kaldi_peer.FasterDecoder:
+    def peer(self, options: WfstOptions) -> kaldi_peer.FasterDecoder:
         """Kaldi's."""
         if options.lm_scale != self.lm_scale:
             raise ValueError(f"{options.lm_scale=!r}, expected {self.lm_scale!r}")
@@ -70,7 +71,7 @@ class Case:
 
 
 def compare_costs(
-    case: Case, options: DecodeOptions
+    case: Case, options: WfstOptions
 ) -> tuple[Comparison, dict[str, Hypothesis]]:
     """Decode everything once with both; also our hypotheses by utterance."""
     logprobs = case.speech.logprobs
@@ -93,12 +94,12 @@ def score(case: Case, hypotheses: dict[str, Hypothesis]) -> Figures:
     return {"wer": found.wer, "errors": errors, "wer_line": found.wer_line}
 
 
-def count_work(case: Case, options: DecodeOptions) -> Figures:
+def count_work(case: Case, options: WfstOptions) -> Figures:
     """Active states and candidate arcs per frame of our search.
 
     A candidate is an arc whose cost is within the bound when it is looked at.
     """
-    backend = make_backend("cpu", case.graph)
+    backend = make_backend(BACKENDS, "cpu", case.graph)
     no_boosts = UtteranceBoosts(compile_word_boosts(None, {})[0])
     sums = dict.fromkeys(("frames", "active", "arcs"), 0)
     for logprobs in case.speech.logprobs.values():
@@ -113,7 +114,7 @@ def count_work(case: Case, options: DecodeOptions) -> Figures:
     }
 
 
-def time_both(case: Case, options: DecodeOptions, repeats: int) -> Figures:
+def time_both(case: Case, options: WfstOptions, repeats: int) -> Figures:
     """CPU seconds of both in one thread, by turns."""
     utterances = list(case.speech.logprobs.values())
     decoder, peer = case.decoder(options), case.peer(options)
@@ -137,7 +138,7 @@ def time_both(case: Case, options: DecodeOptions, repeats: int) -> Figures:
     return figures
 
 
-def time_threads(case: Case, options: DecodeOptions, repeats: int) -> Figures:
+def time_threads(case: Case, options: WfstOptions, repeats: int) -> Figures:
     """Seconds on the wall of ours with one and with two threads, by turns.
 
     Raises:

@@ -26,8 +26,6 @@ import numpy as np
 from beam_cases import Case, Inputs, make_cases
 
 import wfstdec
-from wfstdec.arpa import read_arpa
-from wfstdec.atomic import atomic_write
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
 from wfstdec.compare.comparison import Comparison, Point
@@ -40,6 +38,8 @@ from wfstdec.compare.searches import (
 )
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import FormatError
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.atomic import atomic_write
 
 Row = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
@@ -115,7 +115,7 @@ def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[OurSearch]:
     shift, scale = case.speech.frame_shift_s, case.lm_scale
     searches: list[OurSearch] = []
     if case.graph is not None:
-        base = wfstdec.DecodeOptions(lm_scale=scale)
+        base = wfstdec.WfstOptions(lm_scale=scale)
         searches += wfst_searches(case.graph, base, wfst, frame_shift_s=shift)
     make = trie_maker(
         tokens=case.tokens,
@@ -124,7 +124,7 @@ def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[OurSearch]:
         separator=case.separator,
         frame_shift_s=shift,
     )
-    return searches + trie_searches(make, wfstdec.BeamOptions(lm_scale=scale), trie)
+    return searches + trie_searches(make, wfstdec.TrieOptions(lm_scale=scale), trie)
 
 
 def rare_words(case: Case, common: int) -> list[str]:

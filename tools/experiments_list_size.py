@@ -24,11 +24,11 @@ from typing import Any
 import experiments_common as common  # sets the number of threads first
 from beam_cases import Case
 
-from wfstdec.arpa import read_arpa
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.report import table
 from wfstdec.compare.running import run
 from wfstdec.errors import WfstdecError
+from wfstdec.text.arpa import read_arpa
 
 SIZES = [100, 500, 1000, 5000, 10_000, 20_000]
 UNITS = ("word", "token")

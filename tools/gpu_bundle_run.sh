@@ -66,7 +66,7 @@ step() {
         for tool in memcheck racecheck synccheck initcheck; do
             echo "$tool"
             logged sanitizer compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 20 \
-                python3 tests/cuda_emulation/sanitized.py 12 gpu
+                python3 tests/support/cuda_emulation/sanitized.py 12 gpu
         done
         ;;
     bench) # first what is asked for most: throughput and latency at one setting

@@ -12,7 +12,7 @@ import numpy as np
 
 from wfstdec import WfstDecoder
 from wfstdec.cli import demo
-from wfstdec.wfst import cuda
+from wfstdec.gpu import cupy_device as cuda
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
 PEER = "riva.asrlib.decoder.python_decoder"

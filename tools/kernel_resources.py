@@ -7,9 +7,9 @@ import re
 import sys
 from typing import NamedTuple
 
-from wfstdec.wfst.cuda import slots_in_shared_memory
-from wfstdec.wfst.cuda_compile import COMPILE_OPTIONS
-from wfstdec.wfst.device_layout import SLOT_BYTES, kernel_source
+from wfstdec.gpu.compiling import COMPILE_OPTIONS
+from wfstdec.gpu.cupy_device import slots_in_shared_memory
+from wfstdec.wfst.gpu.layout import SLOT_BYTES, kernel_source
 
 KIB = 1024
 SHARED_MEMORY = {

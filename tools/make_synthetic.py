@@ -27,14 +27,14 @@ import sentencepiece
 from ctc_simulator import BLANK, Acoustics, Simulator
 from posterior_stats import describe, greedy_tokens, sausage, table
 
-from wfstdec.arpa import read_arpa
-from wfstdec.atomic import atomic_write
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text, write_text
-from wfstdec.lexicon import read_lexicon, spelling_lexicon
 from wfstdec.metrics import score_texts
-from wfstdec.symbols import TokenTable, read_tokens
-from wfstdec.textfile import read_lines
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import read_lines
+from wfstdec.text.lexicon import read_lexicon, spelling_lexicon
+from wfstdec.text.symbols import TokenTable, read_tokens
 
 LEVELS = {"clean": 0.0, "mild": 0.85, "mid": 1.3, "hard": 3.5}
 """Noise by name: mild has about the token error rate of the real set."""

@@ -9,7 +9,7 @@ NeMo asks for some 130 packages, and importing one of its decoders the normal wa
 these are registered empty, and the few names that they import from elsewhere and that
 a CTC search never calls are put there as placeholders. The four modules are NeMo's own.
 
-Its objective without CUDA is that of `BeamDecoder` with `merge="max"`:
+Its objective without CUDA is that of `TrieDecoder` with `merge="max"`:
 
     score = log-probs + alpha * ln(LM, with </s>) + beta * tokens
 """
@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.compare.installed import import_peer, name_with_version
+from wfstdec.compare.peers.installed import import_peer, name_with_version
 from wfstdec.compare.points import PeerInputs, Setting
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.lexicon import WORD_START
-from wfstdec.symbols import TokenTable
-from wfstdec.textfile import read_lines
+from wfstdec.text.files import read_lines
+from wfstdec.text.lexicon import WORD_START
+from wfstdec.text.symbols import TokenTable
 
 _INSTALL = "pip install --no-deps nemo-toolkit==3.0.0 && pip install torch"
 _PARTS = "nemo.collections.asr.parts"

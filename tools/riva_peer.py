@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from bench_compare import Outcome
 
-from wfstdec.compare.kaldi_peer import scaled_fst
-from wfstdec.graph import PackedGraph
-from wfstdec.symbols import EPSILON
+from wfstdec.compare.peers.kaldi import scaled_fst
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.text.symbols import EPSILON
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 MODULE = "riva.asrlib.decoder.python_decoder"
 VERSION = "0.4.4"
@@ -86,7 +86,7 @@ def write_files(graph: PackedGraph, lm_scale: float, folder: Path) -> RivaFiles:
 
 def make_config(
     module: Any,
-    options: DecodeOptions,
+    options: WfstOptions,
     *,
     batch: int,
     lattice_beam: float,
@@ -104,7 +104,7 @@ def make_config(
     Raises:
         ValueError: The options ask for something that it does not do.
     """
-    plain = DecodeOptions(
+    plain = WfstOptions(
         beam=options.beam, max_active=options.max_active, lm_scale=options.lm_scale
     )
     if options != plain or options.max_active is None:
@@ -136,7 +136,7 @@ class RivaDecoder:
     def __init__(
         self,
         files: RivaFiles,
-        options: DecodeOptions,
+        options: WfstOptions,
         *,
         batch: int,
         lattice_beam: float = 1.0,
@@ -190,7 +190,7 @@ class RivaDecoder:
 
 def outcomes_of(
     graph: PackedGraph,
-    options: DecodeOptions,
+    options: WfstOptions,
     logprobs: Sequence[np.ndarray],
     found: Sequence[RivaResult],
 ) -> list[Outcome]:
@@ -200,7 +200,7 @@ def outcomes_of(
     path, or it does not cover the frames, the cost is infinite.
     """
     masked = [_only(x, one.alignment) for x, one in zip(logprobs, found, strict=True)]
-    wide = DecodeOptions(beam=math.inf, max_active=None, lm_scale=options.lm_scale)
+    wide = WfstOptions(beam=math.inf, max_active=None, lm_scale=options.lm_scale)
     outcomes = []
     for one, hypothesis in zip(
         found, WfstDecoder(graph, wide, "cpu").decode(masked), strict=True

@@ -62,11 +62,12 @@ import numpy as np
 from wfstdec.boost import phrase_kernels
 from wfstdec.boost.spelling import Speller, Spelling
 from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.jit.trees import grow_tree
 from wfstdec.lm import kernels
-from wfstdec.lm.backoff import Automaton, BackoffModel, Unit, frozen
-from wfstdec.symbols import TokenTable
+from wfstdec.lm.automaton import Automaton, BackoffModel, Unit, frozen
+from wfstdec.text.symbols import TokenTable
 
-LARGEST = 1e6
+MAX_WEIGHT = 1e6
 """A weight may not be larger, either way: so that no sum of costs reaches infinity."""
 GRAIN = 1 / 16384
 """Amounts and credits are multiples of it."""
@@ -92,11 +93,11 @@ class PhraseOptions:
     weights_are_totals: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.c0 <= LARGEST:
+        if not 0 < self.c0 <= MAX_WEIGHT:
             raise OptionError(f"c0={self.c0!r}, expected nats above 0")
-        if not 0 <= self.beta <= LARGEST:
+        if not 0 <= self.beta <= MAX_WEIGHT:
             raise OptionError(f"beta={self.beta!r}, expected 0 or more")
-        if not abs(self.outside_cost) <= LARGEST:
+        if not abs(self.outside_cost) <= MAX_WEIGHT:
             raise OptionError(f"outside_cost={self.outside_cost!r}, expected nats")
 
     def base(self, length: int) -> np.ndarray:
@@ -243,7 +244,7 @@ def compile_spellings(
 
 
 class _Tree(NamedTuple):
-    """The nodes as `phrase_kernels.grow_tree` gives them."""
+    """The nodes as `grow_tree` gives them."""
 
     parent: np.ndarray
     label: np.ndarray
@@ -260,7 +261,7 @@ def _grown(ordered: list[Spelling], lengths: np.ndarray, num_labels: int) -> _Tr
             f"label {bad[0]} in a spelling, expected 0 to {num_labels - 1}"
         )
     splits = np.concatenate([[0], np.cumsum(lengths)])
-    return _Tree(*phrase_kernels.grow_tree(flat.astype(np.int32), splits))
+    return _Tree(*grow_tree(flat.astype(np.int32), splits))
 
 
 def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
@@ -391,9 +392,9 @@ def _checked(phrases: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
         if not isinstance(phrase, str) or not phrase.strip():
             raise BoostError(f"boosted phrase {phrase!r}, expected a string of words")
         numeric = isinstance(weight, int | float | np.number)
-        if not numeric or not math.isfinite(weight) or abs(weight) > LARGEST:
+        if not numeric or not math.isfinite(weight) or abs(weight) > MAX_WEIGHT:
             raise BoostError(
-                f"weight {weight!r} of {phrase!r}, expected a number, -{LARGEST:g} to "
-                f"{LARGEST:g}"
+                f"weight {weight!r} of {phrase!r}, expected a number, "
+                f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
             )
     return {phrase: float(weight) for phrase, weight in phrases.items()}

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from wfstdec.errors import LexiconError
-from wfstdec.lexicon import MARKS, Lexicon, spelling_lexicon
-from wfstdec.symbols import TokenTable
+from wfstdec.text.lexicon import MARKS, Lexicon, spelling_lexicon
+from wfstdec.text.symbols import TokenTable
 
 Spelling = tuple[int, ...]
 Speller = Callable[[Sequence[str]], Sequence[Sequence[Spelling]]]

@@ -19,9 +19,9 @@ import numpy as np
 
 from wfstdec.errors import BoostError
 from wfstdec.jit import kernel
-from wfstdec.symbols import EPSILON
+from wfstdec.text.symbols import EPSILON
 
-LARGEST = 1e6
+MAX_BONUS = 1e6
 """A bonus may not be larger, either way: so that no sum of costs reaches infinity."""
 
 
@@ -77,10 +77,10 @@ def _check_entry(word: object, bonus: object) -> None:
     if not isinstance(word, str):
         raise BoostError(f"boosted word {word!r}, expected a string")
     numeric = isinstance(bonus, int | float | np.number)
-    if not (numeric and abs(bonus) <= LARGEST):  # type: ignore[arg-type]
+    if not (numeric and abs(bonus) <= MAX_BONUS):  # type: ignore[arg-type]
         raise BoostError(
-            f"bonus {bonus!r} of {word!r}, expected a number of nats, -{LARGEST:g} to "
-            f"{LARGEST:g}"
+            f"bonus {bonus!r} of {word!r}, expected a number of nats, "
+            f"-{MAX_BONUS:g} to {MAX_BONUS:g}"
         )
 
 

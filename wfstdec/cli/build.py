@@ -9,9 +9,9 @@ import argparse
 
 import wfstdec
 from wfstdec.cli.flags import add_flags
-from wfstdec.lexicon import Lexicon, spelling_lexicon
-from wfstdec.symbols import TokenTable, read_tokens
-from wfstdec.textfile import read_lines
+from wfstdec.text.files import read_lines
+from wfstdec.text.lexicon import Lexicon, spelling_lexicon
+from wfstdec.text.symbols import TokenTable, read_tokens
 
 HELP = "tokens, a lexicon and a language model to a search graph"
 

@@ -14,11 +14,11 @@ import argparse
 from collections.abc import Sequence
 
 import wfstdec
-from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import OptionError
-from wfstdec.symbols import TokenTable, read_tokens
-from wfstdec.vocabulary import load_lexicon, sayable, word_table
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.vocabulary import load_lexicon, sayable, word_table
 
 HELP = "an ARPA file to a language model that is mapped into memory"
 

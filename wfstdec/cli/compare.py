@@ -40,7 +40,7 @@ from wfstdec.compare.report import table
 from wfstdec.compare.running import run as run_comparison
 from wfstdec.compare.searches import OurSearch
 from wfstdec.errors import OptionError
-from wfstdec.io.boosts import BoostLists, read_boosts, read_phrases
+from wfstdec.io.boost_lists import BoostLists, read_boosts, read_phrases
 
 HELP = "searches side by side: WER, speed, search errors, memory"
 
@@ -89,10 +89,10 @@ def _searches(args: argparse.Namespace) -> list[Search]:
     ours: list[OurSearch] = []
     graph = None if args.graph is None else contest.load_graph(args)
     if graph is not None:
-        found = contest.wfst_of(args, graph, wfstdec.DecodeOptions(**scales))
+        found = contest.wfst_of(args, graph, wfstdec.WfstOptions(**scales))
         ours += contest.with_boosts(args, found, words=True)
     if args.tokens is not None:
-        found = contest.tries_of(args, wfstdec.BeamOptions(**scales))
+        found = contest.tries_of(args, wfstdec.TrieOptions(**scales))
         ours += contest.with_boosts(args, found, words=args.lexicon is not None)
     if args.greedy is not None:
         tokens = graph.item.tokens if graph and not args.tokens else args.tokens

@@ -30,10 +30,10 @@ from wfstdec.compare.searches import (
     wfst_searches,
 )
 from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.decoder import Decoder
 from wfstdec.errors import OptionError
-from wfstdec.symbols import TokenTable, read_tokens
-from wfstdec.vocabulary import load_lexicon
+from wfstdec.search.decoder import Decoder
+from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.vocabulary import load_lexicon
 
 _log = logging.getLogger("wfstdec.compare")
 
@@ -79,14 +79,14 @@ def load_graph(args: argparse.Namespace) -> Loaded[wfstdec.PackedGraph]:
 def wfst_of(
     args: argparse.Namespace,
     graph: Loaded[wfstdec.PackedGraph],
-    base: wfstdec.DecodeOptions,
+    base: wfstdec.WfstOptions,
 ) -> list[OurSearch]:
     """The searches on the graph."""
     grid = parse_grid(args.wfst, _names(base))
     return wfst_searches(graph, base, grid, frame_shift_s=args.frame_shift)
 
 
-def tries_of(args: argparse.Namespace, base: wfstdec.BeamOptions) -> list[OurSearch]:
+def tries_of(args: argparse.Namespace, base: wfstdec.TrieOptions) -> list[OurSearch]:
     """The searches on a trie, or on tokens where there is no lexicon.
 
     Raises:

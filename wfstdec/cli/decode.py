@@ -27,7 +27,6 @@ import wfstdec
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.phrases import UtteranceLists, lists_of, read_lists
-from wfstdec.decoder import Decoder
 from wfstdec.errors import (
     BoostError,
     BoostWarning,
@@ -35,9 +34,10 @@ from wfstdec.errors import (
     OptionError,
     ShapeError,
 )
-from wfstdec.hypothesis import Hypothesis
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.results import FORMATS, NBEST_FORMATS, open_output
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
 
 HELP = "log-probs to words with times"
 BATCH_UTTERANCES = 64
@@ -203,7 +203,7 @@ def _decode(
     lists = [boosts.of(utterance) for utterance, _ in batch]
     logprobs = [one for _, one in batch]
     try:
-        if isinstance(decoder, wfstdec.BeamDecoder):
+        if isinstance(decoder, wfstdec.TrieDecoder):
             return decoder.decode_nbest(logprobs, boosts=lists)
         return [[best] for best in decoder.decode(logprobs, boosts=lists)]
     except (ShapeError, LogprobError, BoostError) as error:

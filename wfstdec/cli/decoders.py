@@ -14,8 +14,8 @@ from typing import Any
 
 import wfstdec
 from wfstdec.cli.flags import DECODERS, add_flags
-from wfstdec.decoder import Decoder
 from wfstdec.errors import OptionError
+from wfstdec.search.decoder import Decoder
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Kind:
     make: Callable[..., Decoder]
 
 
-def _wfst(*, graph: str, options: wfstdec.DecodeOptions, **common: Any) -> Decoder:
+def _wfst(*, graph: str, options: wfstdec.WfstOptions, **common: Any) -> Decoder:
     return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, **common)
 
 
 def _beam(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:
-    return wfstdec.BeamDecoder(lm=lm or arpa, **more)
+    return wfstdec.TrieDecoder(lm=lm or arpa, **more)
 
 
 def _greedy(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:

@@ -19,16 +19,16 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.cli.phrases import UtteranceLists
 from wfstdec.cli.score import report
 from wfstdec.errors import FormatError
-from wfstdec.hypothesis import Hypothesis
-from wfstdec.io.boosts import BoostLists, read_boosts
+from wfstdec.io.boost_lists import BoostLists, read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
+from wfstdec.search.hypothesis import Hypothesis
 
 HELP = "all of it on the shipped recipe: real speech to words"
 RECIPE = Path("graphs") / "librispeech_demo"
 SEPARATOR = "<wb>"
-OPTIONS = wfstdec.DecodeOptions(beam=13.0, max_active=7000, lm_scale=0.8)
+OPTIONS = wfstdec.WfstOptions(beam=13.0, max_active=7000, lm_scale=0.8)
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
 

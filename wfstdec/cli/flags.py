@@ -7,21 +7,22 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
-from wfstdec.beam.backends import BACKENDS as BEAM_BACKENDS
-from wfstdec.beam.backends import GREEDY_BACKENDS
-from wfstdec.beam.lookahead import Kind
-from wfstdec.beam.options import BeamOptions, GreedyOptions, Merge
 from wfstdec.compare.tuning import RANGES
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
+from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
+from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.lookahead import Kind
+from wfstdec.trie.options import Merge, TrieOptions
 from wfstdec.wfst.backends import BACKENDS as WFST_BACKENDS
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 DECODERS: dict[str, Any] = {
-    "wfst": DecodeOptions,
-    "beam": BeamOptions,
+    "wfst": WfstOptions,
+    "beam": TrieOptions,
     "greedy": GreedyOptions,
 }
 """The options of each decoder; the search flags and their defaults are made of them."""
@@ -86,7 +87,7 @@ def _search(name: str, text: str, **how: Any) -> dict[str, Any]:
     return {"default": default, "help": f"{text} (default: {listed})", **how}
 
 
-_BACKENDS = dict.fromkeys((*WFST_BACKENDS, *BEAM_BACKENDS, *GREEDY_BACKENDS))
+_BACKENDS = dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS))
 _NATS = {"type": float, "metavar": "NATS"}
 _FACTOR = {"type": float, "metavar": "X"}
 _COUNT = {"type": int, "metavar": "N"}

@@ -10,13 +10,13 @@ from wfstdec.boost.boosts import AnyBoosts
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.cli.decoders import flag_of
-from wfstdec.decoder import Decoder
 from wfstdec.errors import OptionError
-from wfstdec.io.boosts import BoostLists, read_boosts, read_phrase_weights
-from wfstdec.lexicon import Lexicon
-from wfstdec.symbols import TokenTable
-from wfstdec.tables import GraphTables
-from wfstdec.vocabulary import token_named
+from wfstdec.graph.tables import GraphTables
+from wfstdec.io.boost_lists import BoostLists, read_boosts, read_phrase_weights
+from wfstdec.search.decoder import Decoder
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import token_named
 
 
 class UtteranceLists:
@@ -149,7 +149,7 @@ def _tables(decoder: Decoder) -> tuple[TokenTable, tuple[str, ...], Lexicon | No
     if isinstance(decoder, wfstdec.WfstDecoder):
         tables = decoder.graph.tables
         return tables.tokens, tables.words, _lexicon_of(tables)
-    if isinstance(decoder, wfstdec.BeamDecoder):
+    if isinstance(decoder, wfstdec.TrieDecoder):
         return decoder.tokens, decoder.words, decoder.lexicon
     assert isinstance(decoder, wfstdec.GreedyDecoder)
     return decoder.tokens, (), None
@@ -164,7 +164,7 @@ def _between_words(
         if len(tables.fillers) != 1:
             return None, False
         return tables.fillers[0], not tables.separated
-    assert isinstance(decoder, wfstdec.BeamDecoder | wfstdec.GreedyDecoder)
+    assert isinstance(decoder, wfstdec.TrieDecoder | wfstdec.GreedyDecoder)
     return decoder.separator, getattr(args, "separator_optional", False)
 
 

@@ -83,12 +83,12 @@ def _search(args: argparse.Namespace) -> OurSearch:
     if args.wfst is not None and args.graph is None:
         raise OptionError("--wfst without --graph, expected a graph to search")
     if args.wfst is not None:
-        graph, base = contest.load_graph(args), wfstdec.DecodeOptions()
+        graph, base = contest.load_graph(args), wfstdec.WfstOptions()
         searches = contest.wfst_of(args, graph, base)
     elif args.greedy is not None:
         searches = contest.greedy_of(args, args.tokens, wfstdec.GreedyOptions())
     else:
-        searches = contest.tries_of(args, wfstdec.BeamOptions())
+        searches = contest.tries_of(args, wfstdec.TrieOptions())
     if len(searches) > 1 or len(searches[0].settings) > 1:
         raise OptionError("several settings to tune, expected one value each")
     return searches[0]

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from wfstdec.atomic import atomic_write
 from wfstdec.compare.grids import label
-from wfstdec.compare.phrases import PhraseScore
+from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.compare.points import SearchFacts, Setting
 from wfstdec.errors import FormatError
 from wfstdec.metrics import WordErrors
+from wfstdec.text.atomic import atomic_write
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 

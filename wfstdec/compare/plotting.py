@@ -13,9 +13,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wfstdec.atomic import atomic_write
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.text.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wfstdec.graph import PackedGraph
-from wfstdec.hypothesis import Hypothesis
-from wfstdec.lexicon import Lexicon
-from wfstdec.symbols import TokenTable
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
 
 Setting = Mapping[str, Any]
 """Options by name: numbers, strings, truth values or None."""

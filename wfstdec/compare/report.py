@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.phrases import PhraseScore
+from wfstdec.compare.phrase_scores import PhraseScore
 
 NONE = "-"
 """Stands where a search does not tell."""

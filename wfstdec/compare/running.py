@@ -24,7 +24,7 @@ import numpy as np
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.memory import IS_EXACT, Peak
-from wfstdec.compare.phrases import PhraseCounter
+from wfstdec.compare.phrase_scores import PhraseCounter
 from wfstdec.compare.points import Found, Search, Setting
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError

@@ -1,8 +1,8 @@
 """Our searches, and peers, as a comparison takes them.
 
 graph = measured(lambda: load_graph("graph.npz"))
-searches = wfst_searches(graph, DecodeOptions(lm_scale=0.8), {"beam": [8, 13]})
-searches += trie_searches(trie_maker(tokens=..., lm=...), BeamOptions(), {})
+searches = wfst_searches(graph, WfstOptions(lm_scale=0.8), {"beam": [8, 13]})
+searches += trie_searches(trie_maker(tokens=..., lm=...), TrieOptions(), {})
 searches += greedy_searches(greedy_maker(tokens=..., lm=...), GreedyOptions(), {})
 searches.append(PeerSearch(peer))
 """
@@ -17,19 +17,20 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from wfstdec.beam.decoder import BeamDecoder
-from wfstdec.beam.greedy import GreedyDecoder
-from wfstdec.beam.options import BeamOptions, GreedyOptions
 from wfstdec.compare.grids import Grid, settings_of, split_grid
 from wfstdec.compare.memory import resident_mb
 from wfstdec.compare.points import Decode, Found, Peer, SearchFacts, Setting
-from wfstdec.decoder import Decoder
-from wfstdec.graph import PackedGraph
-from wfstdec.lexicon import Lexicon
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.greedy.decoder import GreedyDecoder
+from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.sources import AnyLM
-from wfstdec.symbols import TokenTable
+from wfstdec.search.decoder import Decoder
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.options import WfstOptions
 
 _Item = TypeVar("_Item")
 Maker = Callable[[Any], Decoder]
@@ -163,13 +164,13 @@ class PeerSearch:
 
 def wfst_searches(
     graph: PackedGraph | Loaded[PackedGraph],
-    base: DecodeOptions,
+    base: WfstOptions,
     grid: Grid,
     *,
     frame_shift_s: float = 0.02,
     backend: str = "auto",
 ) -> list[OurSearch]:
-    """The WFST decoder on a graph, over a grid of `DecodeOptions`.
+    """The WFST decoder on a graph, over a grid of `WfstOptions`.
 
     Raises:
         OptionError: A value of the grid is out of range.
@@ -177,7 +178,7 @@ def wfst_searches(
     loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
     shift = frame_shift_s
 
-    def make(options: DecodeOptions) -> Decoder:
+    def make(options: WfstOptions) -> Decoder:
         return WfstDecoder(
             loaded.item, options, backend, frame_shift_s=shift, threads=1
         )
@@ -199,7 +200,7 @@ def trie_maker(
     """Load what tries are made of, once; the result makes a decoder of options.
 
     Args:
-        tokens: As `BeamDecoder` takes them, and what follows too.
+        tokens: As `TrieDecoder` takes them, and what follows too.
         lexicon: A file or object; None decodes tokens.
         lm: An n-gram model of words, or of tokens without a lexicon; mapped where it
             was saved by `NgramLM.save`.
@@ -208,21 +209,21 @@ def trie_maker(
         **others: Its other arguments, but for options and threads.
 
     Raises:
-        InputError: As `BeamDecoder`'s.
+        InputError: As `TrieDecoder`'s.
     """
-    first = BeamDecoder(
+    first = TrieDecoder(
         tokens=tokens,
         lexicon=lexicon,
         lm=lm,
-        options=BeamOptions(lookahead="none"),
+        options=TrieOptions(lookahead="none"),
         frame_shift_s=frame_shift_s,
         backend=backend,
         **others,
     )
     parts: dict[str, Any] = {**others, "words": first.words or None, **_DONE}
 
-    def make(options: BeamOptions) -> BeamDecoder:
-        return BeamDecoder(
+    def make(options: TrieOptions) -> TrieDecoder:
+        return TrieDecoder(
             tokens=first.tokens,
             lexicon=first.lexicon,
             lm=first.lm,
@@ -272,12 +273,12 @@ _DONE: Mapping[str, None] = {"blank": None, "unk_cost": None}
 
 def trie_searches(
     make: Maker | Loaded[Maker],
-    base: BeamOptions,
+    base: TrieOptions,
     grid: Grid,
     *,
     inputs: Mapping[str, str] | None = None,
 ) -> list[OurSearch]:
-    """The trie beam decoder, over a grid of `BeamOptions`.
+    """The trie beam decoder, over a grid of `TrieOptions`.
 
     Args:
         make: From `trie_maker`.

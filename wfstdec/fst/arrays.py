@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import GrammarError
+from wfstdec.graph.arcs import FstArrays
 
 
 class Arcs(NamedTuple):

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import FormatError
 from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.openfst_binary import FstContent, Symbols
-from wfstdec.symbols import EPSILON_WORD, ilabel_of
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.text.symbols import EPSILON_WORD, ilabel_of
 
 _K2_FINAL = -1
 _Arc = tuple[int, int, int, int, float]

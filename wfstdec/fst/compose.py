@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
+from wfstdec.graph.arcs import FstArrays
 from wfstdec.jit import jit
-from wfstdec.symbols import EPSILON
+from wfstdec.text.symbols import EPSILON
 
 _LEFT_FACTOR = 1000003
 _KEY_MASK = (1 << 31) - 1

@@ -13,8 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import BackendError, GraphError
+from wfstdec.graph.arcs import FstArrays
 
 ENGINES = {
     "kaldifst": "wfstdec.fst.kaldifst_engine",

@@ -23,14 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
-from wfstdec.arpa import ArpaModel
 from wfstdec.errors import ArpaError
 from wfstdec.fst.arrays import arcs_of, fst_of, least_final_costs
 from wfstdec.fst.labels import LabelSpace
+from wfstdec.graph.arcs import FstArrays
 from wfstdec.jit import jit
-from wfstdec.ngram_trie import ROOT, NgramTrie, build_trie, fill_unlisted
-from wfstdec.symbols import EPSILON
+from wfstdec.lm.histories import ROOT, NgramTrie, build_trie, fill_unlisted
+from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.symbols import EPSILON
 
 _log = logging.getLogger("wfstdec.build")
 

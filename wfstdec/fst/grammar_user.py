@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import GrammarError, GraphError
 from wfstdec.fst.arrays import least_final_costs
 from wfstdec.fst.engine import get_engine
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.openfst_binary import FstContent, Symbols, parse_fst
 from wfstdec.fst.openfst_io import read_fst
-from wfstdec.symbols import EPSILON, EPSILON_WORD
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.text.symbols import EPSILON, EPSILON_WORD
 
 _LEAST_STATE_LIMIT = 10_000  # more would take minutes before they fail
 _BACKOFF = "#0"

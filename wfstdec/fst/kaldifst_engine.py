@@ -11,10 +11,10 @@ from typing import Any
 
 import kaldifst
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import GraphError
 from wfstdec.fst.engine import too_many_states
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
+from wfstdec.graph.arcs import FstArrays
 
 
 class KaldifstEngine:

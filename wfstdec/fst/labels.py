@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from wfstdec.symbols import TokenTable, ilabel_of
+from wfstdec.text.symbols import TokenTable, ilabel_of
 
 _Number = TypeVar("_Number", int, np.ndarray)
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
-from wfstdec.lexicon import Lexicon
-from wfstdec.symbols import EPSILON, TokenTable, ilabel_of
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
+from wfstdec.graph.arcs import FstArrays
 from wfstdec.jit import jit
 
 ROUNDING = 1e-6

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import FormatError
+from wfstdec.graph.arcs import FstArrays
 from wfstdec.jit import jit
 
 FST_MAGIC = 2125659606

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Sequence
 
-from wfstdec.atomic import atomic_write
 from wfstdec.errors import FormatError, GraphError, OptionError
 from wfstdec.fst.att_text import format_text, parse_text
 from wfstdec.fst.openfst_binary import (
@@ -23,8 +22,11 @@ from wfstdec.fst.openfst_binary import (
     format_fst,
     parse_fst,
 )
-from wfstdec.graph import PackedGraph
-from wfstdec.symbols import (
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables
+from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import read_bytes, read_lines
+from wfstdec.text.symbols import (
     EPSILON,
     EPSILON_WORD,
     TokenTable,
@@ -32,8 +34,6 @@ from wfstdec.symbols import (
     read_tokens,
     token_table,
 )
-from wfstdec.tables import GraphTables
-from wfstdec.textfile import read_bytes, read_lines
 
 FORMS = ("const", "vector", "text")
 _DISAMBIGUATION = re.compile(r"#\d+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from wfstdec.arcs import FstArrays
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
+from wfstdec.graph.arcs import FstArrays
 
 pynini: Any = importlib.import_module("pynini")  # its types lack what is used here
 

@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
-from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.errors import GraphError, OptionError
 from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
@@ -40,11 +38,13 @@ from wfstdec.fst.lexicon_fst import (
 from wfstdec.fst.minimize import minimize as minimize_fst
 from wfstdec.fst.stages import Stages
 from wfstdec.fst.topology import build_topology, check_topology
-from wfstdec.graph import PackedGraph
-from wfstdec.lexicon import Lexicon
-from wfstdec.symbols import EPSILON, TokenTable
-from wfstdec.tables import GraphTables, Pronunciations
-from wfstdec.vocabulary import (
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.text.vocabulary import (
     load_lexicon,
     load_tokens,
     sayable,

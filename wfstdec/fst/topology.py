@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.arcs import FstArrays
 from wfstdec.errors import OptionError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
-from wfstdec.symbols import EPSILON
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.text.symbols import EPSILON
 
 TOPOLOGIES = (
     "normal",

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 
-from wfstdec.arcs import LABEL_MASK, REPEAT
 from wfstdec.errors import OptionError
-from wfstdec.graph import PackedGraph
-from wfstdec.symbols import EPSILON, token_of
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.text.symbols import EPSILON, token_of
 
 MOST_ARCS = 500
 

@@ -18,7 +18,7 @@ import numpy as np
 from kaldiio.matio import read_kaldi, read_token
 
 from wfstdec.errors import FormatError
-from wfstdec.textfile import read_lines
+from wfstdec.text.files import read_lines
 
 BINARY_MARK = b"\0B"
 _DAMAGE = (

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
-from wfstdec.atomic import atomic_write
-from wfstdec.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.atomic import atomic_write
 
 STDOUT = "-"
 

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from wfstdec.atomic import atomic_write
 from wfstdec.errors import FormatError
-from wfstdec.textfile import read_lines
+from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import read_lines
 
 _SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in words
 

@@ -26,12 +26,12 @@ from typing import IO
 
 import numpy as np
 
-from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.lm.backoff import DTYPES, Automaton, BackoffModel, Unit, frozen
-from wfstdec.lm.build import build_automaton, labels_by_name, labels_by_nemo
-from wfstdec.lm.checks import check_automaton
-from wfstdec.symbols import TokenTable, token_table
+from wfstdec.lm.automaton import DTYPES, Automaton, BackoffModel, Unit, frozen
+from wfstdec.lm.model_checks import check_automaton
+from wfstdec.lm.ngram_build import build_automaton, labels_by_name, labels_by_nemo
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.symbols import TokenTable, token_table
 
 FORMAT_VERSION = 1
 _HEADER = "header.json"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.lm.backoff import Automaton
+from wfstdec.lm.automaton import Automaton
 
 F = np.float32
 

@@ -10,10 +10,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from wfstdec.arpa import ArpaModel, read_arpa
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM, load_lm
-from wfstdec.symbols import TokenTable
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.symbols import TokenTable
 
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM
 """An ARPA file, a folder that `NgramLM.save` wrote, or an object."""

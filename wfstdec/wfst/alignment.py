@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy import uint32
 
-from wfstdec.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
-from wfstdec.graph import PackedGraph
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
-from wfstdec.symbols import ilabel_of, token_of
+from wfstdec.text.symbols import ilabel_of, token_of
 
 
 class PathTokens(NamedTuple):

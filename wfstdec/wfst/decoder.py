@@ -1,6 +1,6 @@
 """The decoder that users hold: a graph, options, and a backend.
 
-decoder = WfstDecoder(graph, DecodeOptions(beam=13.0))
+decoder = WfstDecoder(graph, WfstOptions(beam=13.0))
 hyps = decoder.decode(logprobs)                        # or, as audio comes in:
 
 search = decoder.start(len(logprobs))
@@ -11,14 +11,15 @@ hyps = search.finish()
 from __future__ import annotations
 
 from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
-from wfstdec.decoder import Decoder
 from wfstdec.errors import BackendError
-from wfstdec.graph import PackedGraph
-from wfstdec.hypothesis import Hypothesis, Word
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.backends import make_backend
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.wfst.alignment import Aligner
-from wfstdec.wfst.backends import make_backend
-from wfstdec.wfst.device_search import DeviceBackend
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases, said_labels
 
@@ -42,20 +43,20 @@ class WfstDecoder(Decoder[BestPath]):
         OptionError: `frame_shift_s` or `threads` is out of range.
     """
 
-    options: DecodeOptions
+    options: WfstOptions
 
     def __init__(
         self,
         graph: PackedGraph,
-        options: DecodeOptions | None = None,
+        options: WfstOptions | None = None,
         backend: str = "auto",
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
         super().__init__(
-            options or DecodeOptions(),
-            make_backend(backend, graph),
+            options or WfstOptions(),
+            make_backend(BACKENDS, backend, graph),
             BoostCompiler(graph.words, graph.word_ids, len(graph.tokens)),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wfstdec.option_checks import MOST, CheckedOptions, is_count
+from wfstdec.search.option_checks import MAX_COUNT, CheckedOptions, is_count
 
 
 @dataclass(frozen=True)
-class DecodeOptions(CheckedOptions):
+class WfstOptions(CheckedOptions):
     """Options of the WFST decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
@@ -49,7 +49,7 @@ class DecodeOptions(CheckedOptions):
         """Check every value."""
         self.check_width("beam")
         self.check_count("max_active", optional=True)
-        limit = MOST if self.max_active is None else self.max_active
+        limit = MAX_COUNT if self.max_active is None else self.max_active
         expected = f"0 to max_active ({self.max_active!r})"
         self.check("min_active", is_count(0, limit), expected)
         self.check_scales("acoustic_scale", "lm_scale")

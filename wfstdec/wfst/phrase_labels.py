@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy import uint32
 
-from wfstdec.arcs import LABEL_MASK, REPEAT
 from wfstdec.boost.phrase_rows import NO_LABEL, PhraseRows, lay_out
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import BoostError
-from wfstdec.graph import PackedGraph
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined
-from wfstdec.lm.backoff import Unit
-from wfstdec.symbols import EPSILON, ilabel_of, token_of
+from wfstdec.lm.automaton import Unit
+from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
 
 
 def check_phrases(graph: PackedGraph, phrases: PhraseBoosts) -> None:

@@ -37,16 +37,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.arcs import LABEL_MASK, REPEAT
 from wfstdec.boost.boosts import UtteranceBoosts
-from wfstdec.graph import PackedGraph
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm import reference as automata
-from wfstdec.symbols import EPSILON, token_of
-from wfstdec.wfst.options import DecodeOptions
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
 F = np.float32
-LARGEST = F(np.finfo(np.float32).max)
 Key = tuple[int, int]
 """A search state: graph state, boost state."""
 
@@ -74,7 +74,7 @@ class ReferenceBackend:
     def __init__(self, graph: PackedGraph) -> None:
         self.graph = graph
 
-    def start(self, options: DecodeOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.graph, options, boosts)
 
@@ -83,14 +83,14 @@ class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, graph: PackedGraph, options: DecodeOptions, boosts: UtteranceBoosts
+        self, graph: PackedGraph, options: WfstOptions, boosts: UtteranceBoosts
     ) -> None:
         self._graph, self._options = graph, options
         self._words, self._phrases = boosts
         self._source = np.repeat(
             np.arange(graph.num_states), np.diff(graph.state_arc_splits)
         )
-        self._beam = min(F(options.beam), LARGEST)
+        self._beam = min(F(options.beam), NO_CUTOFF)
         self._base, self._frames, self._died = 0.0, 0, -1
         self._costs: dict[Key, np.float32] = {}
         self._nodes: dict[Key, Node] = {}
@@ -144,11 +144,13 @@ class ReferenceSearch:
                     total, next_boost = self._follow(cost, boost, arc)
                     total = F(total + costs[token_of(label)])
                     key = int(arc["nextstate"]), next_boost
-                    self._improve(reached, key, Entry(total, False, a, boost), LARGEST)
+                    self._improve(
+                        reached, key, Entry(total, False, a, boost), NO_CUTOFF
+                    )
         if not reached:
             self._died = self._frames
             return
-        cutoff = min(F(min(reached.values()).cost + beam), LARGEST)
+        cutoff = min(F(min(reached.values()).cost + beam), NO_CUTOFF)
         survivors = sum(entry.cost <= cutoff for entry in reached.values())
         if survivors < self._options.min_active:
             least = sorted(entry.cost for entry in reached.values())

@@ -1,0 +1,557 @@
+"""Phrase boosts: published cases, counting by brute force, spellings, lists, errors."""
+
+import io
+import itertools
+import logging
+import math
+import warnings
+
+import naive_lm
+import numpy as np
+import pytest
+from test_arpa_kenlm import TRIGRAMS
+
+from wfstdec.boost.phrases import (
+    GRAIN,
+    PhraseCompiler,
+    PhraseOptions,
+    compile_spellings,
+)
+from wfstdec.boost.spelling import (
+    MOST_SPELLINGS,
+    by_lexicon,
+    by_table,
+    by_tokenizer,
+    by_words,
+    case_variants,
+)
+from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.lm import reference
+from wfstdec.lm.automaton import pack_models
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import EPSILON_WORD, token_table
+
+LETTERS = token_table(["-", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"])
+UNIFORM = PhraseOptions(uniform=True)
+
+
+def by_letters(phrases):
+    return [[tuple(LETTERS.ids[c] for c in phrase)] for phrase in phrases]
+
+
+def boosts_of(phrases, options=None):
+    return PhraseCompiler(by_letters, LETTERS, options).compile(phrases)
+
+
+def credited(boosts, text):
+    """What an utterance is credited in all: a bonus, above 0."""
+    return 0.0 - boosts.total([LETTERS.ids[c] for c in text])
+
+
+def credits(boosts, text):
+    """What each letter is credited, then the end."""
+    state, found = boosts.start, []
+    for c in text:
+        cost, state = boosts.step(state, LETTERS.ids[c])
+        found.append(0.0 - cost)
+    return [*found, 0.0 - boosts.final(state)]
+
+
+# ------------------------------------------------------------------------- by hand
+def test_credit_comes_as_a_phrase_is_said():
+    boosts = boosts_of(["ABCD"])
+    first, second, third, fourth = 1, 2 + math.log(2), 2 + math.log(3), 2 + math.log(4)
+    close = pytest.approx
+    assert credits(boosts, "ABCDX") == close([first, second, third, fourth, 0, 0], 1e-4)
+    assert credits(boosts, "ABX") == close([first, second, -first - second, 0], 1e-4)
+    assert credits(boosts, "AB") == close([first, second, -first - second], 1e-4)
+    assert credits(boosts, "AAB") == close([1, 0, second, -first - second], 1e-4)
+    assert boosts.top_credit == close(fourth, 1e-4)
+
+
+PUBLISHED = [
+    (["ABC"], "ABCX", 6.79),
+    (["ABC", "BCD"], "ABCX", 6.79),  # a public implementation: 3.10
+    (["AB", "ABCD"], "ABCX", 3.69),  # 0.00
+    (["ABCD", "BC"], "ABCX", 3.69),
+    (["ABCD"], "ABC", 0.0),  # 6.79
+    ({"ABC": 1.0, "AD": 5.0}, "ABX", 0.0),  # 4.00
+    ({"AD": 5.0, "ABC": 1.0}, "ABX", 0.0),
+]
+
+
+@pytest.mark.parametrize(("phrases", "text", "expected"), PUBLISHED)
+def test_published_counterexamples(phrases, text, expected):
+    assert credited(boosts_of(phrases), text) == pytest.approx(expected, abs=0.005)
+
+
+ICEFALL = ["S", "HE", "SHE", "SHELL", "HIS", "HERS", "HELLO", "THIS", "THEM"]
+STRICT = {
+    "HEHERSHE": 14,
+    "HERSHE": 12,
+    "HISHE": 9,
+    "SHED": 6,
+    "SHELF": 6,
+    "HELL": 2,
+    "HELLO": 7,
+    "DHRHISQ": 4,
+    "THEN": 2,
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), STRICT.items())
+def test_icefalls_strict_table(text, expected):
+    for c0 in (1.0, 0.5, 3.0):
+        options = PhraseOptions(c0=c0, uniform=True)
+        assert credited(boosts_of(ICEFALL, options), text) == c0 * expected
+        assert credited(boosts_of(ICEFALL[::-1], options), text) == c0 * expected
+        weighted = dict.fromkeys(ICEFALL, c0)
+        assert credited(boosts_of(weighted, UNIFORM), text) == c0 * expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ABCBA", [1, 1.6931, 2.0986 + 1, 0, 1]),
+        ("BBABD", [0, 0, 1, 1.6931, 2.0986]),
+        ("CABA", [1, 1, 1.6931, -1.6931]),
+    ],
+)
+def test_known_depth_scores(text, expected):
+    """The public tree's own cases; it leaves out that ABC ends in C, which counts."""
+    boosts = boosts_of(["ABC", "ABD", "C"], PhraseOptions(beta=1.0))
+    assert credits(boosts, text)[:-1] == pytest.approx(expected, abs=1e-4)
+
+
+def test_penalties_come_when_the_phrase_is_over():
+    boosts = boosts_of({"ABC": -1.0, "ABD": 0.0})
+    assert credits(boosts, "ABCX") == pytest.approx([0, 0, -6.7918, 0, 0], abs=1e-4)
+    assert credits(boosts, "ABDX") == [0, 0, 0, 0, 0]
+
+
+def test_weights_that_are_totals():
+    options = PhraseOptions(weights_are_totals=True)
+    boosts = boosts_of({"ABC": 4.0, "D": -1.5}, options)
+    assert credited(boosts, "ABCDABC") == 6.5
+    assert credits(boosts, "AB")[0] == pytest.approx(4 / 6.7918, abs=1e-4)
+    # Word boosts are phrases of one word.
+    words = PhraseCompiler(by_words({"a": 1, "b": 2}), ("<eps>", "a", "b"), options)
+    boosts = words.compile({"a": 2.5, "b": -1.0})
+    assert [boosts.step(0, label) for label in (1, 2, 3)] == [(-2.5, 0), (1, 0), (0, 0)]
+
+
+def test_labels_outside_all_phrases():
+    options = PhraseOptions(outside_cost=0.25, uniform=True)
+    boosts = boosts_of(["AB", "BCD", "E"], options)
+    assert credits(boosts, "XAXBE") == [-0.25, 1, -1.25, 1, 0, 0]
+    assert credits(boosts, "ABCX") == [1, 2 - 1 + 1, 1, -2.25, 0]
+    assert boosts.step(0, 10_000) == (0.25, 0)
+    gain = boosts_of(["AB"], PhraseOptions(outside_cost=-9.0))
+    assert gain.top_credit == 9.0
+
+
+def test_an_empty_list():
+    boosts = boosts_of([])
+    assert credits(boosts, "ABC") == [0, 0, 0, 0]
+    assert (boosts.num_states, boosts.num_arcs, boosts.top_credit) == (1, 0, 0.0)
+
+
+# ------------------------------------------------------------ counting by brute force
+def occurs(text, spelling):
+    length = len(spelling)
+    return [text[i : i + length] for i in range(len(text))].count(spelling)
+
+
+def base(length, options):
+    if options.uniform:
+        return options.c0 * length
+    rest = (options.c0 * options.beta + math.log(d) for d in range(2, length + 1))
+    return options.c0 + sum(rest)
+
+
+def without_containing(spelt):
+    """What is said once counts once, by the spellings that contain no other."""
+    return {s for s in spelt if not any(o != s and occurs(s, o) for o in spelt)}
+
+
+def naive_total(spellings, weights, options, text):
+    """The cost of an utterance by counting; and how many occurrences there are."""
+    total, count = 0.0, 0
+    for spelt, weight in zip(spellings, weights, strict=True):
+        minimal = without_containing(spelt)
+        found = sum(occurs(text, s) for s in minimal)
+        amount = weight * base(max(map(len, minimal)), options) if minimal else 0
+        total -= found * amount
+        count += found
+    strings = {s for spelt in spellings for s in without_containing(spelt)}
+    for end in range(1, len(text) + 1):
+        suffixes = [text[i:end] for i in range(end)]
+        ends = any(s in strings for s in suffixes)
+        begins = any(s == o[: len(s)] for s in suffixes for o in strings)
+        total += 0.0 if ends or begins else options.outside_cost
+    return total, count
+
+
+def random_case(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 4))
+
+    def random_string(most):
+        return tuple(rng.integers(0, size, rng.integers(1, most + 1)).tolist())
+
+    spellings = [
+        sorted({random_string(5) for _ in range(rng.integers(1, 4))})
+        for _ in range(rng.integers(1, 7))
+    ]
+    weights = rng.choice([1, 1, 0.5, 2, 0, -1], len(spellings)).tolist()
+    options = PhraseOptions(
+        c0=float(rng.choice([1, 0.3, 2])),
+        beta=float(rng.choice([2, 1, 0])),
+        uniform=bool(rng.random() < 0.3),
+        outside_cost=float(rng.choice([0, 0, 0.5, -0.25])),
+    )
+    texts = [random_string(12) for _ in range(12)] + [()]
+    texts += [s for spelt in spellings for s in spelt]
+    return rng, spellings, weights, options, size, texts
+
+
+def compiled(spellings, weights, options, size):
+    compiler = PhraseCompiler(lambda _: spellings, ["x"] * size, options)
+    names = [f"{i:03}" for i in range(len(spellings))]
+    return compiler.compile(dict(zip(names, weights, strict=True)))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_totals_are_counted_occurrences(seed):
+    """Overlapping, nested, suffixes of others, several spellings, all weights."""
+    rng, spellings, weights, options, size, texts = random_case(seed)
+    boosts = compiled(spellings, weights, options, size)
+    for text in texts:
+        expected, count = naive_total(spellings, weights, options, text)
+        found = boosts.total(text)
+        assert found == pytest.approx(expected, abs=(count + 1) * GRAIN)
+        if not count and not options.outside_cost:
+            assert found == 0.0  # not just nearly
+
+
+def without_runs(text):
+    """Between boundaries (label 0), of which several in a row are one."""
+    whole = (0, *text, 0)
+    return tuple(x for x, y in zip(whole, (1, *whole), strict=False) if x or y)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_whole_words_between_boundaries(seed):
+    """Counted in the utterance with a boundary (label 0) before and after."""
+    _, spellings, weights, options, size, texts = random_case(seed)
+    options = PhraseOptions(options.c0, options.beta, options.uniform)
+    inner = [[tuple(x + 1 for x in s) for s in spelt] for spelt in spellings]
+    compiler = PhraseCompiler(lambda _: inner, "x" * (size + 1), options, boundary=0)
+    boosts = compiler.compile({f"{i:03}": w for i, w in enumerate(weights)})
+    rng = np.random.default_rng(seed)
+    texts += [tuple(rng.integers(0, size + 1, 8).tolist()) for _ in range(20)]
+    texts += [(*s, 0, *o) for spelt in inner for s in spelt for o in spelt]
+    texts += [s for spelt in inner for s in spelt]
+    texts += [
+        (0, 0, *s, 0, 0, 0, *o, 0, 0) for spelt in inner for s in spelt for o in spelt
+    ]
+    for text in texts:
+        expected, count = 0.0, 0
+        for spelt, weight in zip(inner, weights, strict=True):
+            longest = max(map(len, spelt))
+            found = sum(occurs(without_runs(text), (0, *s, 0)) for s in spelt)
+            expected -= found * weight * base(longest, options)
+            count += found
+        assert boosts.total(text) == pytest.approx(expected, abs=(count + 1) * GRAIN)
+        if not count:
+            assert boosts.total(text) == 0.0
+
+
+def test_art_is_not_in_heart():
+    space = LETTERS.ids["Z"]
+    compiler = PhraseCompiler(by_letters, LETTERS, UNIFORM, boundary=space)
+    boosts = compiler.compile(["ART"])
+    counts = {"HEART": 0, "ART": 1, "ARTS": 0, "ZARTZ": 1, "ARTZART": 2, "HZART": 1}
+    counts |= {"ARTZZART": 2, "ZZZARTZZ": 1, "AZZRT": 0}
+    assert {text: credited(boosts, text) / 3 for text in counts} == counts
+    assert credits(boosts, "HEART") == [0] * 6
+    assert credits(boosts, "ARTS") == [1, 1, 1, -3, 0]
+    assert credits(boosts, "ZARTZ") == [0, 1, 1, 1, 0, 0]
+    pair = compiler.compile(["ARTZHA"])
+    assert credits(pair, "ARTZHA") == [1, 1, 1, 1, 1, 1, 0]
+    assert credits(pair, "ARTZZZHA") == [1, 1, 1, 1, 0, 0, 1, 1, 0]
+    assert credited(compiler.compile(["ARTZZHA"]), "ARTZHA") == 6
+    with pytest.raises(BoostError, match="a spelling without labels"):
+        compiler.compile(["ZZ"])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_order_of_the_list_changes_nothing(seed):
+    rng, spellings, weights, options, size, _ = random_case(seed)
+    one, top = compile_spellings(spellings, weights, options, size)
+    order = rng.permutation(len(spellings))
+    shuffled = [
+        [spellings[i][j] for j in rng.permutation(len(spellings[i]))] for i in order
+    ]
+    other, other_top = compile_spellings(
+        shuffled, [weights[i] for i in order], options, size
+    )
+    assert top == other_top
+    for name, left, right in zip(one._fields, one, other, strict=True):
+        assert np.array_equal(left, right), name
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_other_phrases_change_nothing(seed):
+    """A total is the sum of the totals of the phrases alone, exactly."""
+    _, spellings, weights, options, size, texts = random_case(seed)
+    options = PhraseOptions(options.c0, options.beta, options.uniform)
+    together = compiled(spellings, weights, options, size)
+    alone = [
+        compiled([s], [w], options, size)
+        for s, w in zip(spellings, weights, strict=True)
+    ]
+    for text in texts:
+        assert together.total(text) == sum(one.total(text) for one in alone)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_kernels_equal_the_reference(seed):
+    _, spellings, weights, options, size, _ = random_case(seed)
+    boosts = compiled(spellings, weights, options, size)
+    a = boosts.automaton
+    roots = a.backoff_state < 0
+    assert roots.sum() == 1 and roots[0]
+    assert (a.backoff_state < np.arange(boosts.num_states)).all()
+    top = 0.0
+    for state in range(boosts.num_states):
+        expected = reference.row(a, 0, state, size)
+        costs, nextstates = boosts.row(state)
+        assert costs.view(np.uint32).tolist() == expected[0].view(np.uint32).tolist()
+        assert nextstates.tolist() == expected[1].tolist()
+        found = [boosts.step(state, label) for label in range(size)]
+        assert found == list(zip(costs.tolist(), nextstates.tolist(), strict=True))
+        assert boosts.final(state) == reference.final(a, 0, state) >= 0
+        top = max(top, -min(costs.tolist()))
+    assert top <= boosts.top_credit
+    assert not np.signbit(a.final_cost).any()
+
+
+def test_the_states_are_the_prefixes():
+    boosts = boosts_of(["ABC", "BCA", "ABD", "C"])
+    # (), A, B, AB, BC: phrases that are over are the prefix that their end begins.
+    assert boosts.num_states == 5 and boosts.num_arcs == 8
+
+
+def test_lists_of_utterances_and_none_side_by_side():
+    lists = [["AB"], ["BC", "CA"], []]
+    packed = pack_models([boosts_of(one) for one in lists])
+    text = [LETTERS.ids[c] for c in "ABCAB"]
+    for model, one in enumerate(lists):
+        assert packed.total(text, model) == boosts_of(one).total(text)
+    models = np.array([1, -1, 0, 2])
+    states, totals = packed.start_batch(models), np.zeros(4)
+    for label in text:
+        costs, states = packed.step_batch(states, [label] * 4, models)
+        totals += costs
+    totals += packed.final_batch(states, models)
+    assert totals.tolist() == [packed.total(text, m) if m >= 0 else 0 for m in models]
+
+
+def test_a_language_model_and_boosts_are_one_form():
+    words = ("the", "cat", "sat")
+    table = (EPSILON_WORD, *words)
+    lm = NgramLM.from_arpa(io.StringIO(TRIGRAMS), table)
+    speller = by_words({w: i for i, w in enumerate(table)})
+    boosts = PhraseCompiler(speller, table).compile(["the cat", "cat sat"])
+    packed = pack_models([boosts, lm])
+    exact = naive_lm.exact_scorer(naive_lm.parse_arpa(TRIGRAMS))
+    for ids in itertools.product((1, 2, 3), repeat=4):
+        sentence = tuple(table[i] for i in ids)
+        assert packed.total(ids, 1) == pytest.approx(exact(sentence), rel=1e-6)
+        pairs = list(zip(sentence, sentence[1:], strict=False))
+        count = pairs.count(("the", "cat")) + pairs.count(("cat", "sat"))
+        assert packed.total(ids, 0) == pytest.approx(-count * 3.6931, abs=1e-3)
+
+
+# ----------------------------------------------------------------------- spellings
+def lexicon_of(**pronunciations):
+    entries = [(w, p) for w, ps in pronunciations.items() for p in ps.split()]
+    words, spelt = zip(*entries, strict=True)
+    tokens = [tuple(LETTERS.ids[c] for c in p) for p in spelt]
+    return Lexicon(words, tuple(tokens), np.zeros(len(words), np.float32))
+
+
+def test_any_pronunciation_counts_once():
+    lexicon = lexicon_of(**{"and": "AN AND", "that": "DAT AT", "new": "NU"})
+    boosts = PhraseCompiler(by_lexicon(lexicon), LETTERS, UNIFORM)
+    for said, times in (("AN", 1), ("ANDX", 1), ("ANAND", 2), ("AXN", 0)):
+        assert credited(boosts.compile(["and"]), said) == 2 * times
+    for said, times in (("AT", 1), ("DAT", 1), ("DATAT", 2), ("DA", 0)):
+        assert credited(boosts.compile(["that"]), said) == 2 * times
+
+
+def test_spellings_of_different_lengths_are_worth_the_same():
+    lexicon = lexicon_of(york="YORK JQ")
+    boosts = PhraseCompiler(by_lexicon(lexicon), LETTERS).compile({"york": 2.0})
+    worth = 2 * (7 + math.log(24))
+    assert credited(boosts, "XYORKX") == pytest.approx(worth, abs=1e-3)
+    assert credited(boosts, "XJQX") == credited(boosts, "XYORKX")
+    assert credits(boosts, "JQ")[0] == pytest.approx(worth / (3 + math.log(2)), 1e-3)
+
+
+def test_case_variants_and_merged_pieces():
+    tokens = token_table(["-", "a", "b", "A", "B", "ab", "AB", "Ab"])
+
+    def spell(phrases):
+        assert phrases == ["ab"]
+        whole = [[tokens.ids[t]] for t in ("ab", "AB", "Ab")]
+        return [[tuple(s) for s in [*whole, (1, 2), (3, 4), (3, 2)]]]
+
+    options = PhraseOptions(beta=1.0)
+    boosts = PhraseCompiler(spell, tokens, options).compile(["ab"])
+    for spelling in ((1, 2), (3, 4), (3, 2), (5,), (6,), (7,)):
+        assert -boosts.total(spelling) == pytest.approx(2 + math.log(2), abs=1e-4)
+    assert boosts.total((1, 4)) == 0
+
+
+def test_separators_between_words():
+    lexicon = lexicon_of(new="NU", york="YORK YAK")
+    space = LETTERS.ids["Z"]
+    with_spaces = by_lexicon(lexicon, separator=space)
+    spelt = [
+        ["".join(LETTERS.names[t] for t in s) for s in with_spaces(["new york"])[0]]
+    ]
+    assert spelt == [["NUZYORK", "NUZYAK"]]
+    either = by_lexicon(lexicon, separator=space, separator_optional=True)
+    assert len(either(["new york new"])[0]) == 8
+    boosts = PhraseCompiler(either, LETTERS).compile(["new york"])
+    assert credited(boosts, "NUYAK") == credited(boosts, "NUZYORK") > 0
+
+
+def test_words_that_a_lexicon_lacks():
+    lexicon = lexicon_of(NEW="NU")
+    spell = by_lexicon(lexicon, others=by_table(LETTERS))
+    names = ["".join(LETTERS.names[t] for t in s) for s in spell(["NEW YORK"])[0]]
+    assert names == ["NUYORK"]
+    compiler = PhraseCompiler(spell, LETTERS)
+    with pytest.warns(BoostWarning) as caught:
+        boosts = compiler.compile(["NEW YORK", "NEW york", "42"])
+    assert [str(w.message) for w in caught] == [
+        "2 boosted phrases cannot be spelt and have no effect: '42', 'NEW york'"
+    ]
+    assert caught[0].filename == __file__
+    assert boosts.unknown == ("42", "NEW york")
+    assert credited(boosts, "NUYORK") > 0
+
+
+def test_spellings_by_table_and_tokenizer():
+    spell = by_table(LETTERS)
+    assert spell(["AB", "A1", "B A"]) == [[(1, 2)], [], [(2, 1)]]
+    pieces = token_table(["<blank>", "▁new", "▁york", "▁", "n"])
+    assert by_table(pieces)(["new york", "n new", "old"]) == [[(1, 2)], [(3, 4, 1)], []]
+
+    def encode(text):
+        return [LETTERS.ids[c] for c in text if c in LETTERS.ids]
+
+    assert by_tokenizer(encode)(["A b", "b"]) == [[(1,)], []]
+    assert by_tokenizer(encode, case_variants)(["Ab"]) == [[(1,), (1, 2)]]
+    assert by_words({"a": 1})(["a a", "a b"]) == [[(1, 1)], []]
+
+
+def test_a_tokenizer_that_gives_names():
+    """Its own numbers, which know no blank, are of no consequence."""
+    tokens = token_table(["<blank>", "<unk>", "a", "b"])
+    pieces = {"ab": ["a", "b"], "AB": ["<unk>"], "az": ["a", "z"], "-": ["<blank>"]}
+    speller = by_tokenizer(pieces.__getitem__, tokens=tokens)
+    assert speller(["ab", "AB", "az", "-"]) == [[(2, 3)], [], [], []]
+    both = by_tokenizer(
+        pieces.__getitem__, lambda text: [text, text.upper()], tokens=tokens
+    )
+    assert both(["ab"]) == [[(2, 3)]]
+
+
+def test_too_many_spellings_are_cut(caplog):
+    lexicon = lexicon_of(a="A B C D")
+    with caplog.at_level(logging.WARNING, "wfstdec.boost"):
+        (spelt,) = by_lexicon(lexicon)(["a a a a a"])
+    assert len(spelt) == MOST_SPELLINGS
+    assert "over 256 spellings" in caplog.text
+
+
+# ---------------------------------------------------------------- lists and options
+def test_equal_lists_are_compiled_once():
+    compiler = PhraseCompiler(by_letters, LETTERS)
+    one = compiler.compile({"AB": 1.0, "CD": 2})
+    assert compiler.compile({"CD": 2.0, "AB": 1}) is one
+    assert compiler.compile({"CD": 2.0, "AB": 1.5}) is not one
+    assert compiler.compile(["CD"]) is compiler.compile({"CD": 1.0})
+    for i in range(1, 100):
+        compiler.compile({"AB": i})
+    assert compiler.compile({"AB": 1.0, "CD": 2}) is not one
+
+
+def test_twenty_thousand_phrases():
+    rng = np.random.default_rng(0)
+    spellings = [
+        [tuple(rng.integers(0, 1000, rng.integers(2, 12)).tolist())]
+        for _ in range(20_000)
+    ]
+    boosts = compiled(spellings, [1.0] * len(spellings), PhraseOptions(), 1000)
+    for (spelling,) in spellings[::500]:
+        inside = [one for one in spellings if occurs(spelling, one[0])]
+        weights = [1.0] * len(inside)
+        expected, count = naive_total(inside, weights, PhraseOptions(), spelling)
+        assert count and boosts.total(spelling) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("phrases", "message"),
+    [
+        ("AB", "phrases is the string 'AB', expected a list of them"),
+        ([1], "boosted phrase 1, expected a string of words"),
+        ([" "], "boosted phrase ' ', expected a string of words"),
+        ({"AB": "x"}, "weight 'x' of 'AB', expected a number"),
+        ({"AB": math.nan}, "weight nan of 'AB', expected a number"),
+        ({"AB": 1e7}, "weight 10000000.0 of 'AB', expected a number"),
+    ],
+)
+def test_lists_that_mean_nothing(phrases, message):
+    with pytest.raises(BoostError) as error:
+        boosts_of(phrases)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "message"),
+    [
+        ((), "a spelling without labels"),
+        ((1, 27), "label 27 in"),
+        ((-1,), "label -1 in"),
+    ],
+)
+def test_spellings_that_mean_nothing(spelling, message):
+    compiler = PhraseCompiler(lambda phrases: [[spelling]], LETTERS)
+    with pytest.raises(BoostError, match=message):
+        compiler.compile(["A"])
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"c0": 0.0}, "c0=0.0, expected nats above 0"),
+        ({"c0": math.nan}, "c0=nan, expected nats"),
+        ({"beta": -1.0}, "beta=-1.0, expected 0 or more"),
+        ({"outside_cost": math.inf}, "outside_cost=inf, expected nats"),
+    ],
+)
+def test_options_that_mean_nothing(option, message):
+    with pytest.raises(OptionError, match=message):
+        PhraseOptions(**option)
+
+
+def test_known_phrases_are_no_reason_to_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        boosts_of(["AB"])

@@ -1,0 +1,265 @@
+"""Word boosts: the hash map, and what boosts do to a decoding."""
+
+import math
+import random
+import warnings
+
+import numpy as np
+import pytest
+from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from text_graphs import text_graph
+
+from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
+from wfstdec.errors import BoostError, BoostWarning, ShapeError
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+MASK = 0xFFFFFFFF
+
+
+# -------------------------------------------------------------------- the hash map
+def naive_mix(key):
+    """Wellons' lowbias32, in integers of Python."""
+    key ^= key >> 16
+    key = key * 0x7FEB352D & MASK
+    key ^= key >> 15
+    key = key * 0x846CA68B & MASK
+    return key ^ key >> 16
+
+
+def look_up(boosts, words):
+    return [float(find_bonus(boosts.keys, boosts.bonuses, np.uint32(w))) for w in words]
+
+
+def test_a_map_by_hand():
+    boosts, unknown = compile_word_boosts({"b": 1.5, "c": -2}, {"a": 1, "b": 2, "c": 3})
+    assert unknown == []
+    assert [boosts.bonus(word) for word in (1, 2, 3, 4)] == [0, 1.5, -2, 0]
+    assert boosts.top_bonus == 1.5
+    assert boosts.keys.dtype == np.uint32 and boosts.bonuses.dtype == np.float32
+    assert boosts
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_the_empty_map(nothing):
+    boosts, unknown = compile_word_boosts(nothing, {"a": 1})
+    assert not boosts and unknown == []
+    assert look_up(boosts, [0, 1, MASK]) == [0, 0, 0]
+    assert boosts.top_bonus == 0
+
+
+def test_the_hash_is_the_published_one():
+    keys = [0, 1, 2, 7, 1 << 31, MASK, *random.Random(0).choices(range(MASK), k=200)]
+    assert [int(mix(np.uint32(key))) for key in keys] == [naive_mix(k) for k in keys]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 31, 32, 33, 1000, 20_000])
+def test_against_a_dict(size):
+    rng = np.random.default_rng(size)
+    ids = rng.choice(1 << 20, size, replace=False) + 1
+    expected = dict(zip(ids.tolist(), rng.normal(size=size).tolist(), strict=True))
+    word_ids = {f"w{i}": i for i in ids.tolist()}
+    boosts, _ = compile_word_boosts({f"w{i}": b for i, b in expected.items()}, word_ids)
+    slots = len(boosts.keys)
+    assert 2 * size <= slots <= 8 * size and slots & (slots - 1) == 0
+    found = dict(zip(expected, look_up(boosts, expected), strict=True))
+    assert found == {i: float(np.float32(b)) for i, b in expected.items()}
+    others = set(rng.integers(1, 1 << 20, 2000).tolist()) - expected.keys()
+    assert look_up(boosts, others) == [0] * len(others)
+    assert boosts.top_bonus == max(0, *map(np.float32, expected.values()))
+
+
+@pytest.mark.parametrize("home", [0, 63])
+def test_collisions(home):
+    """All words want the same slot, the last one also, whose next is the first."""
+    ids = [i for i in range(1, 200_000) if naive_mix(i) & 63 == home][:33]
+    word_ids = {f"w{i}": i for i in ids}
+    given = {f"w{i}": i / 8 for i in ids[:32]}
+    for order in (list(given), list(given)[::-1]):
+        boosts, _ = compile_word_boosts({w: given[w] for w in order}, word_ids)
+        assert len(boosts.keys) in (64, 128)
+        assert look_up(boosts, ids) == [*(i / 8 for i in ids[:32]), 0]
+
+
+def test_the_order_of_the_users_list_changes_nothing():
+    word_ids = {f"w{i}": i for i in range(1, 500)}
+    given = {word: i / 7 for word, i in word_ids.items()}
+    one, _ = compile_word_boosts(given, word_ids)
+    other, _ = compile_word_boosts(dict(reversed(given.items())), word_ids)
+    assert one.keys.tolist() == other.keys.tolist()
+    assert one.bonuses.tolist() == other.bonuses.tolist()
+
+
+def test_words_beyond_the_table_come_back_sorted():
+    boosts, unknown = compile_word_boosts({"z": 1, "a": 2, "m": 3}, {"m": 1})
+    assert unknown == ["a", "z"]
+    assert boosts.bonus(1) == 3 and boosts.top_bonus == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"a": math.nan},
+            "bonus nan of 'a', expected a number of nats, -1e+06 to 1e+06",
+        ),
+        ({"a": math.inf}, "bonus inf of 'a', expected a number of nats"),
+        ({"a": 1e39}, "bonus 1e+39 of 'a', expected a number of nats"),
+        ({"a": -(10**400)}, "0 of 'a', expected a number of nats"),
+        ({"a": "3"}, "bonus '3' of 'a', expected a number of nats"),
+        ({"a": None}, "bonus None of 'a', expected a number of nats"),
+        ({"unknown": math.nan}, "bonus nan of 'unknown', expected a number of nats"),
+        ({7: 1.0}, "boosted word 7, expected a string"),
+        ({b"a": 1.0}, "boosted word b'a', expected a string"),
+    ],
+)
+def test_entries_that_mean_nothing(entry, message):
+    with pytest.raises(BoostError) as error:
+        compile_word_boosts({"good": 1.0} | entry, {"a": 1})
+    assert message in str(error.value)
+
+
+# ------------------------------------------------------------------ in a decoding
+HOMOPHONES = """
+    0 1 a hear 1
+    0 1 a here 1.5
+    1 1 a' - 0
+    1 2 _ - 0
+    2 2 _ - 0
+    2 0 - - 0.25
+    1 0
+    2 0
+"""
+TWICE = np.log([[0.1, 0.8, 0.1], [0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]).astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_bonus_favours_a_word_wherever_it_comes(backend):
+    decoder = WfstDecoder(text_graph(HOMOPHONES), backend=backend, threads=1)
+    (plain,) = decoder.decode([TWICE])
+    (boosted,) = decoder.decode([TWICE], boosts={"here": 2.0})
+    assert (plain.text, plain.boost_cost) == ("hear hear", 0.0)
+    assert (boosted.text, boosted.boost_cost) == ("here here", -4.0)
+    assert boosted.total_cost == pytest.approx(plain.total_cost + 2 * 0.5 - 4)
+    (slightly,) = decoder.decode([TWICE], boosts={"here": 0.25})
+    assert (slightly.text, slightly.boost_cost) == ("hear hear", 0.0)
+    (punished,) = decoder.decode([TWICE], boosts={"hear": -1.0})
+    assert (punished.text, punished.boost_cost) == ("here here", 0.0)
+    (both,) = decoder.decode([TWICE], boosts={"hear": -0.25, "here": -3.0})
+    assert (both.text, both.boost_cost) == ("hear hear", 0.5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_words_on_epsilon_arcs_are_boosted(backend):
+    text = "0 1 a - 0\n1 2 - A 1\n1 2 - B 1\n2 0"
+    decoder = WfstDecoder(text_graph(text), backend=backend, threads=1)
+    x = np.zeros((1, 1, 3), np.float32)
+    assert decoder.decode(x)[0].text == "A"
+    (hyp,) = decoder.decode(x, boosts={"B": 0.5})
+    assert (hyp.text, hyp.boost_cost, hyp.total_cost) == ("B", -0.5, 0.5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_boosts_are_not_scaled(backend):
+    options = WfstOptions(acoustic_scale=0.0, lm_scale=0.0, word_insertion=0.5)
+    decoder = WfstDecoder(text_graph(HOMOPHONES), options, backend, threads=1)
+    (hyp,) = decoder.decode([TWICE], boosts={"here": 2.0})
+    assert (hyp.text, hyp.boost_cost, hyp.insertion_cost) == ("here here", -4.0, 1.0)
+    assert hyp.total_cost == -3.0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lists_of_utterances_are_kept_apart(backend):
+    decoder = WfstDecoder(text_graph(HOMOPHONES), backend=backend, threads=1)
+    boosts = [{"here": 2.0}, None, {}, {"here": 9.0, "hear": 9.5}]
+    hyps = decoder.decode([TWICE] * 4, boosts=boosts)
+    assert [h.text for h in hyps] == ["here here", *["hear hear"] * 3]
+    assert [h.boost_cost for h in hyps] == [-4.0, 0.0, 0.0, -19.0]
+    assert decoder.decode([TWICE] * 2, boosts=boosts[0]) == [hyps[0]] * 2
+    # Equal lists in one object and in two are the same.
+    assert decoder.decode([TWICE] * 2, boosts=[boosts[0], dict(boosts[0])]) == (
+        [hyps[0]] * 2
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_parts_of_a_total_add_up(backend):
+    for i in range(60):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        boosts = random_boosts(rng, graph) or {}
+        x = random_logprobs(rng, 6, len(graph.tokens))
+        (hyp,) = WfstDecoder(graph, options, backend).decode([x], boosts=boosts)
+        assert hyp.boost_cost == -sum(boosts.get(w.text, 0.0) for w in hyp.words)
+        assert hyp.insertion_cost == options.word_insertion * len(hyp.words)
+        assert isinstance(hyp.boost_cost, float)
+        assert not (hyp.boost_cost == 0 and math.copysign(1, hyp.boost_cost) < 0)
+        total = options.acoustic_scale * hyp.acoustic_cost
+        total += options.lm_scale * hyp.graph_cost
+        total += hyp.insertion_cost + hyp.boost_cost
+        assert hyp.total_cost == pytest.approx(total, rel=1e-12, abs=1e-12)
+
+
+def test_boosts_of_zero_change_nothing():
+    for i in range(20):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        x = random_logprobs(rng, 6, len(graph.tokens))
+        decoder = WfstDecoder(graph, options)
+        zeros = dict.fromkeys(graph.words[1:], 0.0)
+        assert decoder.decode([x], boosts=zeros) == decoder.decode([x])
+
+
+# ------------------------------------------------------------------ what is told
+def test_unknown_words_are_named():
+    decoder = WfstDecoder(text_graph(HOMOPHONES))
+    with pytest.warns(BoostWarning) as caught:
+        decoder.decode(
+            [TWICE] * 3, boosts=[{"hare": 1.0}, None, {"here": 1, "Hear": 2}]
+        )
+    assert [str(w.message) for w in caught] == [
+        "2 boosted words are not in the decoder's table and have no effect: "
+        "'Hear', 'hare'"
+    ]
+    assert caught[0].filename == __file__
+    with pytest.warns(BoostWarning, match="'hare'"):
+        decoder.start(1, {"hare": 1.0})
+
+
+def test_many_unknown_words_are_counted():
+    decoder = WfstDecoder(text_graph(HOMOPHONES))
+    with pytest.warns(BoostWarning) as caught:
+        decoder.decode([TWICE], boosts={f"w{i:02}": 1.0 for i in range(13)})
+    message = str(caught[0].message)
+    assert message.startswith("13 boosted words are not in the decoder's table")
+    assert message.endswith("'w09' and 3 more")
+
+
+def test_known_words_are_no_reason_to_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        WfstDecoder(text_graph(HOMOPHONES)).decode([TWICE], boosts={"here": 1.0})
+
+
+def test_epsilon_is_no_word():
+    with pytest.warns(BoostWarning, match="'<eps>'"):
+        WfstDecoder(text_graph(HOMOPHONES)).decode([TWICE], boosts={"<eps>": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("boosts", "error", "message"),
+    [
+        ("here", BoostError, "boosts is a str, expected a mapping from word to bonus"),
+        (3.0, BoostError, "boosts is a float, expected a mapping from word to bonus"),
+        ([None], ShapeError, "1 boost lists, expected 2, one per utterance"),
+        ([None] * 3, ShapeError, "3 boost lists, expected 2, one per utterance"),
+        ([None, "here"], BoostError, "boosts of utterance 1 is a str, expected a map"),
+        ([["here"], None], BoostError, "boosts of utterance 0 is a list, expected a m"),
+        ([None, {"here": math.nan}], BoostError, "bonus nan of 'here', expected a num"),
+    ],
+)
+def test_boosts_that_mean_nothing(boosts, error, message):
+    with pytest.raises(error) as caught:
+        WfstDecoder(text_graph(HOMOPHONES)).decode([TWICE] * 2, boosts=boosts)
+    assert message in str(caught.value)

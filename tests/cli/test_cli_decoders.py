@@ -1,0 +1,369 @@
+"""`wfstdec decode` with each decoder, n-best lists, and saved language models."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
+from real_speech import RECIPE
+
+import wfstdec as library
+from wfstdec.cli import decoders, flags
+from wfstdec.cli.main import main, make_parser
+from wfstdec.errors import OptionError
+from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.io.text import read_text
+from wfstdec.metrics import score_texts
+from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
+from wfstdec.wfst.backends import BACKENDS as WFST_BACKENDS
+
+WORDS = "utt2 ab c\nutt1 cab\nutt3 c\n"
+TOKEN_ARPA = """\\data\\
+ngram 1=6
+ngram 2=1
+
+\\1-grams:
+-0.7\t<wb>
+-0.7\ta\t-0.3
+-0.7\tb
+-0.7\tc
+-99\t<s>\t-0.3
+-0.7\t</s>
+
+\\2-grams:
+-0.1\ta c
+
+\\end\\
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "tokens.arpa").write_text(TOKEN_ARPA)
+    return write_files(tmp_path)
+
+
+def decode(folder, decoder, *more):
+    """Decode without a graph; a lexicon and its model unless `more` has a model."""
+    given = ["--decoder", decoder, "--tokens", "tokens.txt", "--separator", "<wb>"]
+    given += ["--logprobs", "x.npz", "--threads", "1", "--quiet", *more]
+    return wfstdec(folder, "decode", *given)
+
+
+LEXICAL = ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+
+
+def test_a_beam_over_the_lexicon(files, capsys):
+    given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--logprobs", "x.npz"]
+    assert wfstdec(files, "decode", "--decoder", "beam", *given, *LEXICAL) == 0
+    out, err = capsys.readouterr()
+    assert out == WORDS
+    assert "warning: 1 of 4 lexicon words are not in the language model" in err
+    assert "decoded 3 utterances, 0.5 s of audio in " in err
+    assert "all reached a final state" in err
+
+
+@pytest.mark.parametrize("decoder", ["beam", "greedy"])
+@pytest.mark.parametrize("more", [[], ["--arpa", "tokens.arpa"]])
+def test_bare_tokens(decoder, more, files, capsys):
+    assert decode(files, decoder, *more) == 0
+    assert capsys.readouterr() == (WORDS, "")
+
+
+def test_flags_reach_the_decoder(files, capsys):
+    """The costs are those of the library's decoder with the same options."""
+    given = ["--beam-size", "3", "--merge", "sum", "--lm-scale", "0.5"]
+    given += ["--lookahead", "none", "--format", "jsonl", "--frame-shift", "0.5"]
+    given += ["--unk-cost", "2", "--separator-optional", "--backend", "reference"]
+    assert decode(files, "beam", *LEXICAL, *given) == 0
+    read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    decoder = library.TrieDecoder(
+        tokens=files / "tokens.txt",
+        lexicon=files / "lexicon.txt",
+        lm=files / "lm.arpa",
+        unk_cost=2.0,
+        separator="<wb>",
+        separator_optional=True,
+        options=library.TrieOptions(
+            beam_size=3, merge="sum", lm_scale=0.5, lookahead="none"
+        ),
+        frame_shift_s=0.5,
+        backend="reference",
+    )
+    hyps = decoder.decode([logprobs_of(text) for text in SENTENCES.values()])
+    assert [one["total_cost"] for one in read] == [hyp.total_cost for hyp in hyps]
+    assert read[0]["words"][1]["start_s"] == hyps[0].words[1].start_s
+
+
+def test_flags_reach_the_greedy_decoder(files, capsys):
+    given = ["--arpa", "tokens.arpa", "--lm-scale", "2", "--blank-penalty", "1"]
+    assert decode(files, "greedy", *given, "--format", "jsonl") == 0
+    read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    decoder = library.GreedyDecoder(
+        tokens=files / "tokens.txt",
+        lm=files / "tokens.arpa",
+        options=library.GreedyOptions(lm_scale=2.0, blank_penalty=1.0),
+    )
+    hyps = decoder.decode([logprobs_of(text) for text in SENTENCES.values()])
+    assert [one["total_cost"] for one in read] == [hyp.total_cost for hyp in hyps]
+
+
+def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
+    (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c c": 1}}\n')
+    (files / "phrases.txt").write_text("ab c\n")
+    given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
+    assert decode(files, "beam", *LEXICAL, *given) == 1
+    assert "boosts of utterance 'utt1' has compiled phrases" in capsys.readouterr().err
+    np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
+    assert decode(files, "greedy") == 1
+    err = capsys.readouterr().err
+    assert "x.npz: utterance 'narrow': logprobs has V=4 tokens, expected V=5" in err
+
+
+def test_the_shipped_recipe_by_a_beam(tmp_path, capsys):
+    with np.load(RECIPE / "logprobs.npz") as shipped:
+        some = {name: shipped[name] for name in shipped.files[::8]}
+    np.savez(tmp_path / "x.npz", **some)
+    argv = ["decode", "--decoder", "beam", "--tokens", str(RECIPE / "tokens.txt")]
+    argv += ["--lexicon", str(RECIPE / "lexicon.txt.gz"), "--separator", "<wb>"]
+    argv += ["--arpa", str(RECIPE / "lm.arpa.gz"), "--lm-scale", "0.8"]
+    argv += ["--beam-size", "64", "--quiet", "--logprobs", str(tmp_path / "x.npz")]
+    assert main([*argv, "--output", str(tmp_path / "hyp.txt")]) == 0
+    assert capsys.readouterr() == ("", "")
+    references = read_text(RECIPE / "refs.txt")
+    found = read_text(tmp_path / "hyp.txt")
+    score = score_texts({name: references[name] for name in some}, found)
+    assert list(found) == list(some) and score.errors.total < len(some) * 3
+
+
+# ----------------------------------------------------------------------------- n-best
+def test_nbest_lists_in_json_lines(files, capsys):
+    assert decode(files, "beam", *LEXICAL, "--nbest", "3", "--format", "jsonl") == 0
+    lists = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert decode(files, "beam", *LEXICAL, "--format", "jsonl") == 0
+    alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for one, best in zip(lists, alone, strict=True):
+        nbest = one.pop("nbest")
+        assert one == best
+        assert nbest[0] == {key: best[key] for key in nbest[0]}
+        assert len({other["text"] for other in nbest}) == len(nbest) == 3
+        costs = [other["total_cost"] for other in nbest]
+        assert costs == sorted(costs)
+
+
+@pytest.mark.parametrize("form", ["text", "ctm"])
+def test_nbest_lists_do_not_fit_everywhere(form, files, capsys):
+    assert decode(files, "beam", *LEXICAL, "--nbest", "2", "--format", form) == 1
+    assert capsys.readouterr().err == (
+        f"wfstdec decode: --nbest 2 with --format {form}, expected --format jsonl, "
+        "which can hold them\n"
+    )
+    assert decode(files, "beam", *LEXICAL, "--nbest", "1", "--format", form) == 0
+
+
+# ---------------------------------------------------------------- whose flags they are
+INPUTS = {
+    "wfst": ["--graph", "g"],
+    "beam": ["--tokens", "t"],
+    "greedy": ["--tokens", "t"],
+}
+CHANGES = {
+    "wfst": ("--max-active none --beam-delta 2", {"max_active": None, "beam_delta": 2}),
+    "beam": ("--token-top-k 9 --merge sum", {"token_top_k": 9, "merge": "sum"}),
+    "greedy": ("--token-insertion -1", {"token_insertion": -1.0}),
+}
+
+
+def parsed(decoder, *more):
+    argv = ["decode", "--logprobs", "x", "--decoder", decoder, *INPUTS[decoder], *more]
+    return make_parser().parse_args(argv)
+
+
+@pytest.mark.parametrize("decoder", flags.DECODERS)
+def test_search_flags_have_the_defaults_of_the_library(decoder):
+    kind = flags.DECODERS[decoder]
+    assert decoders.search_options(parsed(decoder)) == kind()
+    given, changes = CHANGES[decoder]
+    args = parsed(decoder, *given.split(), "--lm-scale", "0.8")
+    assert decoders.search_options(args) == kind(lm_scale=0.8, **changes)
+
+
+def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
+    with pytest.raises(SystemExit):
+        main(["decode", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "(default: 13.0 for wfst, 14.0 for beam)" in text
+    [listed] = re.findall(r"auto \(the CPU\), ([a-z, ]+) \(default: auto\)", text)
+    backends = {*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS}
+    assert set(listed.split(", ")) == backends
+    for title in ("for all decoders", "for --decoder wfst or beam"):
+        assert f"{title}: --" in text
+
+
+CHOICES = {"merge": "max", "lookahead": "none"}
+
+
+@pytest.mark.parametrize("decoder", flags.DECODERS)
+def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder):
+    asked = 0
+    for kind in flags.DECODERS.values():
+        for field in dataclasses.fields(kind):
+            owners = [d for d, k in flags.DECODERS.items() if hasattr(k, field.name)]
+            if decoder in owners:
+                continue
+            flag = "--" + field.name.replace("_", "-")
+            with pytest.raises(OptionError) as error:
+                args = parsed(decoder, flag, CHOICES.get(field.name, "1"))
+                decoders.search_options(args)
+            assert str(error.value) == (
+                f"{flag} with --decoder {decoder}, expected flags of that decoder; "
+                f"{flag} is for --decoder {' or '.join(owners)}"
+            )
+            asked += 1
+    assert asked > 2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("", "--decoder wfst without --graph, expected both"),
+        ("--decoder beam", "--decoder beam without --tokens, expected both"),
+        ("--decoder greedy", "--decoder greedy without --tokens, expected both"),
+        (
+            "--tokens t",
+            "--tokens with --decoder wfst, expected flags of that decoder; ",
+        ),
+        ("--decoder beam --graph g", "--graph is for --decoder wfst"),
+        ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder beam"),
+        (
+            "--decoder beam --tokens t --arpa a --lm b",
+            "--arpa and --lm, expected one language model",
+        ),
+        ("--decoder beam --tokens t --beam-size 0", "beam_size=0, expected 1 to"),
+        (
+            "--decoder beam --tokens tokens.txt --word-insertion 1",
+            "word_insertion=1.0 without a lexicon, expected 0: use token_insertion",
+        ),
+        (
+            "--decoder greedy --tokens tokens.txt --backend cuda",
+            "backend 'cuda', expected one of 'auto', 'reference', 'cpu'",
+        ),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(arguments, message, files, capsys):
+    assert wfstdec(files, "decode", "--logprobs", "x.npz", *arguments.split()) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    [line] = err.splitlines()
+    assert line.startswith("wfstdec decode: ") and message in line
+
+
+# ------------------------------------------------------------- saved language models
+def saved(folder, *more, output="saved.lm"):
+    return wfstdec(folder, "build-lm", *more, "--output", output, "--quiet")
+
+
+def test_a_saved_model_decodes_as_its_arpa_file_does(files, capsys):
+    """`rare` is not in the model: it is dropped with either."""
+    words = ["--tokens", "tokens.txt", "--separator", "<wb>"]
+    assert saved(files, *words, *LEXICAL) == 0
+    given = ["--format", "jsonl", "--lexicon", "lexicon.txt"]
+    assert decode(files, "beam", *given, "--arpa", "lm.arpa") == 0
+    expected = capsys.readouterr().out
+    assert decode(files, "beam", *given, "--lm", "saved.lm") == 0
+    assert capsys.readouterr() == (expected, "")
+    assert saved(files, "--tokens", "tokens.txt", "--arpa", "tokens.arpa") == 0
+    for decoder in ("beam", "greedy"):
+        assert decode(files, decoder, *given[:2], "--arpa", "tokens.arpa") == 0
+        expected = capsys.readouterr().out
+        assert decode(files, decoder, *given[:2], "--lm", "saved.lm") == 0
+        assert capsys.readouterr().out == expected
+
+
+def test_a_model_over_the_words_of_a_graph(files, capsys):
+    words = ["--tokens", "tokens.txt", "--separator", "<wb>", *LEXICAL]
+    assert wfstdec(files, "build", *words, "--output", "graph.npz", "--quiet") == 0
+    assert saved(files, "--graph", "graph.npz", "--arpa", "lm.arpa") == 0
+    given = ["--lexicon", "lexicon.txt", "--lm", "saved.lm"]
+    assert decode(files, "beam", *given) == 0
+    assert capsys.readouterr() == (WORDS, "")
+
+
+def test_info_says_what_a_saved_model_holds(files, capsys):
+    assert saved(files, "--tokens", "tokens.txt", "--arpa", "tokens.arpa") == 0
+    assert wfstdec(files, "info", "saved.lm") == 0
+    lines = capsys.readouterr().out.splitlines()
+    facts = dict(re.split(r"  +", line, maxsplit=1) for line in lines)
+    assert facts["states"] == "3"  # "", "<s>", "a"
+    assert facts["arcs"] == "7"  # 5 tokens and <unk>, "a c"
+    assert facts["tokens"].startswith("5, fingerprint ")
+    assert facts["blank"] == "'<blank>', token 0"
+    assert facts["cost of </s>"] == "2.30 nats after <s>"
+    assert wfstdec(files, "info", "saved.lm", "--draw", "-") == 1
+    assert "--draw with a language model, expected a graph" in capsys.readouterr().err
+
+
+def test_words_are_counted_as_in_a_graph(files, capsys):
+    """Without `<eps>`; and the marks of a model are not words that a table lacks."""
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    assert wfstdec(files, "build-lm", *given, "--output", "words.lm") == 0
+    assert "are none of" not in capsys.readouterr().err
+    assert wfstdec(files, "info", "words.lm") == 0
+    assert re.search("^words +3$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_nemos_files(files, capsys):
+    names = {"<wb>": 1, "a": 2, "b": 3, "c": 4}
+    text = re.sub(
+        r"\t.*",
+        lambda line: re.sub(
+            "<wb>|(?<![a-z<])[abc](?![a-z>])", lambda m: chr(100 + names[m[0]]), line[0]
+        ),
+        TOKEN_ARPA,
+    )
+    (files / "nemo.arpa").write_text(text, encoding="utf-8")
+    for arpa, more in (("tokens.arpa", []), ("nemo.arpa", ["--nemo-tokens"])):
+        given = ["--tokens", "tokens.txt", "--arpa", arpa, *more]
+        assert saved(files, *given, output=f"{arpa}.lm") == 0
+    for name in ("arc_cost.npy", "arc_label.npy", "labels.json"):
+        found, expected = (
+            (files / f"{arpa}.lm" / name).read_bytes()
+            for arpa in ("nemo.arpa", "tokens.arpa")
+        )
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("", "neither --graph nor --tokens, expected one of them"),
+        ("--graph g --tokens t", "both --graph and --tokens, expected one of them"),
+        ("--tokens none.txt", "none.txt: cannot read"),
+        (
+            "--tokens tokens.txt --lexicon lexicon.txt --nemo-tokens",
+            "nemo_tokens with a word table, expected a token table",
+        ),
+    ],
+)
+def test_models_that_cannot_be_built(arguments, message, files, capsys):
+    given = ["--arpa", "lm.arpa", "--separator", "<wb>", *arguments.split()]
+    assert saved(files, *given) == 1
+    assert message in capsys.readouterr().err
+    assert not (files / "saved.lm").exists()
+
+
+def test_a_saved_model_of_other_tokens(files, capsys):
+    assert saved(files, "--tokens", "tokens.txt", "--arpa", "tokens.arpa") == 0
+    (files / "tokens.txt").write_text("<blank>\n<wb>\na\nc\nb\n")
+    assert decode(files, "greedy", "--lm", "saved.lm") == 1
+    assert (
+        "a language model over other tokens (number 3 is 'b' there and 'c' here), "
+        "expected one over the tokens of this decoder"
+    ) in capsys.readouterr().err
+    (files / "tokens.txt").write_text("<blank>\n<wb>\na\nb\nc\n")
+    assert decode(files, "greedy", "--lm", "saved.lm", "--blank", "c") == 1
+    assert "over other tokens (its blank is '<blank>')" in capsys.readouterr().err
+    assert decode(files, "greedy", "--lm", "saved.lm", "--unk-cost", "1") == 1
+    assert "unk_cost=1.0 with a language model that is made" in capsys.readouterr().err

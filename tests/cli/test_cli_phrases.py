@@ -1,0 +1,243 @@
+"""`wfstdec decode --phrases`, and the files that it reads."""
+
+import json
+
+import numpy as np
+import pytest
+from cli_files import TOKENS, logprobs_of, wfstdec, write_files
+
+import wfstdec as library
+from wfstdec.errors import BoostError
+from wfstdec.io.boost_lists import read_phrase_weights
+
+WFST = ["--graph", "graph.npz"]
+TRIE = ["--decoder", "beam", "--tokens", "tokens.txt", "--separator", "<wb>"]
+TRIE += ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+BARE = ["--decoder", "beam", "--tokens", "tokens.txt", "--separator", "<wb>"]
+GREEDY = ["--decoder", "greedy", "--tokens", "tokens.txt", "--separator", "<wb>"]
+
+
+@pytest.fixture
+def files(tmp_path, capsys):
+    folder = write_files(tmp_path)
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    given += ["--separator", "<wb>", "--output", "graph.npz"]
+    assert wfstdec(folder, "build", *given) == 0
+    flat = np.full((12, len(TOKENS)), np.log(0.225), np.float32)
+    flat[:, TOKENS.index("<blank>")] = np.log(0.1)
+    np.savez(folder / "x.npz", flat=flat, ab=logprobs_of("a b"))
+    capsys.readouterr()
+    return folder
+
+
+def decode(folder, capsys, *more):
+    """Words and boost costs by utterance."""
+    given = ["--logprobs", "x.npz", "--threads", "1", "--quiet", "--format", "jsonl"]
+    assert wfstdec(folder, "decode", *given, *more) == 0
+    read = map(json.loads, capsys.readouterr().out.splitlines())
+    return {one["id"]: (one["text"], one["boost_cost"]) for one in read}
+
+
+@pytest.mark.parametrize("decoder", [WFST, TRIE], ids=["wfst", "trie"])
+@pytest.mark.parametrize(("unit", "weight"), [("word", 3), ("token", 1)])
+def test_a_phrase_is_favoured(decoder, unit, weight, files, capsys):
+    """Where all tokens are as probable, what is listed is said."""
+    (files / "phrases.txt").write_text(f"# names\ncab  c\t{weight}\n")
+    plain = decode(files, capsys, *decoder)
+    assert "cab c" not in plain["flat"][0]
+    given = ["--phrases", "phrases.txt", "--phrase-unit", unit]
+    found = decode(files, capsys, *decoder, *given)
+    assert "cab c" in found["flat"][0]
+    assert found["flat"][1] < -3
+    assert found["ab"] == plain["ab"] == ("ab", 0.0)
+
+
+@pytest.mark.parametrize("unit", ["word", "token"])
+@pytest.mark.parametrize("decoder", [WFST, TRIE], ids=["wfst", "trie"])
+def test_totals_are_nats_for_a_phrase(decoder, unit, files, capsys):
+    """However long it is, and whatever it is credited by."""
+    (files / "phrases.txt").write_text("cab c\t30\n")
+    given = ["--phrases", "phrases.txt", "--phrase-unit", unit]
+    if unit == "token":
+        given += ["--phrase-boundary", "<wb>"]
+    text, cost = decode(files, capsys, *decoder, *given, "--phrase-totals")["flat"]
+    said = f" {text.replace(' ', '  ')} ".count(" cab  c ")
+    assert said > 0
+    assert cost == pytest.approx(-30 * said)
+    assert decode(files, capsys, *decoder, *given)["flat"][1] < cost - 1
+
+
+@pytest.mark.parametrize("decoder", [BARE, GREEDY], ids=["beam", "greedy"])
+def test_phrases_of_tokens_without_words(decoder, files, capsys):
+    """Spelt with the tokens; whole words, since a separator stands between them."""
+    x = logprobs_of("c a c")
+    x[6:8] = np.log([0.05, 0.01, 0.01, 0.43, 0.5])
+    np.savez(files / "x.npz", one=x, two=logprobs_of("a b"))
+    assert decode(files, capsys, *decoder)["one"] == ("cac", 0.0)
+    (files / "phrases.txt").write_text("cab\t0.5\nb\t0.5\n")
+    found = decode(files, capsys, *decoder, "--phrases", "phrases.txt")
+    assert found["one"] == ("cab", pytest.approx(-3.396, abs=1e-3))
+    assert found["two"] == ("ab", 0.0)
+    given = ["--phrases", str(files / "phrases.txt"), "--phrase-unit", "word"]
+    given += ["--logprobs", str(files / "x.npz")]
+    assert wfstdec(files, "decode", *decoder, *given) == 1
+    assert "--phrase-unit word, expected token" in capsys.readouterr().err
+
+
+def test_lists_by_utterance_words_besides_and_costs(files, capsys):
+    """As the library has them."""
+    lines = [
+        {"id": "ab", "phrases": {"ab c": 2.0}},
+        {"phrases": ["c c", "cab ab"]},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (files / "phrases.jsonl").write_text(text)
+    (files / "boosts.txt").write_text("ab\t0.5\n")
+    given = ["--phrases", "phrases.jsonl", "--boost", "boosts.txt", "--beam", "30"]
+    found = decode(files, capsys, *WFST, *given)
+    graph = library.load_graph(files / "graph.npz")
+    decoder = library.WfstDecoder(graph, library.WfstOptions(beam=30.0))
+    speller = library.boost.spelling.by_words(graph.word_ids)
+    compiler = library.PhraseCompiler(speller, graph.words)
+    with np.load(files / "x.npz") as arrays:
+        batch = [arrays["flat"], arrays["ab"]]
+    lists = [["c c", "cab ab"], {"ab c": 2.0}]
+    boosts = [library.Boosts({"ab": 0.5}, compiler.compile(one)) for one in lists]
+    hyps = decoder.decode(batch, boosts=boosts)
+    assert list(found.values()) == [(hyp.text, hyp.boost_cost) for hyp in hyps]
+
+
+@pytest.mark.parametrize("decoder", [WFST, TRIE], ids=["wfst", "trie"])
+def test_phrases_of_tokens_are_whole_words(decoder, files, capsys):
+    """`c` is in `cab`; between separators it is not."""
+    np.savez(files / "x.npz", cab=logprobs_of("c a b"))
+    (files / "phrases.txt").write_text("c\n")
+    token = ["--phrases", "phrases.txt", "--phrase-unit", "token"]
+    assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", 0.0)
+    if decoder is WFST:
+        given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt"]
+        given += ["--arpa", "lm.arpa", "--separator", "<wb>", "--separator-optional"]
+        assert wfstdec(files, "build", *given, "--output", "graph.npz") == 0
+        capsys.readouterr()
+    else:
+        decoder = [*decoder, "--separator-optional"]
+    assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", -1.0)
+    bounded = decode(files, capsys, *decoder, *token, "--phrase-boundary", "<wb>")
+    assert bounded["cab"] == ("cab", 0.0)
+
+
+def test_a_boundary_is_a_token(files, capsys):
+    (files / "phrases.txt").write_text("c\n")
+    token = [*WFST, "--phrases", "phrases.txt", "--phrase-unit", "token"]
+    given = ["--logprobs", "x.npz", "--phrase-boundary", "|"]
+    assert wfstdec(files, "decode", *token, *given) == 1
+    assert "'|'" in capsys.readouterr().err
+
+
+def test_flags_of_phrases_need_phrases(files, capsys):
+    flags = ["--phrase-unit", "word"], ["--phrase-boundary", "a"], ["--phrase-totals"]
+    for flag in flags:
+        assert wfstdec(files, "decode", *WFST, "--logprobs", "x.npz", *flag) == 1
+        assert f"{flag[0]} without --phrases" in capsys.readouterr().err
+
+
+def test_boundaries_are_for_tokens(files, capsys):
+    """Words are whole ones."""
+    (files / "phrases.txt").write_text("c\n")
+    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
+    given += ["--phrase-boundary", "<wb>"]
+    for decoder in (WFST, TRIE):
+        assert wfstdec(files, "decode", *decoder, *given) == 1
+        err = capsys.readouterr().err
+        assert "--phrase-boundary '<wb>' with phrases of words" in err
+
+
+def test_words_need_a_decoder_that_has_some(files, capsys):
+    (files / "boosts.txt").write_text("ab\t2\n")
+    given = ["--logprobs", "x.npz", "--boost", "boosts.txt"]
+    for decoder in (BARE, GREEDY):
+        assert wfstdec(files, "decode", *decoder, *given) == 1
+        assert "has no words, expected --phrases" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["boosts", "phrases"])
+def test_lists_of_utterances_that_are_not_there(kind, files, capsys):
+    lines = [{"id": one, kind: {"ab": 1.0}} for one in ("ab", "AB", "other")]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (files / "lists.jsonl").write_text(text)
+    flag = {"boosts": "--boost", "phrases": "--phrases"}[kind]
+    given = ["--logprobs", "x.npz", flag, "lists.jsonl"]
+    assert wfstdec(files, "decode", *WFST, *given) == 0
+    err = capsys.readouterr().err
+    assert "warning: 2 boost lists are for utterances that" in err
+    assert "does not have: 'AB', 'other'" in err
+
+
+def test_phrases_that_cannot_be_said_are_named(files, capsys):
+    (files / "phrases.txt").write_text("zebra crossing\t2\n")
+    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
+    assert wfstdec(files, "decode", *WFST, *given) == 0
+    err = capsys.readouterr().err
+    assert err.count("1 boosted phrases cannot be spelt") == 1
+    assert "'zebra crossing'" in err
+
+
+# -------------------------------------------------------------------------- files
+def test_weights_and_their_absence(tmp_path):
+    path = tmp_path / "p"
+    path.write_text("# names\nnew  york\t0.5\n\nsan jose\nrio\t\n")
+    expected = {"new york": 0.5, "san jose": 1.0, "rio": 1.0}
+    assert read_phrase_weights(path).of("any") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\t1\t2\n", r"p:1: found 'a\\t1\\t2', expected 'phrase<TAB>weight'"),
+        ("\t1\n", r"p:1: found '\\t1'"),
+        ("a b\na  b\t2\n", r"p:2: 'a b' a second time"),
+        ("a\tone\n", r"p:1: the weight of 'a' is 'one', expected a number$"),
+        ('{"boosts": {}}\n', r"p:1: found .*expected \{\"id\": utterance, \"phrases\""),
+        ('{"phrases": "a"}\n', r"p:1: found"),
+        ('{"phrases": ["a", " "]}\n', r"p:1: found ' ' in the list, expected words"),
+        ('{"phrases": {"a": true}}\n', r"p:1: the weight of 'a' is True"),
+    ],
+)
+def test_bad_lists(text, message, tmp_path):
+    (tmp_path / "p").write_text(text)
+    with pytest.raises(BoostError, match=message):
+        read_phrase_weights(tmp_path / "p")
+
+
+def test_pieces_as_a_sentencepiece_model_cuts_them(tmp_path, capsys):
+    """Not in the fewest pieces, which is what there is without one."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["low low low lower newest newest"] * 5),
+        model_prefix=str(tmp_path / "bpe"),
+        vocab_size=15,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "bpe.model"))
+    cut = model.encode_as_pieces("wol")
+    names = ["<blank>", *model.id_to_piece(list(range(len(model)))), "\u2581wol"]
+    (tmp_path / "tokens.txt").write_text("".join(f"{name}\n" for name in names))
+    x = np.full((2 * len(cut), len(names)), np.log(0.01), np.float32)
+    x[1::2, 0] = x[range(0, len(x), 2), [names.index(piece) for piece in cut]] = -0.1
+    np.savez(tmp_path / "x.npz", wol=x)
+    (tmp_path / "phrases.txt").write_text("wol\t0.01\n")
+    bare = ["--decoder", "greedy", "--tokens", "tokens.txt"]
+    bare += ["--phrases", "phrases.txt"]
+    assert decode(tmp_path, capsys, *bare)["wol"] == ("wol", 0.0)
+    found = decode(tmp_path, capsys, *bare, "--sentencepiece", "bpe.model")
+    worth = library.PhraseOptions().base(len(cut))[-1]
+    assert found["wol"] == ("wol", pytest.approx(-0.01 * worth, abs=1e-4))
+
+
+def test_a_lexicon_needs_no_sentencepiece_model(files, capsys):
+    (files / "phrases.txt").write_text("ab\n")
+    given = ["--logprobs", "x.npz", "--sentencepiece", "bpe.model"]
+    given += ["--phrases", "phrases.txt", "--phrase-unit", "token"]
+    assert wfstdec(files, "decode", *WFST, *given) == 1
+    assert "its lexicon spells phrases" in capsys.readouterr().err

@@ -1,0 +1,242 @@
+"""Boost lists in `wfstdec compare`: files of them, how they are scored, who takes none.
+
+The words of each point are those of `wfstdec decode`, or of a decoder made here.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from cli_files import wfstdec
+from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
+
+import wfstdec as library
+from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.boost.spelling import by_lexicon, by_table
+from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare.phrase_scores import PhraseScore
+from wfstdec.errors import BoostWarning
+from wfstdec.io.boost_lists import read_phrases
+from wfstdec.io.text import read_text
+
+LINES = [
+    {"boosts": {"ab c": 3.0, "cab": 0.5, "zebra": 1.0}},
+    {"id": "utt2", "boosts": {"cab  cab": 6.0}},
+    {"id": "utt3", "boosts": {}},
+    {"id": "utt4", "boosts": {"c": -2.0, "cab ab c": 4.0, "ab": 1}},
+]
+LISTS = {"common.txt": "ab c\t3\ncab 1.5\nc\t-0.5\n", "own.jsonl": ""}
+LISTS["own.jsonl"] = "".join(json.dumps(line) + "\n" for line in LINES)
+SEARCHES = {
+    "WFST": ["--graph", "graph.npz", "--wfst", "beam=4,40"],
+    "trie": [*TRIE, "--arpa", "lm.arpa", "--trie", "beam_size=4,200"],
+}
+DECODERS = {
+    "WFST": (["--graph", "graph.npz"], "--beam"),
+    "trie": (["--decoder", "beam", *TRIE, "--arpa", "lm.arpa"], "--beam-size"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = write_noisy(tmp_path_factory.mktemp("noisy"))
+    for name, text in LISTS.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def compare(folder, *more, peers=False):
+    given = ["--repeats", "1", "--json", "c.json", *([] if peers else ["--no-peers"])]
+    assert wfstdec(folder, "compare", *SPEECH, *given, *more) == 0
+    return load_comparison(folder / "c.json")
+
+
+def phrase_score(folder, phrases, hypotheses):
+    """By the characters of the texts."""
+    hits = said = heard = 0
+    for utterance, words in read_text(folder / "ref.txt").items():
+        for phrase in phrases:
+            r, h = (places(phrase, text) for text in (words, hypotheses[utterance]))
+            hits, said, heard = hits + min(r, h), said + r, heard + h
+    return PhraseScore(hits, said, heard)
+
+
+def places(phrase, words):
+    padded, wanted = f" {' '.join(words)} ", f" {phrase} "
+    return sum(padded.startswith(wanted, i) for i in range(len(padded)))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_points_with_lists_are_what_decode_gives(files, name):
+    comparison = compare(files, *SEARCHES[name], "--boost", *LISTS)
+    favoured = ["ab", "ab c", "cab", "cab ab c", "cab cab", "zebra"]  # above 0
+    flags, width = DECODERS[name]
+    errors = set()
+    for one in comparison.points:
+        [size] = one.setting.values()
+        boost = [] if one.boosts is None else ["--boost", _file_of(one.boosts)]
+        found = decoded(files, *flags, width, str(size), *boost)
+        assert one.errors.total == word_errors(files, found)
+        assert one.phrases == phrase_score(files, favoured, found)
+        errors.add((one.boosts, one.errors.total))
+    assert len(comparison.points) == 6 and comparison.lists == [None, "common", "own"]
+    assert comparison.facts["key_phrases"] == len(favoured)
+    assert len({total for _, total in errors}) > 2  # the lists do something
+
+
+def _file_of(name):
+    [file] = [file for file in LISTS if file.startswith(name + ".")]
+    return file
+
+
+def test_the_table_tells_how_the_phrases_were_recognised(files, capsys):
+    comparison = compare(files, *SEARCHES["WFST"], "--boost", "own.jsonl")
+    out = capsys.readouterr().out
+    [heads] = [line for line in out.splitlines() if "phrases: P %" in line]
+    assert heads.split()[-4:] == ["R", "%", "F", "%"]
+    rows = [line.split() for line in out.splitlines() if line.startswith("  beam ")]
+    shares = [
+        (one.phrases.precision, one.phrases.recall, one.phrases.f_score)
+        for one in comparison.points
+    ]
+    assert [row[-3:] for row in rows] == [
+        [f"{100 * share:.1f}" for share in three] for three in shares
+    ]
+    assert len({tuple(row[-3:]) for row in rows}) > 1
+
+
+def test_a_list_that_favours_nothing_has_nothing_to_score(files, capsys):
+    (files / "none.txt").write_text("cab\t-1\n")
+    comparison = compare(files, *SEARCHES["WFST"], "--boost", "none.txt")
+    assert all(one.phrases is None for one in comparison.points)
+    given = ["--boost", "none.txt", "--phrases", "own.jsonl"]
+    comparison = compare(files, *SEARCHES["WFST"], *given)
+    assert comparison.facts["key_phrases"] == 7  # "c", below 0, too
+
+
+def test_words_that_no_decoder_has_are_named(files, capsys):
+    compare(files, *SEARCHES["WFST"], "--boost", "own.jsonl")
+    assert "'zebra'" in capsys.readouterr().err
+
+
+def token_compiler(tokens, speller, boundary):
+    """Phrases worth their nats, by tokens."""
+    totals = PhraseOptions(weights_are_totals=True)
+    return library.PhraseCompiler(speller, tokens, totals, boundary=boundary)
+
+
+def decoded_with(folder, decoder, compiler):
+    """The words of each utterance with its list of `LINES`, compiled."""
+    with np.load(folder / "x.npz") as arrays:
+        names, logprobs = zip(*arrays.items(), strict=True)
+    own = {line.get("id"): line["boosts"] for line in LINES}
+    lists = [own.get(name, own[None]) for name in names]
+    with pytest.warns(BoostWarning, match="'zebra'"):
+        boosts = [compiler.compile(one) if one else None for one in lists]
+    found = decoder.decode(list(logprobs), boosts=boosts)
+    return {u: one.text.split() for u, one in zip(names, found, strict=True)}
+
+
+@pytest.mark.parametrize("kind", ["trie", "greedy"])
+def test_decoders_of_bare_tokens_are_credited_by_tokens(files, kind):
+    """Each phrase is worth its nats, spelt with the tokens, between separators."""
+    lm = ["--lm", str(files / "pieces"), "--lm-scale", "0.5", "--trie", "beam_size=32"]
+    given = [*BARE, *lm, "--boost", "own.jsonl", "--greedy"]
+    comparison = compare(files, *given)
+    tokens = {"tokens": files / "tokens.txt", "separator": "<wb>"}
+    common = {**tokens, "lm": files / "pieces"}
+    if kind == "trie":
+        options = library.TrieOptions(beam_size=32, lm_scale=0.5)
+        decoder = library.TrieDecoder(**common, options=options)
+    else:
+        options = library.GreedyOptions(lm_scale=0.5)
+        decoder = library.GreedyDecoder(**common, options=options)
+    speller = by_table(decoder.tokens, separator=1)
+    words = decoded_with(files, decoder, token_compiler(decoder.tokens, speller, 1))
+    plain, boosted = [one for one in comparison.points if one.search == kind]
+    assert boosted.errors.total == word_errors(files, words) != plain.errors.total
+    assert boosted.boosts == "own" and boosted.phrases is not None
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("boundary", [None, "<wb>"])
+def test_decoders_of_words_may_be_credited_by_tokens(files, name, boundary):
+    """All pronunciations; whole words, so that a phrase counts as it does by words."""
+    given = [*SEARCHES[name], "--boost", "own.jsonl", "--phrase-unit", "token"]
+    bound = [] if boundary is None else ["--phrase-boundary", boundary]
+    comparison = compare(files, *given, *bound)
+    paths = {"tokens": files / "tokens.txt", "lexicon": files / "lexicon.txt"}
+    options = library.TrieOptions(beam_size=200)
+    decoder = library.TrieDecoder(
+        **paths, lm=files / "lm.arpa", separator="<wb>", options=options
+    )
+    speller = by_lexicon(decoder.lexicon, separator=1)
+    compiler = token_compiler(decoder.tokens, speller, 1)
+    if name == "WFST":
+        graph = library.load_graph(files / "graph.npz")
+        decoder = library.WfstDecoder(graph, library.WfstOptions(beam=40.0))
+    words = decoded_with(files, decoder, compiler)
+    by_words, *_, boosted = compare(files, *given[:-2]).points
+    assert comparison.points[-1].errors.total == word_errors(files, words)
+    assert comparison.points[0].errors == by_words.errors  # without any list
+    assert comparison.points[-1].errors == boosted.errors
+
+
+def test_peers_say_that_they_take_no_boosts(files, capsys):
+    pytest.importorskip("kaldi_decoder")
+    pytest.importorskip("matplotlib")
+    given = [*SEARCHES["WFST"], "--boost", "own.jsonl", "--plot", "c.svg"]
+    comparison = compare(files, *given, peers=True)
+    peers = {one.search for one in comparison.points} - {"WFST"}
+    assert any(name.startswith("kaldi-decoder") for name in peers)
+    out = capsys.readouterr().out.splitlines()
+    for one in comparison.points:
+        assert one.boosts is None or one.search == "WFST"
+        assert (one.search in peers) == (
+            one.label in _below(out, f"{one.search} (takes")
+        )
+    kept = json.loads((files / "c.json").read_text())["searches"]
+    assert {name for name, one in kept.items() if not one["takes_boosts"]} == peers
+    drawn = (files / "c.svg").read_text()
+    assert all(f"{name} (takes no boosts)" in drawn for name in peers)
+    assert "WFST (takes no boosts)" not in drawn and "WFST + own" in drawn
+
+
+def _below(lines, head):
+    """What a table has under a heading, in one text; empty where there is none."""
+    begins = [i for i, line in enumerate(lines) if line.startswith(head)]
+    rows = lines[begins[0] + 1 :] if begins else []
+    ends = [i for i, line in enumerate(rows) if not line.startswith("  ")]
+    return "\n".join(rows[: ends[0]] if ends else rows)
+
+
+def test_phrases_to_score_are_read_from_lists_of_all_kinds(files, tmp_path):
+    own = ["ab c", "cab", "zebra", "cab cab", "c", "cab ab c", "ab"]
+    assert read_phrases(files / "own.jsonl") == own
+    path = tmp_path / "phrases.jsonl"
+    path.write_text('{"phrases": ["new  york"]}\n{"id": "u", "phrases": {"ab": 2}}\n')
+    assert read_phrases(path) == ["new york", "ab"]
+    path.write_text('{"id": "boosts", "phrases": {"boosts": 1, "ab": 2}}\n')
+    assert read_phrases(path) == ["boosts", "ab"]
+    path.write_text("# said\nnew  york\nab\t2\nab\n\n")
+    assert read_phrases(path) == ["new york", "ab"]
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--phrase-unit", "token"], "--phrase-unit without --boost, expected both"),
+        (
+            [*BARE, "--boost", "own.jsonl", "--phrase-unit", "word"],
+            "--phrase-unit word, expected token: this decoder has no words",
+        ),
+        (
+            ["--boost", "bad.txt"],
+            "bad.txt:1: found 'ab c 3', expected 'word<TAB>bonus'",
+        ),
+    ],
+)
+def test_lists_that_cannot_be_are_one_line(files, capsys, given, message):
+    (files / "bad.txt").write_text("ab c 3\n")
+    assert wfstdec(files, "compare", *SPEECH, "--no-peers", *given) == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]

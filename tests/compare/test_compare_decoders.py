@@ -1,0 +1,255 @@
+"""Greedy decoding and saved language models in `wfstdec compare` and `wfstdec tune`.
+
+What they say of a decoder is what `wfstdec decode` gives, scored by other means.
+"""
+
+import itertools
+
+import pytest
+from cli_files import wfstdec
+from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
+
+from wfstdec import GreedyOptions
+from wfstdec import compare as library
+from wfstdec.cli import contest
+from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare.machine import fingerprint
+from wfstdec.errors import FormatError, OptionError
+from wfstdec.text.symbols import read_tokens
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_noisy(tmp_path_factory.mktemp("noisy"))
+
+
+def compare(folder, *more):
+    given = ["--repeats", "1", "--no-peers", "--quiet", "--json", "c.json"]
+    assert wfstdec(folder, "compare", *SPEECH, *given, *more) == 0
+    return load_comparison(folder / "c.json")
+
+
+def tune(folder, capsys, *more):
+    """The lines of trials, and the last one's setting and errors."""
+    assert wfstdec(folder, "tune", *SPEECH, *more) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "%WER" in line]
+    return lines[:-1], lines[-1]
+
+
+def errors_by_name(comparison):
+    return {
+        (one.series, one.label): one.errors.total
+        for one in comparison.points
+        if one.search != "trie"
+    }
+
+
+def test_greedy_points_are_what_decode_gives(files):
+    lm = ["--lm", str(files / "pieces")]
+    grid = ["--greedy", "lm_scale=0.3,2", "blank-penalty=0,0.5"]
+    comparison = compare(files, *BARE, *lm, "--trie", "beam_size=9", *grid)
+    expected = {}
+    for scale, penalty in itertools.product((0.3, 2), (0, 0.5)):
+        name = f"lm_scale {scale:g}, blank_penalty {penalty:g}"
+        flags = ["--lm-scale", str(scale), "--blank-penalty", str(penalty)]
+        found = decoded(files, "--decoder", "greedy", *BARE, *lm, *flags)
+        expected["greedy", name] = word_errors(files, found)
+    assert errors_by_name(comparison) == expected
+    assert len(set(expected.values())) > 2
+    for one in comparison.points:
+        assert one.search_errors is None  # one width, or none
+        assert one.unfinished is not None and one.rtfx > 0
+    facts = comparison.searches["greedy"]
+    assert facts.options["acoustic_scale"] == 1.0
+    assert facts.inputs == {
+        "tokens": fingerprint(files / "tokens.txt"),
+        "lm": fingerprint(files / "pieces"),
+    }
+    assert facts.inputs == comparison.searches["trie"].inputs
+    assert facts.load_s > 0
+
+
+def test_the_common_scale_is_for_greedy_too(files, capsys):
+    lm = ["--arpa", "pieces.arpa", "--lm-scale", "2"]
+    comparison = compare(files, *BARE, *lm, "--trie", "beam_size=9", "--greedy")
+    found = decoded(files, "--decoder", "greedy", *BARE, *lm)
+    expected = {("greedy", "only setting"): word_errors(files, found)}
+    assert errors_by_name(comparison) == expected
+    assert "  only setting *  " in capsys.readouterr().out  # the fastest of all
+
+
+@pytest.mark.parametrize("tokens", [BARE, ["--separator", "<wb>"]])
+def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, tokens):
+    """With a lexicon the model is over words; the graph has tokens too."""
+    more = ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa", "--unk-cost", "9"]
+    given = [*tokens, *(more if tokens is BARE else []), "--trie", "beam_size=9"]
+    graph = ["--graph", "graph.npz", "--wfst", "beam=9"]
+    comparison = compare(files, *graph, *given, "--greedy")
+    plain = word_errors(files, decoded(files, "--decoder", "greedy", *BARE))
+    errors = errors_by_name(comparison)
+    assert errors["greedy", "only setting"] == plain
+    assert "lm" not in comparison.searches["greedy"].inputs
+    assert errors["WFST", "beam 9"] < plain
+
+
+@pytest.mark.parametrize(
+    ("tokens", "saved", "arpa"),
+    [(TRIE, "words", "lm.arpa"), (BARE, "pieces", "pieces.arpa")],
+)
+def test_a_saved_model_does_as_its_file(files, tokens, saved, arpa):
+    trie = ["--trie", "beam_size=2,64", "--lm-scale", "0.5"]
+    by_folder = compare(files, *tokens, *trie, "--lm", str(files / saved))
+    by_file = compare(files, *tokens, *trie, "--arpa", arpa)
+    assert [one.errors for one in by_folder.points] == [
+        one.errors for one in by_file.points
+    ]
+    flags = ["--decoder", "beam", "--beam-size", "64", "--lm-scale", "0.5"]
+    found = decoded(files, *flags, *tokens, "--lm", str(files / saved))
+    assert by_folder.points[1].errors.total == word_errors(files, found)
+    plain = compare(files, *tokens, *trie)
+    assert plain.points[1].errors != by_folder.points[1].errors
+    inputs = [one.searches["trie"].inputs for one in (by_folder, by_file)]
+    assert inputs[0]["lm"] == fingerprint(files / saved) != inputs[1]["lm"]
+
+
+def test_words_that_the_model_lacks_may_have_a_cost(files):
+    """`rare` is in the lexicon alone; the maker is asked twice, for two settings."""
+    more = ["--arpa", "lm.arpa", "--unk-cost", "1", "--lm-scale", "0.3"]
+    comparison = compare(files, *TRIE, *more, "--trie", "beam_size=2,64")
+    found = decoded(files, "--decoder", "beam", "--beam-size", "64", *TRIE, *more)
+    assert any("rare" in words for words in found.values())
+    assert comparison.points[1].errors.total == word_errors(files, found)
+
+
+def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
+    asked = []
+    monkeypatch.setattr(contest, "available_peers", lambda one: asked.append(one) or [])
+    given = ["--graph", "graph.npz", *TRIE, "--arpa", "lm.arpa", "--greedy"]
+    given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
+    given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
+    given += ["--utterances", "5", "--repeats", "2", "--quiet"]
+    assert wfstdec(files, "compare", *SPEECH, *given) == 0
+    [inputs] = asked
+    assert (inputs.lm_scale, inputs.word_insertion) == (0.7, 0.2)
+    assert (inputs.arpa, inputs.separator) == (str(files / "lm.arpa"), "<wb>")
+    assert inputs.graph.num_arcs and set(inputs.lexicon.words) > {"ab", "rare"}
+    comparison = load_comparison(files / "c.json")
+    facts = comparison.facts
+    assert (facts["utterances"], facts["repeats"]) == (5, 2)
+    for one in comparison.points:
+        assert len(one.cpu_s) == 2 and one.audio_s == facts["audio_s"]
+        options = comparison.searches[one.search].options
+        assert options["lm_scale"] == 0.7
+        assert options.get("word_insertion", 0.2) == 0.2
+    speech = library.read_speech(files / "x.npz", files / "ref.txt", limit=5)
+    assert facts["audio_s"] == speech.num_frames * 0.5
+
+
+def test_a_maker_makes_what_the_decoder_is(files):
+    """From objects as from files, with a blank by name and costs for the unknown."""
+    tokens = read_tokens(files / "tokens.txt")
+    for one in (tokens, files / "tokens.txt"):
+        make = library.greedy_maker(
+            tokens=one,
+            lm=files / "pieces.arpa",
+            blank="<blank>",
+            unk_cost=3.0,
+            separator="<wb>",
+            frame_shift_s=0.5,
+        )
+        [search] = library.greedy_searches(make, GreedyOptions(lm_scale=0.7), {})
+        decoder = search.make(search.base)
+        assert decoder.threads == 1 and decoder.frame_shift_s == 0.5
+        assert decoder.options.lm_scale == 0.7 and decoder.tokens == tokens
+    with pytest.raises(OptionError, match="lm_scale=-1"):
+        library.greedy_searches(make, GreedyOptions(), {"lm_scale": [1, -1]})
+
+
+def test_fingerprints_of_folders_say_what_is_in_them(tmp_path):
+    (tmp_path / "lm").mkdir()
+    (tmp_path / "lm" / "a").write_text("x")
+    first = fingerprint(tmp_path / "lm")
+    assert len(first) == 32 and first == fingerprint(tmp_path / "lm")
+    (tmp_path / "lm" / "a").write_text("y")
+    second = fingerprint(tmp_path / "lm")
+    (tmp_path / "lm" / "a").rename(tmp_path / "lm" / "b")
+    assert len({first, second, fingerprint(tmp_path / "lm")}) == 3
+    with pytest.raises(FormatError, match="no: cannot read: No such file"):
+        fingerprint(tmp_path / "no")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--greedy"], "--greedy without --tokens, expected a token table"),
+        (
+            ["--greedy", "beam=3", *BARE],
+            "grid 'beam=3', expected one of acoustic_scale",
+        ),
+        (
+            [*BARE, "--arpa", "pieces.arpa", "--lm", "x"],
+            "--arpa and --lm, expected one",
+        ),
+        (
+            [*BARE, "--lm", "words", "--greedy"],
+            "a language model over 4 words, expected",
+        ),
+        ([*BARE, "--lm", "no.lm"], "no.lm: cannot read: No such file"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
+    named = [str(files / one) if one == "words" else one for one in given]
+    assert wfstdec(files, "compare", *SPEECH, "--no-peers", *named) == 1
+    [line] = capsys.readouterr().err.splitlines()[-1:]
+    assert line.startswith("wfstdec compare: ") and message in line
+
+
+def test_greedy_is_tuned_by_its_blank_penalty(files, capsys):
+    lm = ["--lm", str(files / "pieces")]
+    ranges = ["--lm-scale-range", "0", "1", "--insertion-range", "-1", "0.5"]
+    given = ["--greedy", *BARE, *lm, *ranges, "--max-trials", "25"]
+    trials, best = tune(files, capsys, *given)
+    scales, penalties = (0, 0.25, 0.5, 0.75, 1), (-1, -0.625, -0.25, 0.125, 0.5)
+    expected = []
+    for scale, penalty in itertools.product(scales, penalties):
+        flags = ["--lm-scale", str(scale), "--blank-penalty", str(penalty)]
+        found = decoded(files, "--decoder", "greedy", *BARE, *lm, *flags)
+        wrong = word_errors(files, found)
+        expected.append((wrong, f"lm_scale {scale:g}, blank_penalty {penalty:g}: "))
+    for (wrong, name), trial in zip(expected, trials, strict=True):
+        assert trial.startswith(name) and trial.endswith(f" ({wrong} errors)")
+    least = min(wrong for wrong, _ in expected)
+    assert best.startswith("best of 25: ") and f" ({least} errors)" in best
+
+
+def test_without_a_model_there_is_no_scale_to_tune(files, capsys):
+    for which, name in (("--greedy", "blank_penalty"), ("--trie", "token_insertion")):
+        trials, _ = tune(files, capsys, which, *BARE, "--max-trials", "5")
+        assert [trial.split(": ")[0] for trial in trials] == [
+            f"{name} {value}" for value in (-4, -2, 0, 2, 4)
+        ]
+
+
+def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
+    given = ["--trie", "beam_size=2", "merge=sum", "--max-trials", "3", *TRIE]
+    saved, _ = tune(files, capsys, *given, "--lm", str(files / "words"))
+    plain, _ = tune(files, capsys, *given, "--arpa", "lm.arpa")
+    assert saved == plain
+    flags = ["--decoder", "beam", *TRIE, "--lm", str(files / "words")]
+    flags += ["--lm-scale", "0.2", "--word-insertion=-4"]
+    narrow = decoded(files, *flags, "--beam-size", "2", "--merge", "sum")
+    assert saved[0].endswith(f"({word_errors(files, narrow)} errors)")
+    assert word_errors(files, decoded(files, *flags)) != word_errors(files, narrow)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--greedy"], "--greedy without --tokens, expected a token table"),
+        (["--greedy", *TRIE], "--greedy with --lexicon, expected tokens alone"),
+        (["--greedy", "lm_scale=1,2", *BARE], "several settings to tune, expected one"),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line(files, capsys, given, message):
+    assert wfstdec(files, "tune", *SPEECH, *given) == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]

@@ -1,0 +1,491 @@
+"""Whole graphs: a toy by hand, every case against the oracle, traps, errors."""
+
+import io
+import itertools
+import logging
+import subprocess
+import sys
+
+import naive
+import naive_cases
+import numpy as np
+import pytest
+from fst_tools import least_cost
+
+import wfstdec
+from wfstdec.errors import (
+    ArpaError,
+    BackendError,
+    GrammarError,
+    LexiconError,
+    OptionError,
+    TokenTableError,
+)
+from wfstdec.fst.topology import TOPOLOGIES
+from wfstdec.graph.arcs import REPEAT
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import EPSILON, token_table
+
+LN10 = np.log(10)
+TOKENS = "<blank>\n|\ne\nh\nl\no\ny\ns\n"
+LEXICON = "hello h e l l o\nyes y e s\nyes y e h\nlow l o\n"
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=3
+
+\\1-grams:
+-99 <s> -0.5
+-1 </s>
+-1 hello -0.25
+-0.5 yes -0.125
+-2 low
+
+\\2-grams:
+-0.25 <s> hello
+-0.5 hello yes
+-0.125 yes </s>
+
+\\end\\
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Paths by the names of `build_graph`'s arguments."""
+    paths = {}
+    for name, text in (("tokens", TOKENS), ("lexicon", LEXICON), ("arpa", ARPA)):
+        paths[name] = tmp_path / f"{name}.txt"
+        paths[name].write_text(text, encoding="utf-8")
+    return paths
+
+
+def frames(graph, said):
+    """Log-probs 0 for the tokens said, one a frame (`-` is the blank), -inf else."""
+    names = ["<blank>" if token == "-" else token for token in said]
+    x = np.full((len(said), len(graph.tokens)), -np.inf)
+    x[np.arange(len(said)), [graph.tokens.index(name) for name in names]] = 0.0
+    return x
+
+
+def cost_of(graph, said):
+    return least_cost(graph, frames(graph, said)) / LN10
+
+
+# ----------------------------------------------------------------------- by hand
+def test_a_graph_by_hand(files):
+    graph = wfstdec.build_graph(**files, separator="|")
+    assert graph.words == ("<eps>", "hello", "yes", "low")
+    assert graph.topology == "normal"
+    assert graph.tables.fillers == (1,)
+    assert graph.tables.marks_repeats
+    said = graph.tables.pronunciations
+    assert said.word.tolist() == [1, 2, 2, 3]
+    assert said.tokens[said.splits[1] : said.splits[2]].tolist() == [6, 2, 3]  # y e h
+    assert cost_of(graph, "hel-lo|yes") == pytest.approx(0.25 + 0.5 + 0.125)
+    assert cost_of(graph, "||-hheel-loo--|yeh|") == pytest.approx(0.875)
+    assert cost_of(graph, "hello|yes") == np.inf
+    assert cost_of(graph, "hel-loyes") == np.inf
+
+
+def test_a_word_without_a_bigram_begins_a_sentence(files):
+    """The trap of a topology without symbols at its start state."""
+    for topology in TOPOLOGIES:
+        graph = wfstdec.build_graph(**files, separator="|", topology=topology)
+        assert cost_of(graph, "lo|") == pytest.approx(0.5 + 2 + 1), topology
+
+
+def test_the_last_separator_may_be_left_out(files):
+    """Then nothing stands between the last word and the back-off before `</s>`."""
+    for topology in TOPOLOGIES:
+        graph = wfstdec.build_graph(**files, separator="|", topology=topology)
+        for said in ("hel-lo", "hel-lo|", "|hel-lo|-|"):
+            expected = 0.25 + 0.25 + 1
+            assert cost_of(graph, said) == pytest.approx(expected), (topology, said)
+
+
+def test_between_words_the_separator_is_wanted_or_not(files):
+    wanted = wfstdec.build_graph(**files, separator="|")
+    optional = wfstdec.build_graph(**files, separator="|", separator_optional=True)
+    nothing = wfstdec.build_graph(**files)
+    assert cost_of(wanted, "hel-loyes") == np.inf
+    assert cost_of(optional, "hel-loyes") == pytest.approx(0.875)
+    assert cost_of(nothing, "hel-loyes") == pytest.approx(0.875)
+    assert cost_of(optional, "|hel-lo|-|yes|") == pytest.approx(0.875)
+    assert cost_of(nothing, "hel-lo|yes") == np.inf
+    assert wanted.tables.separated
+    assert not optional.tables.separated and not nothing.tables.separated
+
+
+def test_optional_silence_costs_its_probability(files):
+    graph = wfstdec.build_graph(**files, silence="|", silence_prob=0.1)
+    some, none = -np.log10(0.1), -np.log10(0.9)
+    assert cost_of(graph, "hel-loyes") == pytest.approx(0.875 + 3 * none)
+    assert cost_of(graph, "|hel-lo|yes") == pytest.approx(0.875 + 2 * some + none)
+    assert graph.tables.fillers == (1,) and not graph.tables.separated
+
+
+def test_all_topologies_agree_where_blanks_part_all_tokens(files):
+    costs = set()
+    for topology in TOPOLOGIES:
+        graph = wfstdec.build_graph(**files, separator="|", topology=topology)
+        costs.add(round(cost_of(graph, "-h-e-l-l-o-|-y-e-s-"), 6))
+    assert costs == {0.875}
+
+
+def test_what_each_topology_takes(files):
+    expected = {  # one l for two; a repeated frame
+        "normal": (np.inf, 0.875),
+        "normal-selfless": (np.inf, np.inf),
+        "compact": (0.875, 0.875),
+        "compact-selfless": (0.875, np.inf),
+        "minimal": (0.875, np.inf),
+        "eesen": (0.875, 0.875),
+    }
+    assert expected.keys() == set(TOPOLOGIES)
+    for topology, costs in expected.items():
+        graph = wfstdec.build_graph(**files, separator="|", topology=topology)
+        found = cost_of(graph, "hello|yes"), cost_of(graph, "hheel-lo|yes")
+        assert found == pytest.approx(costs), topology
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_repeats_are_self_loops_behind_their_token(files, topology):
+    graph = wfstdec.build_graph(**files, separator="|", topology=topology)
+    fst = graph.unpack()
+    repeat = (graph.arcs["ilabel"] & REPEAT) != 0
+    assert repeat.any() == (topology in ("normal", "compact", "eesen"))
+    np.testing.assert_array_equal(fst.arc_state()[repeat], fst.nextstate[repeat])
+    assert (fst.olabel[repeat] == EPSILON).all() and (fst.cost[repeat] == 0).all()
+
+
+# -------------------------------------------------------------------- the oracle
+@pytest.mark.parametrize("minimize", [True, False])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+def test_the_least_cost_is_the_oracles(fillers, topology, minimize):
+    seed = [naive_cases.FILLERS.index(fillers), TOPOLOGIES.index(topology), minimize]
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        case = naive_cases.random_case(
+            rng, topology=topology, fillers=fillers, plain=True
+        )
+        graph = naive_cases_graph(case, minimize=minimize)
+        expected = naive_cases.solve(case).cost
+        found = least_cost(graph, case.logprobs)
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-4)
+
+
+def naive_cases_graph(case, **options):
+    """The graph of a case."""
+    tokens = token_table(case.tokens, case.blank)
+    entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
+    lexicon = Lexicon(
+        tuple(entry.word for entry in entries),
+        tuple(tuple(map(tokens.index, entry.tokens)) for entry in entries),
+        np.array([entry.cost for entry in entries], np.float32),
+    )
+    return wfstdec.build_graph(
+        tokens=tokens,
+        lexicon=lexicon,
+        arpa=read_arpa(io.BytesIO(case.arpa.encode())),
+        topology=case.topology,
+        separator=case.separator,
+        separator_optional=case.separator_optional,
+        silence=case.silence,
+        silence_prob=case.silence_prob,
+        unk_cost=case.unk_cost,
+        **options,
+    )
+
+
+# ------------------------------------------------------------------ words, reports
+def test_words_outside_the_model_are_dropped_and_reported(files, caplog):
+    files["lexicon"].write_text(LEXICON + "hey h e y\nholy h o l y\n")
+    graph = wfstdec.build_graph(**files)
+    assert "2 of 5 lexicon words are not in the language model" in caplog.text
+    assert "'hey', 'holy'" in caplog.text
+    assert graph.words == ("<eps>", "hello", "yes", "low")
+    assert cost_of(graph, "hey") == np.inf
+
+
+def test_words_outside_the_model_are_kept_at_the_unk_cost(files, caplog):
+    files["lexicon"].write_text(LEXICON + "hey h e y\n")
+    graph = wfstdec.build_graph(**files, unk_cost=3 * LN10)
+    assert graph.words[-1] == "hey"
+    assert cost_of(graph, "hey") == pytest.approx(0.5 + 3 + 1)
+    assert "dropped" not in caplog.text
+
+
+def test_every_stage_is_logged(files, caplog):
+    with caplog.at_level(logging.INFO, "wfstdec.build"):
+        graph = wfstdec.build_graph(**files, separator="|")
+    stages = [r.getMessage().split(":")[0] for r in caplog.records]
+    assert stages == ["read", "G", "L", "L o G"] + [
+        "det(L o G)",
+        "min(det(L o G))",
+        "T o LG",
+        "pack",
+    ]
+    size = f"{graph.num_states} states, {graph.num_arcs} arcs"
+    assert f"pack: {size}, 0." in caplog.text
+    assert "s, peak memory 0." in caplog.text
+
+
+def test_two_builds_give_the_same_bits(files):
+    first, second = (wfstdec.build_graph(**files, separator="|") for _ in range(2))
+    assert first.fingerprint == second.fingerprint
+
+
+def test_objects_do_as_well_as_files(files):
+    tokens = token_table(TOKENS.split())
+    lexicon = wfstdec.text.lexicon.read_lexicon(files["lexicon"], tokens)
+    objects = {"tokens": tokens, "lexicon": lexicon, "arpa": read_arpa(files["arpa"])}
+    graph = wfstdec.build_graph(**objects, separator="|", blank="<blank>")
+    other = wfstdec.build_graph(**files, separator="|")
+    assert graph.fingerprint == other.fingerprint
+
+
+def test_thousands_of_tokens():
+    names = ["<blank>", *(f"t{i}" for i in range(2000))]
+    tokens = token_table(names)
+    words = tuple(f"w{i}" for i in range(3000))
+    rng = np.random.default_rng(3)
+    said = tuple(tuple(map(int, rng.integers(1, 2001, 3))) for _ in words)
+    lexicon = Lexicon(words, said, np.zeros(len(words), np.float32))
+    unigrams = "".join(f"-3.5 {word}\n" for word in words)
+    arpa = (
+        f"\\data\\\nngram 1=3002\n\n\\1-grams:\n-99 <s>\n-1 </s>\n{unigrams}\\end\\\n"
+    )
+    model = read_arpa(io.BytesIO(arpa.encode()))
+    graph = wfstdec.build_graph(tokens=tokens, lexicon=lexicon, arpa=model)
+    x = np.full((7, 2001), -np.inf)
+    tokens_said = [*said[17], 0, *said[4]]
+    x[np.arange(7), tokens_said] = 0.0
+    assert least_cost(graph, x) == pytest.approx(8 * LN10, rel=1e-6)
+
+
+def test_the_decoder_needs_no_engine():
+    """A machine with numpy, numba and a packed graph can decode."""
+    code = (
+        "import sys; sys.modules['kaldifst'] = sys.modules['pynini'] = None\n"
+        "import wfstdec; wfstdec.WfstDecoder, wfstdec.load_graph\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ----------------------------------------------------------------- users' grammars
+COMMANDS = """\
+0 1 hello
+1 2 yes 0.5
+1 2 low
+2 2 yes 1
+2 0.25
+"""
+
+
+def test_a_grammar_in_text(files, tmp_path):
+    path = tmp_path / "commands.txt"
+    path.write_text(COMMANDS)
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    graph = wfstdec.build_graph(**arguments, grammar=path, separator="|")
+    assert graph.words == ("<eps>", "hello", "yes", "low")
+    cost = LN10 * cost_of(graph, "hel-lo|yes")
+    assert cost == pytest.approx(0.75)
+    assert LN10 * cost_of(graph, "hel-lo|lo|yes|yeh") == pytest.approx(2.25)
+    assert cost_of(graph, "hel-lo") == np.inf
+    assert cost_of(graph, "yes") == np.inf
+
+
+def test_epsilons_of_a_grammar_are_backoffs_or_go(files, tmp_path):
+    """One at a state stays, as `#0`; several are removed; the costs are the same."""
+    backoff = "0 1 hello 0.5\n0 2 <eps> 1\n1 2 <eps> 0.25\n2 2 yes 2\n2 2 low 3\n2 0\n"
+    several = backoff + "0 1 <eps> 4\n"
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    for text in (backoff, several):
+        path = tmp_path / "g.txt"
+        path.write_text(text)
+        graph = wfstdec.build_graph(**arguments, grammar=path)
+        assert LN10 * cost_of(graph, "hel-lo") == pytest.approx(0.75)
+        assert LN10 * cost_of(graph, "hel-loyes") == pytest.approx(2.75)
+        assert LN10 * cost_of(graph, "yeslo") == pytest.approx(1 + 2 + 3)
+
+
+def test_two_ways_to_say_a_sentence_cost_the_less(files, tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text("0 1 yes 2\n0 2 yes 1\n1 3 low 0\n2 3 low 3\n1 3 yes\n3\n")
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    graph = wfstdec.build_graph(**arguments, grammar=path)
+    assert LN10 * cost_of(graph, "yeslo") == pytest.approx(2)
+
+
+@pytest.mark.peers
+def test_a_pynini_grammar(files):
+    pynini = pytest.importorskip("pynini")
+    symbols = pynini.SymbolTable()
+    symbols.add_symbol("<eps>")
+    for word in ("hello", "yes", "low"):
+        symbols.add_symbol(word)
+    hello, yes, low = (
+        pynini.accep(word, token_type=symbols) for word in ("hello", "yes", "low")
+    )
+    grammar = hello + (yes | low).plus
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    with pytest.raises(GrammarError, match="no symbol table, expected one that names"):
+        wfstdec.build_graph(**arguments, grammar=grammar)
+    grammar.set_input_symbols(symbols)
+    graph = wfstdec.build_graph(**arguments, grammar=grammar)
+    assert cost_of(graph, "hel-loyeslo") == pytest.approx(0, abs=1e-6)
+    assert cost_of(graph, "hel-lo") == np.inf
+
+
+GRAMMAR_ERRORS = {
+    "no acceptor": (
+        "0 1 yes low 0\n1\n",
+        "an arc turns 'yes' into 'low', expected an acceptor",
+    ),
+    "foreign words": (
+        "0 1 nope\n1 2 yes\n2\n",
+        "1 of 2 words of the grammar are not in the lexicon: 'nope'; add",
+    ),
+    "no sentence": ("0 1 yes\n", "the grammar accepts no sentence, expected"),
+    "a negative cycle": (
+        "0 1 <eps> -1\n1 0 <eps> 0.5\n1 1 yes\n1\n",
+        "a cycle without words whose cost is negative",
+    ),
+    "costs that drift apart": (
+        "0 1 yes\n0 2 yes\n1 1 low 1\n2 2 low 2\n1\n2\n",
+        "determinizing the grammar needs more than 10000 states",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), GRAMMAR_ERRORS.values(), ids=GRAMMAR_ERRORS
+)
+def test_grammars_that_cannot_serve(files, tmp_path, text, message):
+    path = tmp_path / "g.txt"
+    path.write_text(text)
+    with pytest.raises(GrammarError, match=message):
+        wfstdec.build_graph(
+            tokens=files["tokens"], lexicon=files["lexicon"], grammar=path
+        )
+
+
+def test_a_cycle_of_epsilons_that_costs_nothing_is_removed(files, tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text("0 1 <eps> 0\n1 0 <eps> 0\n1 1 yes 0.5\n1\n")
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    graph = wfstdec.build_graph(**arguments, grammar=path)
+    assert LN10 * cost_of(graph, "yesyes") == pytest.approx(1)
+
+
+def test_a_grammar_of_another_kind(files):
+    with pytest.raises(GrammarError, match="grammar is a int, expected a path or"):
+        wfstdec.build_graph(tokens=files["tokens"], lexicon=files["lexicon"], grammar=3)
+
+
+# -------------------------------------------------------------------- the errors
+OPTION_ERRORS = {
+    "topology": ({"topology": "x"}, OptionError, "topology 'x', expected one of"),
+    "engine": ({"engine": "x"}, BackendError, "engine 'x', expected 'kaldifst' or"),
+    "separator": (
+        {"separator": "<wb>"},
+        TokenTableError,
+        "separator: token '<wb>', which the token table does not have",
+    ),
+    "both fillers": (
+        {"separator": "|", "silence": "s"},
+        OptionError,
+        "both a separator and a silence",
+    ),
+    "the blank between words": (
+        {"separator": "<blank>"},
+        LexiconError,
+        "separator is '<blank>', expected one of the V=8 tokens and not the blank",
+    ),
+    "a silence that is blank": (
+        {"silence": "<blank>"},
+        OptionError,
+        "the blank '<blank>' as separator or silence, expected another token",
+    ),
+    "no separator to leave out": (
+        {"separator_optional": True},
+        OptionError,
+        "separator_optional without a separator, expected the token",
+    ),
+    "no finite cost": (
+        {"unk_cost": float("nan")},
+        OptionError,
+        "unk_cost nan, expected a finite number of nats",
+    ),
+    "no probability": (
+        {"silence": "|", "silence_prob": 0},
+        OptionError,
+        "silence probability 0, expected one above 0 and below 1",
+    ),
+    "two models": (
+        {"grammar": "g.txt"},
+        OptionError,
+        "both arpa and grammar are given, expected one of them",
+    ),
+    "no model": (
+        {"arpa": None},
+        OptionError,
+        "neither arpa nor grammar is given, expected one of them",
+    ),
+    "blank": ({"blank": "nope"}, TokenTableError, "nope"),
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"), OPTION_ERRORS.values(), ids=OPTION_ERRORS
+)
+def test_wrong_options(files, options, kind, message):
+    with pytest.raises(kind, match=message):
+        wfstdec.build_graph(**(files | options))
+
+
+def test_a_blank_that_the_table_does_not_have_as_its_own(files):
+    tokens = token_table(TOKENS.split())
+    with pytest.raises(OptionError, match="blank='h' with a token table whose blank"):
+        wfstdec.build_graph(**(files | {"tokens": tokens}), blank="h")
+
+
+def test_unk_cost_with_a_grammar(files, tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text(COMMANDS)
+    arguments = files | {"arpa": None, "grammar": path}
+    with pytest.raises(OptionError, match="unk_cost with a grammar of your own"):
+        wfstdec.build_graph(**arguments, unk_cost=5.0)
+
+
+def test_no_word_in_common(files):
+    files["lexicon"].write_text("HELLO h e l l o\nYES y e s\n")
+    with pytest.raises(LexiconError, match="none of the 2 lexicon words is in the lan"):
+        wfstdec.build_graph(**files)
+
+
+def test_sentence_marks_in_the_lexicon(files):
+    files["lexicon"].write_text(LEXICON + "</s> h\n")
+    with pytest.raises(LexiconError, match="'</s>' is a word of the lexicon"):
+        wfstdec.build_graph(**files)
+
+
+def test_a_model_without_a_start(files):
+    files["arpa"].write_text(ARPA.replace("-99 <s> -0.5\n", "-99 other\n"))
+    with pytest.raises(ArpaError):
+        wfstdec.build_graph(**files)
+
+
+def test_every_word_of_every_sentence_is_spelt_in_all_its_ways(files):
+    """Both pronunciations of `yes`, in every place."""
+    graph = wfstdec.build_graph(**files)
+    ways = {"yes": ("yes", "yeh"), "low": ("lo",), "hello": ("hel-lo",)}
+    for words in itertools.product(ways, repeat=2):
+        costs = {
+            round(cost_of(graph, f"{first}-{second}"), 5)
+            for first in ways[words[0]]
+            for second in ways[words[1]]
+        }
+        assert len(costs) == 1 and costs.pop() < np.inf, words

@@ -1,0 +1,250 @@
+"""G: small models by hand, every sentence against the oracle and KenLM, errors."""
+
+import io
+import itertools
+import logging
+
+import naive_cases
+import naive_lm
+import numpy as np
+import pytest
+from fst_tools import label_space, outputs_of, rows_of, without
+
+from wfstdec.errors import ArpaError
+from wfstdec.fst.grammar_fst import build_grammar
+from wfstdec.text.arpa import read_arpa
+
+SMALL = r"""\data\
+ngram 1=4
+ngram 2=3
+ngram 3=1
+
+\1-grams:
+-99	<s>	-0.5
+-1	</s>
+-0.25	a	-0.125
+-2	b
+
+\2-grams:
+-0.75	<s> a	-0.25
+-1.5	a b
+-0.0625	a </s>
+
+\3-grams:
+-0.5	<s> a b
+
+\end\
+"""
+KALDI = r"""\data\
+ngram 1=4
+ngram 2=2
+ngram 3=2
+
+\1-grams:
+-5.234679	a	-3.3
+-3.456783	b
+0.0000000	<s>	-2.5
+-4.333333	</s>
+
+\2-grams:
+-1.45678	a b	-3.23
+-1.30490	<s> a	-4.2
+
+\3-grams:
+-0.34958	<s> a b
+-0.23940	a b </s>
+
+\end\
+"""
+LN10 = np.log(10)
+
+
+def read(text):
+    return read_arpa(io.BytesIO(text.encode()))
+
+
+def build(text, words="a b", unk_cost=None):
+    labels = label_space(words=words.split())
+    return build_grammar(read(text), labels, unk_cost), labels
+
+
+def sentence_cost(fst, labels, words):
+    """Cost of a sentence, back-offs free to take; inf if it is impossible."""
+    ids = tuple(labels.words.index(word) for word in words)
+    found = outputs_of(without(fst, [labels.backoff_word]), ids, len(ids))
+    return found.get(ids, np.inf)
+
+
+# ----------------------------------------------------------------------- by hand
+def test_a_trigram_model_by_hand():
+    """States: 0 empty, 1 `<s>`, 2 `a`, 3 `<s> a`; nothing goes on from b or `a b`."""
+    fst, _ = build(SMALL)
+    names = {0: "-", 1: "a", 2: "b", 3: "#0"}
+    log10 = {
+        "0 2 a a": 0.25,
+        "0 0 b b": 2,
+        "1 3 a a": 0.75,
+        "1 0 #0 -": 0.5,
+        "2 0 b b": 1.5,
+        "2 0 #0 -": 0.125,
+        "3 0 b b": 0.5,
+        "3 2 #0 -": 0.25,
+        "0": 1,
+        "1": 0.5 + 1,  # final over the back-off
+        "2": 0.0625,
+        "3": 0.25 + 0.0625,
+    }
+    found = dict(row.rsplit(" ", 1) for row in rows_of(fst, names, names))
+    assert {row: float(cost) for row, cost in found.items()} == pytest.approx(
+        {row: cost * LN10 for row, cost in log10.items()}
+    )
+    assert fst.start == 1
+
+
+def test_kaldis_sentences():
+    fst, labels = build(KALDI)
+    assert sentence_cost(fst, labels, "bbba") == pytest.approx(59.2649, abs=2e-4)
+    assert sentence_cost(fst, labels, "ab") == pytest.approx(4.36082, abs=1e-5)
+
+
+def test_only_unigrams():
+    fst, labels = build(
+        "\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-0.5 a\n\n\\end\\\n"
+    )
+    assert sentence_cost(fst, labels, "aa") == pytest.approx(2 * LN10)
+
+
+def test_a_word_that_nothing_precedes_begins_a_sentence():
+    """`b` has no n-gram after `<s>`: the back-off of the start state leads to it."""
+    fst, labels = build(SMALL)
+    assert sentence_cost(fst, labels, "b") == pytest.approx((0.5 + 2 + 1) * LN10)
+
+
+def test_ending_never_needs_a_backoff():
+    """The final costs are those after the cheapest back-offs."""
+    fst, labels = build(SMALL)
+    for words in ("", "a", "b", "ab", "aa", "abab"):
+        ids = tuple(labels.words.index(word) for word in words)
+        cost = sentence_cost(fst, labels, words)
+        found = outputs_of(fst, (labels.backoff_word, *ids))  # none behind the words
+        others = outputs_of(fst, ids)
+        backed = without(fst, [labels.backoff_word])
+        assert cost == outputs_of(backed, ids)[ids]
+        assert cost <= min([*found.values(), *others.values()], default=np.inf)
+
+
+# -------------------------------------------------------------------- the oracle
+@pytest.mark.parametrize("seed", range(40))
+def test_every_sentence_costs_what_the_oracle_says(seed):
+    rng = np.random.default_rng(seed)
+    words = list("abc")[: rng.integers(1, 4)]
+    text, known = naive_cases.random_arpa(rng, words, order=int(rng.integers(1, 5)))
+    unk_cost = [None, 1.5][seed % 2]
+    fst, labels = build(text, " ".join(words), unk_cost)
+    model = naive_lm.parse_arpa(text)
+    least = naive_lm.epsilon_scorer(model, unk_cost)
+    exact = naive_lm.exact_scorer(model, unk_cost)
+    for length in range(5):
+        for sentence in itertools.product(words, repeat=length):
+            cost = sentence_cost(fst, labels, sentence)
+            assert cost == pytest.approx(least(sentence), rel=1e-5, abs=1e-5)
+            assert cost <= exact(sentence) + 1e-4
+
+
+def test_an_n_gram_whose_history_is_not_listed():
+    """`b a` is not listed and `b a b` is: it counts all the same, as in the formula."""
+    text = SMALL.replace("ngram 3=1", "ngram 3=2").replace(
+        "-0.5\t<s> a b", "-0.5\t<s> a b\n-0.03125\tb a b"
+    )
+    fst, labels = build(text)
+    exact = naive_lm.exact_scorer(naive_lm.parse_arpa(text))
+    for sentence in ("bab", "abab", "babab", "ba", "baa"):
+        cost = sentence_cost(fst, labels, sentence)
+        assert cost == pytest.approx(exact(tuple(sentence)), rel=1e-6), sentence
+
+
+def test_an_n_gram_whose_suffix_is_not_listed():
+    """`<s> b a` goes on in `a`, since `b a` is not listed."""
+    text = SMALL.replace("ngram 2=3", "ngram 2=4").replace("ngram 3=1", "ngram 3=2")
+    text = text.replace("-1.5\ta b", "-1.5\ta b\n-0.5\t<s> b\t-0.125")
+    text = text.replace("-0.5\t<s> a b", "-0.5\t<s> a b\n-0.03125\t<s> b a")
+    fst, labels = build(text)
+    least = naive_lm.epsilon_scorer(naive_lm.parse_arpa(text))
+    for length in range(5):
+        for sentence in itertools.product("ab", repeat=length):
+            cost = sentence_cost(fst, labels, sentence)
+            assert cost == pytest.approx(least(sentence), rel=1e-6)
+
+
+# ---------------------------------------------------------------- what is left out
+def test_n_grams_outside_the_lexicon_are_counted(caplog):
+    with caplog.at_level(logging.INFO, "wfstdec.build"):
+        fst, labels = build(SMALL, words="a")
+    assert "3 n-grams have words outside the lexicon: left out" in caplog.text
+    assert sentence_cost(fst, labels, "a") == pytest.approx(
+        (0.5 + 0.25 + 0.0625) * LN10
+    )
+
+
+def test_sentence_marks_in_the_middle_are_left_out(caplog):
+    text = SMALL.replace("ngram 2=3", "ngram 2=5")
+    text = text.replace("-1.5\ta b", "-1.5\ta b\n-1\ta <s>\n-1\t</s> a")
+    fst, _ = build(text)
+    assert "2 n-grams have <s> or </s> in their middle: left out" in caplog.text
+    assert fst.num_arcs == build(SMALL)[0].num_arcs
+
+
+def test_impossible_n_grams_have_no_arcs():
+    fst, labels = build(SMALL.replace("-2\tb", "-inf\tb"))
+    assert sentence_cost(fst, labels, "b") == np.inf
+    assert sentence_cost(fst, labels, "ab") < np.inf
+
+
+def test_words_at_the_unk_cost():
+    fst, labels = build(SMALL, words="a b c d", unk_cost=7.0)
+    expected = (0.5 + 1) * LN10 + 14
+    assert sentence_cost(fst, labels, "cd") == pytest.approx(expected)
+    assert sentence_cost(fst, labels, "b") == sentence_cost(*build(SMALL), "b")
+
+
+# -------------------------------------------------------------------------- KenLM
+@pytest.mark.peers
+@pytest.mark.parametrize("seed", range(8))
+def test_kenlm_agrees(seed, tmp_path):
+    """G is never dearer, and equal where no back-off beats a listed n-gram."""
+    kenlm = pytest.importorskip("kenlm")
+    rng = np.random.default_rng(100 + seed)
+    words = list("abc")
+    text, known = naive_cases.random_arpa(rng, words, order=3, pruned_suffixes=False)
+    assert "ngram 2=" in text  # KenLM refuses models of unigrams only
+    path = tmp_path / "lm.arpa"
+    path.write_text(text, encoding="utf-8")
+    model = kenlm.Model(str(path))
+    words = [word for word in words if word in known]
+    fst, labels = build(text, " ".join(words))
+    parsed = naive_lm.parse_arpa(text)
+    least, exact = naive_lm.epsilon_scorer(parsed), naive_lm.exact_scorer(parsed)
+    equal = 0
+    for sentence in itertools.product(words, repeat=4):
+        cost = sentence_cost(fst, labels, sentence)
+        theirs = -model.score(" ".join(sentence)) * LN10
+        assert cost <= theirs + 1e-4
+        if least(sentence) == pytest.approx(exact(sentence), abs=1e-9):
+            assert cost == pytest.approx(theirs, rel=1e-5)
+            equal += 1
+    assert equal
+
+
+# -------------------------------------------------------------------- the errors
+@pytest.mark.parametrize("mark", ["<s>", "</s>"])
+def test_a_model_without_sentence_marks(mark):
+    text = "\\data\\\nngram 1=2\n\n\\1-grams:\n-1 MARK\n-1 a\n\n\\end\\\n"
+    other = {"<s>": "</s>", "</s>": "<s>"}[mark]
+    with pytest.raises(ArpaError, match=f"the model has no {mark}, expected <s> and"):
+        build(text.replace("MARK", other))
+
+
+def test_a_model_whose_sentences_never_end():
+    text = SMALL.replace("-1\t</s>", "-inf\t</s>").replace("-0.0625\ta", "-inf\ta")
+    with pytest.raises(ArpaError, match="</s> has probability 0 everywhere"):
+        build(text)

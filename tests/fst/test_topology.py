@@ -1,0 +1,204 @@
+"""T: its arcs by hand and by number, its language against the oracle, its traps."""
+
+import itertools
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+from fst_tools import outputs_of, rows_of
+
+from wfstdec.errors import OptionError
+from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.topology import TOPOLOGIES, build_topology
+from wfstdec.text.symbols import ilabel_of, token_table
+
+INPUTS = {0: "-", 1: "b", 2: "x", 3: "y", 5: "x'", 6: "y'"}
+OUTPUTS = {0: "-", 2: "x", 3: "y", 4: "#0"}
+"""Labels where the tokens are b x y, the first the blank, and #0 the only symbol."""
+
+
+def space(blank=0, num_tokens=3, num_disambig=1):
+    names = [f"t{i}" for i in range(num_tokens)]
+    return LabelSpace(token_table(names, blank), ("<eps>",), num_disambig)
+
+
+def rows(name):
+    fst = build_topology(name, space())
+    return [row.removesuffix(" 0") for row in rows_of(fst, INPUTS, OUTPUTS)]
+
+
+def lines(text):
+    return sorted(line.strip() for line in text.strip().splitlines())
+
+
+# ----------------------------------------------------------------------- by hand
+def test_normal_by_hand():
+    assert rows("normal") == lines("""
+        1
+        1 0 b -
+        1 2 x x
+        1 3 y y
+        1 1 - #0
+        0
+        0 0 b -
+        0 2 x x
+        0 3 y y
+        2
+        2 2 x' -
+        2 3 y y
+        2 0 b -
+        2 2 - #0
+        3
+        3 3 y' -
+        3 2 x x
+        3 0 b -
+        3 3 - #0
+    """)
+
+
+def test_compact_by_hand():
+    assert rows("compact") == lines("""
+        0
+        0 0 b -
+        0 1 x x
+        0 2 y y
+        0 0 - #0
+        1 1 x' -
+        1 0 - -
+        2 2 y' -
+        2 0 - -
+    """)
+
+
+def test_eesen_by_hand():
+    assert rows("eesen") == lines("""
+        0
+        0 0 - #0
+        0 1 - -
+        1
+        1 1 b -
+        1 3 x x
+        1 4 y y
+        3 3 x' -
+        3 2 - -
+        4 4 y' -
+        4 2 - -
+        2 2 b -
+        2 0 - -
+    """)
+
+
+def test_minimal_by_hand():
+    assert rows("minimal") == lines("""
+        0
+        0 0 b -
+        0 0 x x
+        0 0 y y
+        0 0 - #0
+    """)
+
+
+@pytest.mark.parametrize("u", [0, 1, 2, 5, 60])
+@pytest.mark.parametrize("d", [1, 3])
+def test_sizes(u, d):
+    sizes = {
+        "normal": (u + 2, (u + 1) * (u + 2) + d * (u + 1)),
+        "normal-selfless": (u + 2, (u + 1) * (u + 2) - u + d * (u + 1)),
+        "compact": (u + 1, 3 * u + 1 + d),
+        "compact-selfless": (u + 1, 2 * u + 1 + d),
+        "eesen": (u + 3, 3 * u + 4 + d),
+        "minimal": (1, u + 1 + d),
+    }
+    assert sizes.keys() == set(TOPOLOGIES)
+    for name, size in sizes.items():
+        fst = build_topology(name, space(num_tokens=u + 1, num_disambig=d))
+        assert (fst.num_states, fst.num_arcs) == size, name
+
+
+# -------------------------------------------------------------------- the oracle
+@pytest.mark.parametrize("blank", [0, 1, 2])
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_every_alignment_reads_as_the_oracle_says(name, blank):
+    labels = space(blank)
+    fst = build_topology(name, labels)
+    for num_frames in range(5):
+        for alignment in itertools.product(range(3), repeat=num_frames):
+            expected = {
+                tuple(ilabel_of(span.token) for span in way)
+                for way in naive.readings(name, alignment, blank)
+            }
+            assert readings(fst, labels, alignment) == expected, alignment
+
+
+def readings(fst, labels, alignment):
+    """Outputs without symbols, repeats taken for tokens."""
+    fst = replace(fst, ilabel=labels.split_repeats(fst.ilabel)[0])
+    ilabels = [ilabel_of(token) for token in alignment]
+    outputs = outputs_of(fst, ilabels, most_outputs=len(ilabels) + 1)
+    top = len(labels.tokens)
+    return {tuple(label for label in output if label <= top) for output in outputs}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_frame_is_a_repeat_only_behind_its_own_token(name):
+    labels = space()
+    fst = build_topology(name, labels)
+    ilabel, repeat = labels.split_repeats(fst.ilabel)
+    assert repeat.any() == (name in ("normal", "compact", "eesen"))
+    assert not np.isin(ilabel[repeat], [0, labels.blank]).any()
+    np.testing.assert_array_equal(fst.arc_state()[repeat], fst.nextstate[repeat])
+    entered = {
+        (int(n), int(i))
+        for n, i, r in zip(fst.nextstate, ilabel, repeat, strict=True)
+        if not r and i != 0 and n in fst.nextstate[repeat]
+    }
+    assert entered == set(zip(fst.nextstate[repeat], ilabel[repeat], strict=True))
+
+
+# --------------------------------------------------------------------- the traps
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_symbols_pass_at_the_start_and_behind_every_token(name):
+    """Without them at the start, no sentence begins with a back-off."""
+    labels = space(num_disambig=2)
+    fst = build_topology(name, labels)
+    b, x, y = 1, 2, 3
+    first, second = labels.disambig(0), labels.disambig(1)
+    for frames in [(x, y), (b, x, y), (x, b, y), (x, y, b), (b, x, b, b, y, b)]:
+        found = outputs_of(fst, frames, most_outputs=7)
+        for output in [
+            (x, y),
+            (first, x, y),
+            (first, second, x, y),
+            (x, second, first, y),
+            (x, y, first),
+            (first, x, first, y, second, first),
+        ]:
+            assert found[output] == 0.0, (frames, output)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_nothing_but_blanks_is_the_empty_string(name):
+    fst = build_topology(name, space())
+    for num_frames in range(4):
+        assert outputs_of(fst, [1] * num_frames, 0) == {(): 0.0}
+
+
+def test_normal_wants_a_blank_between_equal_tokens_and_compact_does_not():
+    labels = space()
+    normal, compact = (build_topology(n, labels) for n in ("normal", "compact"))
+    assert (2, 2) not in outputs_of(normal, (2, 2))
+    assert outputs_of(normal, (2, 1, 2))[2, 2] == 0.0
+    assert outputs_of(compact, (2, 2))[2, 2] == 0.0
+
+
+def test_thousands_of_tokens():
+    fst = build_topology("normal", space(num_tokens=2001, blank=2000))
+    assert (fst.num_states, fst.num_arcs) == (2002, 2001 * 2002 + 2001)
+    assert fst.ilabel.max() <= 2 * 2001
+
+
+# -------------------------------------------------------------------- the errors
+def test_an_unknown_topology():
+    with pytest.raises(OptionError, match="topology 'ctc', expected one of 'normal'"):
+        build_topology("ctc", space())

@@ -1,0 +1,495 @@
+"""The host side of the CUDA backend, with a stand-in for CuPy that runs the emulation.
+
+It shows that `wfstdec/wfst/cuda.py` holds together; that CuPy behaves like the stand-in
+is shown by the tests that are marked `gpu`, on a GPU.
+"""
+
+import contextlib
+import ctypes
+import gc
+import shutil
+import sys
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from cuda_emulation.device import EmulatedDevice, as_given, half_rows
+from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from text_graphs import text_graph
+
+from wfstdec.errors import BackendError, LogprobError, ShapeError
+from wfstdec.gpu import cupy_device as cuda
+from wfstdec.search.backends import make_backend
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.layout import BFLOAT16, FLOAT16, FLOAT32, SLOT_BYTES
+from wfstdec.wfst.options import WfstOptions
+
+needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+
+
+class Array(np.ndarray):
+    """An array of CuPy, as far as it goes."""
+
+    @property
+    def data(self):
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+    def get(self):
+        return np.array(self)
+
+    def set(self, array):
+        self[...] = array
+
+    @property
+    def device(self):
+        return types.SimpleNamespace(id=getattr(self, "gpu", 0))
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+class Lengths:
+    """An array of CuPy that is no array of NumPy."""
+
+    __cuda_array_interface__: ClassVar[dict] = {}
+
+    def __init__(self, array):
+        self._array = np.array(array)
+
+    def get(self):
+        return self._array
+
+
+class Tensor:
+    """A tensor of torch on a GPU, as far as it goes."""
+
+    is_cuda = True
+    device = "cuda:0"
+
+    def __init__(self, array, dtype):
+        self.array, self.dtype, self.ndim = array, f"torch.{dtype}", array.ndim
+
+    def detach(self):
+        return self
+
+    def view(self, dtype):
+        assert dtype == "int16"
+        return Tensor(self.array.view(np.int16), dtype)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __getitem__(self, i):
+        return Tensor(self.array[i], self.dtype.removeprefix("torch."))
+
+
+class Stream:
+    """A stream; in its context it is the current one of the thread."""
+
+    local = threading.local()
+
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+    @staticmethod
+    def from_external(other):
+        version, pointer = other.__cuda_stream__()
+        assert version == 0
+        return Stream(pointer)
+
+    def __enter__(self):
+        Stream.local.__dict__.setdefault("current", []).append(self)
+
+    def __exit__(self, *_):
+        Stream.local.current.pop()
+
+    def synchronize(self):
+        pass
+
+
+Stream.null = Stream(0)
+
+
+def current_stream():
+    current = getattr(Stream.local, "current", [])
+    return current[-1] if current else Stream.null
+
+
+class Kernel:
+    num_regs = 64
+    shared_size_bytes = 5800
+    max_dynamic_shared_size_bytes = None
+    preferred_shared_memory_carveout = None
+    launched: ClassVar[list] = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, grid, block, arguments, *, shared_mem):
+        assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
+        Kernel.launched.append((self.name, current_stream().ptr))
+        device = EmulatedDevice(*block)
+        device.launch(self.name, *grid, *arguments, shared_mem)
+
+
+class CudaRuntimeError(RuntimeError):
+    pass
+
+
+def array_of(value, dtype=None):
+    return np.array(value, dtype).view(Array)
+
+
+def from_dlpack(array):
+    """Without a copy."""
+    given = array.array if isinstance(array, Tensor) else array
+    return given.view(Array)
+
+
+class CudaDevice(contextlib.nullcontext):
+    id = 0
+    compute_capability = "90"
+    attributes: ClassVar[dict] = {
+        "MaxRegistersPerMultiprocessor": 65536,
+        "MaxThreadsPerMultiProcessor": 2048,
+        "MultiProcessorCount": 3,
+        "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
+        "MaxSharedMemoryPerBlockOptin": 99 * 1024,
+        "ReservedSharedMemoryPerBlock": 1024,
+    }
+
+    def __init__(self, number=0):
+        assert number == 0
+        super().__init__()
+
+
+class NVRTCError(RuntimeError):
+    pass
+
+
+class Nvrtc:
+    """A compiler; `compiled` has the options of every program."""
+
+    NVRTCError = NVRTCError
+
+    def __init__(self):
+        self.compiled, self.programs = [], {}
+
+    def getVersion(self):
+        return (13, 0)
+
+    def getSupportedArchs(self):
+        return (75, 80, 90)
+
+    def createProgram(self, source, name, headers, include_names):
+        self.programs[7] = source
+        return 7
+
+    def compileProgram(self, program, options):
+        if "search_chunk" not in self.programs[program]:
+            raise NVRTCError("NVRTC_ERROR_COMPILATION (6)")
+        self.compiled.append(options)
+
+    def getCUBIN(self, program):
+        return b"machine code of " + self.programs[program].encode()
+
+    def getPTX(self, program):
+        return b"PTX of " + self.programs[program].encode()
+
+    def getProgramLog(self, program):
+        return "search.cu(1): error: wrong"
+
+    def destroyProgram(self, program):
+        del self.programs[program]
+
+
+def raw_module(path):
+    with open(path, "rb") as file:
+        assert file.read().startswith((b"machine code of ", b"PTX of "))
+    return types.SimpleNamespace(get_function=Kernel)
+
+
+def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
+    """A module."""
+
+    def get_device_count():
+        if num_devices is None:
+            raise CudaRuntimeError("cudaErrorInsufficientDriver: too old")
+        return num_devices
+
+    runtime = types.SimpleNamespace(
+        getDeviceCount=get_device_count,
+        CUDARuntimeError=CudaRuntimeError,
+        memGetInfo=lambda: (free, 2 * free),
+        memcpyDeviceToDevice=3,
+        memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
+            to, source, count
+        ),
+    )
+    pool = types.SimpleNamespace(
+        free_bytes=lambda: 1 << 20,
+        used_bytes=lambda: 1 << 10,
+        get_limit=lambda: pool_limit,
+    )
+    return types.SimpleNamespace(
+        RawModule=raw_module,
+        asarray=array_of,
+        ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
+        empty=lambda count, dtype: array_of(np.full(count, 0xA5, dtype)),
+        from_dlpack=from_dlpack,
+        get_default_memory_pool=lambda: pool,
+        cuda=types.SimpleNamespace(
+            runtime=runtime,
+            nvrtc=Nvrtc(),
+            memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
+            Device=CudaDevice,
+            Stream=Stream,
+            get_current_stream=current_stream,
+        ),
+    )
+
+
+@pytest.fixture
+def cupy(monkeypatch, tmp_path):
+    """Puts a stand-in in the place of CuPy: `cupy(**of_stand_in)`; None: no CuPy."""
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "kernels"))
+
+    def install(module):
+        cuda.load_cupy.cache_clear()
+        Kernel.launched.clear()
+        monkeypatch.setitem(sys.modules, "cupy", module)
+
+    yield install
+    monkeypatch.undo()
+    cuda.load_cupy.cache_clear()
+
+
+@needs_compiler
+def test_decoding_on_the_stand_in(cupy):
+    cupy(stand_in())
+    for i in range(4):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (5, 0, 8)]
+        boosts = random_boosts(rng, graph)
+        expected = WfstDecoder(graph, options, "reference").decode(batch, boosts=boosts)
+        decoder = WfstDecoder(graph, options, "cuda")
+        assert decoder._backend.device.num_blocks == 3 * 2
+        assert decoder.decode(batch, boosts=boosts) == expected
+        on_gpu = [array_of(x) for x in batch]
+        assert decoder.decode(on_gpu, boosts=boosts) == expected
+        padded = np.full((3, 9, len(graph.tokens)), np.nan, np.float32)
+        for row, x in zip(padded, batch, strict=True):
+            row[: len(x)] = x
+        for lengths in ([5, 0, 8], Lengths([5, 0, 8])):
+            assert decoder.decode(array_of(padded), lengths, boosts) == expected
+
+
+@needs_compiler
+def test_arrays_on_the_gpu_are_checked_as_all_others(cupy):
+    cupy(stand_in())
+    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(ShapeError, match=r"V=4 tokens, expected V=3"):
+        decoder.decode([array_of(np.zeros((2, 4)))])
+    for bad in (np.nan, np.inf):
+        wrong = x.copy()
+        wrong[1, 2] = bad
+        with pytest.raises(LogprobError, match=f"utterance 1, frame 1: .* has {bad}"):
+            decoder.decode([array_of(x), array_of(wrong)])
+        assert decoder.decode([array_of(wrong)], [1]) == decoder.decode([x], [1])
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """Puts a stand-in in the place of torch, whose current stream is 1234."""
+    streams = types.SimpleNamespace(cuda_stream=1234)
+    module = types.SimpleNamespace(
+        int16="int16", cuda=types.SimpleNamespace(current_stream=lambda _: streams)
+    )
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return streams
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtype):
+    cupy(stand_in())
+    for i in range(4):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        lengths, num_tokens = [5, 0, 8], len(graph.tokens)
+        padded = np.stack([random_logprobs(rng, 9, num_tokens) for _ in lengths])
+        kind = {"float16": FLOAT16, "bfloat16": BFLOAT16}.get(dtype, FLOAT32)
+        bits = padded
+        if kind != FLOAT32:
+            halves = [half_rows(x, kind).buffer for x in padded]
+            bits = np.stack(halves).view(np.int16 if kind == BFLOAT16 else np.float16)
+        given = [x if kind == FLOAT32 else as_given(x, kind) for x in padded]
+        boosts = random_boosts(rng, graph)
+        reference = WfstDecoder(graph, options, "reference")
+        expected = reference.decode(given, lengths, boosts)
+        decoder = WfstDecoder(graph, options, "cuda")
+        tensor = Tensor(bits, dtype)
+        rows = decoder._backend.as_utterances(tensor, lengths, num_tokens)
+        step = bits.strides[0]
+        assert [one.address for one in rows] == [
+            bits.ctypes.data + u * step for u in range(3)
+        ]
+        Kernel.launched.clear()
+        assert decoder.decode(tensor, lengths, boosts) == expected
+        assert decoder.decode(
+            [*map(tensor.__getitem__, range(3))], lengths, boosts
+        ) == (expected)
+        under_way = decoder.start(3, boosts)
+        under_way.advance(Tensor(bits[:, :4], dtype), np.minimum(lengths, 4))
+        rest = np.maximum(np.array(lengths) - 4, 0)
+        under_way.advance(Tensor(bits[:, 4:], dtype), rest)
+        assert under_way.finish() == expected
+        assert {stream for _, stream in Kernel.launched} == {1234}
+        torch.cuda_stream = 0
+        Kernel.launched.clear()
+        assert decoder.decode(tensor, lengths, boosts) == expected
+        assert {stream for _, stream in Kernel.launched} == {0}
+        torch.cuda_stream = 1234
+
+
+@needs_compiler
+def test_arrays_of_cupy_go_to_its_current_stream(cupy):
+    cupy(stand_in())
+    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
+    x = np.zeros((2, 3), np.float32)
+    for stream in (7, 8):
+        Kernel.launched.clear()
+        with Stream(stream):
+            decoder.decode([array_of(x)])
+        assert {found for _, found in Kernel.launched} == {stream}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.astype(np.float64),
+        lambda x: np.asfortranarray(x),
+        lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+        lambda x: x[::-1].copy()[::-1],
+    ],
+)
+def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
+    cupy(stand_in())
+    graph = text_graph("0 0 a A 1\n0 0 b B 2\n0 0")
+    x = random_logprobs(np.random.default_rng(4), 6, 3)
+    expected = WfstDecoder(graph, backend="reference").decode([x])
+    decoder = WfstDecoder(graph, backend="cuda")
+    assert decoder.decode([change(x).view(Array)]) == expected
+    wide = np.full((6, 5), np.nan, np.float32)
+    wide[:, :3] = x
+    view = wide[:, :3].view(Array)  # rows apart: read as they are
+    assert decoder._backend.as_utterances([view], None, 3)[0].stride == 5
+    assert decoder.decode([view]) == expected
+
+
+@needs_compiler
+def test_small_blocks_leave_room_for_more_of_them(cupy):
+    cupy(stand_in())
+    large, small = cuda.CupyDevice(512), cuda.CupyDevice(128)
+    assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
+    assert large.shared_slots == 2048 and small.shared_slots == 256
+    assert cuda.CupyDevice(1024 // 2, 0).shared_slots == 0
+
+
+@needs_compiler
+def test_shared_memory_is_asked_for_as_the_blocks_at_home_take_it(cupy):
+    cupy(stand_in())
+    search = cuda.CupyDevice()._kernels["search_chunk"]
+    block = 5800 + 2048 * SLOT_BYTES
+    assert search.max_dynamic_shared_size_bytes == 99 * 1024 - 5800
+    wanted = search.preferred_shared_memory_carveout
+    assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
+
+
+@needs_compiler
+def test_memory_that_cupys_pool_may_not_have_is_not_planned_with(cupy):
+    cupy(stand_in(free=1 << 30))
+    roomy = cuda.CupyDevice().budget.limit
+    assert roomy == int(0.8 * ((1 << 30) + (1 << 20)))
+    cupy(stand_in(free=1 << 30, pool_limit=1 << 28))
+    tight = cuda.CupyDevice().budget.limit
+    assert tight == int(0.8 * ((1 << 28) - (1 << 10)))
+
+
+@needs_compiler
+def test_decoders_share_a_graph_and_the_memory_of_a_gpu(cupy):
+    cupy(stand_in())
+    graphs = [text_graph("0 0 a A 1\n0 0"), text_graph("0 0 b B 1\n0 0 a C 2\n0 0")]
+    options = [WfstOptions(), WfstOptions(beam=1.0)]
+    decoders = [WfstDecoder(g, o, "cuda") for g in graphs for o in options]
+    backends = [decoder._backend for decoder in decoders]
+    assert backends[0] is backends[1] and backends[2] is backends[3]
+    assert backends[0] is not backends[2]
+    assert backends[0].budget is backends[2].budget
+    left = backends[0].budget.left
+    bytes_of_the_second = decoders[2].memory_plan(1)["graph"]
+    del decoders[2:], backends
+    gc.collect()
+    assert decoders[0]._backend.budget.left == left + bytes_of_the_second
+
+
+@needs_compiler
+def test_threads_with_decoders_and_streams_of_their_own(cupy):
+    cupy(stand_in())
+    rng = np.random.default_rng(5)
+    graphs = [random_graph(rng, num_states=20) for _ in range(3)]
+    batches = [[random_logprobs(rng, t, len(g.tokens)) for t in (9, 4)] for g in graphs]
+    pairs = list(zip(graphs, batches, strict=True))
+    expected = [WfstDecoder(g, backend="reference").decode(x) for g, x in pairs]
+    decoders = [WfstDecoder(g, backend="cuda") for g in graphs]
+
+    def work(i):
+        with Stream(100 + i):
+            on_gpu = [array_of(x) for x in batches[i % 3]]
+            found = [decoders[i % 3].decode(on_gpu) for _ in range(2)]
+        return all(one == expected[i % 3] for one in found)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+    assert {stream for _, stream in Kernel.launched} == set(range(100, 106))
+
+
+@needs_compiler
+def test_arrays_on_another_gpu_are_refused(cupy):
+    module = stand_in()
+    module.from_dlpack = lambda array: array
+    cupy(module)
+    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
+    x = array_of(np.zeros((2, 3), np.float32))
+    x.gpu = 1
+    message = "utterance 0: logprobs is on GPU 1, expected GPU 0, where the graph is"
+    with pytest.raises(BackendError, match=message):
+        decoder.decode([x])
+
+
+def test_what_is_missing_is_said(cupy):
+    graph = text_graph("0 0 a A 1\n0 0")
+    for module, message in [
+        (None, r"backend 'cuda' needs CuPy: pip install 'wfstdec\[cuda12\]'"),
+        (stand_in(num_devices=None), r"finds no usable GPU \(cudaErrorInsuff"),
+        (stand_in(num_devices=0), "finds no GPU; use backend='cpu'"),
+    ]:
+        cupy(module)
+        with pytest.raises(BackendError, match=message):
+            cuda.CudaBackend(graph)
+        assert not cuda.is_available()
+
+
+@needs_compiler
+def test_auto_is_the_cpu_until_kernels_have_run_on_a_gpu(cupy):
+    graph = text_graph("0 0 a A 1\n0 0")
+    for module in (None, stand_in()):
+        cupy(module)
+        assert type(make_backend(BACKENDS, "auto", graph)).__name__ == "CpuBackend"

@@ -1,0 +1,321 @@
+import json
+import pickle
+import struct
+from types import SimpleNamespace
+
+import kaldiio
+import numpy as np
+import pytest
+
+from wfstdec.errors import BoostError, FormatError, ShapeError
+from wfstdec.io.boost_lists import read_boosts
+from wfstdec.io.logprobs import open_logprobs
+from wfstdec.io.results import FORMATS, open_output
+from wfstdec.io.text import read_text, write_text
+
+
+@pytest.fixture
+def arrays():
+    """Three utterances whose order is not that of their names."""
+    rng = np.random.default_rng(0)
+    lengths = {"utt-b": 5, "utt-c": 1, "utt-a": 3}
+    return {u: rng.normal(size=(t, 4)).astype(np.float32) for u, t in lengths.items()}
+
+
+def save_npz(folder, arrays):
+    np.savez(folder / "x.npz", **arrays)
+    return folder / "x.npz"
+
+
+def save_ark(folder, arrays):
+    kaldiio.save_ark(str(folder / "x.ark"), arrays)
+    return folder / "x.ark"
+
+
+def save_scp(folder, arrays):
+    kaldiio.save_ark(str(folder / "y.ark"), arrays, scp=str(folder / "y.scp"))
+    return folder / "y.scp"
+
+
+def save_folder(folder, arrays):
+    (folder / "npy").mkdir()
+    for utterance, array in arrays.items():
+        np.save(folder / "npy" / f"{utterance}.npy", array)
+    return folder / "npy"
+
+
+SAVERS = [save_npz, save_ark, save_scp, save_folder]
+
+
+@pytest.mark.parametrize("save", SAVERS)
+def test_every_form_gives_the_same_arrays_in_its_order(save, tmp_path, arrays):
+    reader = open_logprobs(save(tmp_path, arrays))
+    expected = sorted(arrays) if save is save_folder else list(arrays)
+    assert reader.num_utterances == (None if save is save_ark else 3)
+    for _ in range(2):  # a reader can be iterated again
+        read = list(reader)
+        assert [utterance for utterance, _ in read] == expected
+        for utterance, array in read:
+            np.testing.assert_array_equal(array, arrays[utterance])
+            assert array.flags.writeable
+
+
+def test_npz_keeps_float16(tmp_path):
+    np.savez(tmp_path / "x.npz", u=np.zeros((2, 3), np.float16))
+    [(_, array)] = open_logprobs(tmp_path / "x.npz")
+    assert array.dtype == np.float16
+
+
+def test_compressed_kaldi_matrices_are_read(tmp_path, arrays):
+    path = tmp_path / "x.ark"
+    kaldiio.save_ark(str(path), arrays, compression_method=2)
+    for utterance, array in open_logprobs(path):
+        np.testing.assert_allclose(array, arrays[utterance], atol=0.05)
+
+
+def test_an_scp_line_without_offset_and_blank_lines(tmp_path):
+    array = np.ones((2, 3), np.float32)
+    kaldiio.save_mat(str(tmp_path / "one.mat"), array)
+    (tmp_path / "x.scp").write_text(f"utt {tmp_path}/one.mat\n\n")
+    [(utterance, read)] = open_logprobs(tmp_path / "x.scp")
+    assert utterance == "utt"
+    np.testing.assert_array_equal(read, array)
+
+
+def test_only_what_is_asked_for_is_read(tmp_path, arrays):
+    path = save_ark(tmp_path, arrays)
+    path.write_bytes(path.read_bytes()[:-1])
+    utterances = iter(open_logprobs(path))
+    assert next(utterances)[0] == "utt-b"
+    assert next(utterances)[0] == "utt-c"
+    with pytest.raises(FormatError, match="utt-a: damaged or truncated"):
+        next(utterances)
+
+
+@pytest.mark.parametrize("save", [save_npz, save_ark, save_scp, save_folder])
+@pytest.mark.parametrize("keep", [0, 1, 7, 30, 60, 100])
+def test_a_truncated_file_is_a_format_error(save, keep, tmp_path, arrays):
+    path = save(tmp_path, arrays)
+    file = {save_scp: tmp_path / "y.ark", save_folder: path / "utt-a.npy"}.get(
+        save, path
+    )
+    file.write_bytes(file.read_bytes()[:keep])
+    if save is save_ark and keep == 0:
+        assert list(open_logprobs(path)) == []
+        return
+    with pytest.raises(FormatError, match=file.name):
+        list(open_logprobs(path))
+
+
+def test_missing_and_unknown_files(tmp_path):
+    with pytest.raises(FormatError, match="no such file or folder"):
+        open_logprobs(tmp_path / "none.npz")
+    (tmp_path / "x.csv").write_text("1,2\n")
+    with pytest.raises(FormatError, match=r"found '\.csv', expected \.npz, \.ark"):
+        open_logprobs(tmp_path / "x.csv")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FormatError, match=r"no \.npy file"):
+        open_logprobs(tmp_path / "empty")
+    (tmp_path / "x.scp").write_text("utt nowhere.ark:5\n")
+    with pytest.raises(FormatError, match=r"nowhere\.ark: cannot read: No such file"):
+        list(open_logprobs(tmp_path / "x.scp"))
+
+
+def test_arrays_of_another_shape_or_kind_name_the_utterance(tmp_path):
+    np.savez(tmp_path / "x.npz", u=np.zeros((2, 3, 4), np.float32))
+    with pytest.raises(ShapeError, match=r"x\.npz: u: shape \(2, 3, 4\), expected"):
+        list(open_logprobs(tmp_path / "x.npz"))
+    np.savez(tmp_path / "x.npz", u=np.zeros((2, 3), np.int64))
+    with pytest.raises(FormatError, match="dtype 'int64', expected floats"):
+        list(open_logprobs(tmp_path / "x.npz"))
+
+
+def test_pickles_are_refused_wherever_they_stand(tmp_path):
+    np.savez(tmp_path / "x.npz", u=np.array([[{}]], object))
+    with pytest.raises(FormatError, match=r"x\.npz: u: damaged"):
+        list(open_logprobs(tmp_path / "x.npz"))
+    (tmp_path / "x.ark").write_bytes(b"utt PKL" + pickle.dumps(np.zeros((2, 3))))
+    with pytest.raises(FormatError, match="expected a binary Kaldi matrix"):
+        list(open_logprobs(tmp_path / "x.ark"))
+
+
+@pytest.mark.parametrize("target", ["cat x.ark |", "| cat x.ark", "x.ark:5[0:3]"])
+def test_scp_commands_and_ranges_are_refused(target, tmp_path):
+    (tmp_path / "x.scp").write_text(f"utt {target}\n")
+    with pytest.raises(FormatError, match=r"x\.scp:1: found the command or range"):
+        open_logprobs(tmp_path / "x.scp")
+
+
+def test_malformed_scp_line(tmp_path):
+    (tmp_path / "x.scp").write_text("utt\n")
+    with pytest.raises(FormatError, match=r"x\.scp:1: found 'utt', expected"):
+        open_logprobs(tmp_path / "x.scp")
+
+
+def test_a_text_ark_says_how_to_convert_it(tmp_path, arrays):
+    kaldiio.save_ark(str(tmp_path / "x.ark"), arrays, text=True)
+    with pytest.raises(FormatError, match="copy-matrix makes one of a text ark"):
+        list(open_logprobs(tmp_path / "x.ark"))
+
+
+def test_a_matrix_of_absurd_size_is_damage(tmp_path):
+    size = b"\4" + struct.pack("<i", 2**31 - 1)
+    (tmp_path / "x.ark").write_bytes(b"utt \0BFM " + size + size)
+    with pytest.raises(FormatError, match="damaged or truncated"):
+        list(open_logprobs(tmp_path / "x.ark"))
+
+
+def test_utterance_ids_must_differ_and_be_one_word(tmp_path):
+    array = np.zeros((2, 3), np.float32)
+    with (tmp_path / "x.ark").open("wb") as file:
+        kaldiio.save_ark(file, {"u": array})
+        kaldiio.save_ark(file, {"u": array})
+    with pytest.raises(FormatError, match="utterance 'u' twice"):
+        list(open_logprobs(tmp_path / "x.ark"))
+    np.savez(tmp_path / "x.npz", **{"a b": array})
+    with pytest.raises(FormatError, match="id 'a b', expected one without white space"):
+        list(open_logprobs(tmp_path / "x.npz"))
+
+
+def test_transcripts_go_through_a_file_unchanged(tmp_path):
+    transcripts = {"u2": ("der", "bär", "schläft"), "u1": ()}
+    write_text(tmp_path / "x.txt", transcripts)
+    assert (tmp_path / "x.txt").read_text("utf-8") == "u2 der bär schläft\nu1\n"
+    assert read_text(tmp_path / "x.txt") == transcripts
+    assert list(read_text(tmp_path / "x.txt")) == ["u2", "u1"]
+
+
+def test_transcripts_with_tabs_blank_lines_and_carriage_returns(tmp_path):
+    (tmp_path / "x.txt").write_bytes(b"u1\ta  b\r\n\r\nu2 c")
+    assert read_text(tmp_path / "x.txt") == {"u1": ("a", "b"), "u2": ("c",)}
+
+
+def test_bad_transcripts(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("u1 a\nu1 b\n")
+    with pytest.raises(FormatError, match=r"x\.txt:2: utterance 'u1' a second time"):
+        read_text(path)
+    path.write_text("\n")
+    with pytest.raises(FormatError, match=r"x\.txt: no lines"):
+        read_text(path)
+    path.write_bytes(b"u1 a\nu2 \xff\n")
+    with pytest.raises(FormatError, match=r"x\.txt:2: found b'\\xff', expected UTF-8"):
+        read_text(path)
+    with pytest.raises(FormatError, match=r"none\.txt: cannot read"):
+        read_text(tmp_path / "none.txt")
+    with pytest.raises(FormatError, match="cannot write"):
+        write_text(tmp_path / "nowhere" / "x.txt", {"u": ("a",)})
+
+
+def test_boosts_for_all(tmp_path):
+    path = tmp_path / "boosts.txt"
+    path.write_text("# names\nquilter\t4.0\n\nmason 3\n#hash\t-1.5\nnew  york\t2\n")
+    boosts = read_boosts(path)
+    expected = {"quilter": 4.0, "mason": 3.0, "#hash": -1.5, "new york": 2.0}
+    assert boosts.of("any") == expected
+    assert boosts.own == {}
+
+
+def test_boosts_by_utterance(tmp_path):
+    path = tmp_path / "boosts.jsonl"
+    lines = [
+        {"id": "u1", "boosts": {"quilter": 4}},
+        {"boosts": {"mason": 2.5}},
+        {"id": "u2", "boosts": {}},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    boosts = read_boosts(path)
+    assert boosts.of("u1") == {"quilter": 4.0}
+    assert boosts.of("u2") is None  # its own, empty list
+    assert boosts.of("u3") == {"mason": 2.5}
+
+
+def test_an_empty_boost_file_boosts_nothing(tmp_path):
+    (tmp_path / "b.txt").write_text("")
+    assert read_boosts(tmp_path / "b.txt").of("u") is None
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("quilter\n", r"b:1: found 'quilter', expected 'word<TAB>bonus'"),
+        ("a 1\nb c 2\n", r"b:2: found 'b c 2'"),
+        ("a\t1\t2\n", r"b:1: found 'a\\t1\\t2'"),
+        ("a 1\na 2\n", r"b:2: 'a' a second time"),
+        ("a one\n", r"b:1: the bonus of 'a' is 'one', expected a number"),
+        ("a inf\n", r"b:1: the bonus of 'a' is 'inf'"),
+        ('{"id": "u"\n', r"b:1: .*expected \{\"id\": utterance"),
+        ('{"id": "u", "words": {}}\n', r"b:1: found"),
+        ('{"id": 3, "boosts": {}}\n', r"b:1: found"),
+        ('{"boosts": ["a"]}\n', r"b:1: found"),
+        ('{"boosts": {"a": null}}\n', r"b:1: the bonus of 'a' is None"),
+        ('{"boosts": {}}\n{"boosts": {}}\n', r"b:2: the common list a second time"),
+        (
+            '{"id": "u", "boosts": {}}\n' * 2,
+            r"b:2: id 'u' a second time",
+        ),
+    ],
+)
+def test_bad_boosts(text, message, tmp_path):
+    (tmp_path / "b").write_text(text)
+    with pytest.raises(BoostError, match=message):
+        read_boosts(tmp_path / "b")
+
+
+def hypothesis(**fields):
+    """What the writers use of a hypothesis."""
+    words = (
+        SimpleNamespace(text="hello", start_s=0.1, end_s=0.30000000000000004),
+        SimpleNamespace(text="wörld", start_s=0.5, end_s=1.0),
+    )
+    costs = dict.fromkeys(
+        ["graph_cost", "acoustic_cost", "insertion_cost", "boost_cost"], 1.5
+    )
+    defaults = dict(
+        words=words,
+        text="hello wörld",
+        total_cost=np.float32(2.5),
+        reached_final=True,
+        num_frames=50,
+        died_at_frame=None,
+    )
+    return SimpleNamespace(**{**costs, **defaults, **fields})
+
+
+def test_result_formats():
+    hyp = hypothesis()
+    assert FORMATS["text"]("u1", hyp) == "u1 hello wörld\n"
+    assert FORMATS["ctm"]("u1", hyp) == (
+        "u1 1 0.100 0.200 hello\nu1 1 0.500 0.500 wörld\n"
+    )
+    line = FORMATS["jsonl"]("u1", hyp)
+    assert line.endswith("\n") and line.count("\n") == 1
+    read = json.loads(line)
+    assert read["id"] == "u1" and read["text"] == "hello wörld"
+    assert read["words"][0] == {"word": "hello", "start_s": 0.1, "end_s": 0.3}
+    assert read["total_cost"] == 2.5 and read["reached_final"] is True
+
+
+def test_results_of_a_search_that_died():
+    hyp = hypothesis(
+        words=(), text="", total_cost=float("inf"), reached_final=False, died_at_frame=0
+    )
+    assert FORMATS["text"]("u1", hyp) == "u1\n"
+    assert FORMATS["ctm"]("u1", hyp) == ""
+    read = json.loads(FORMATS["jsonl"]("u1", hyp))
+    assert read["total_cost"] is None
+    assert read["reached_final"] is False and read["died_at_frame"] == 0
+
+
+def test_output_files_appear_whole_or_not_at_all(tmp_path, capsys):
+    with pytest.raises(RuntimeError), open_output(tmp_path / "x.txt") as file:
+        file.write("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with open_output(tmp_path / "x.txt") as file:
+        file.write("whole\n")
+    assert (tmp_path / "x.txt").read_text() == "whole\n"
+    for path in (None, "-"):
+        with open_output(path) as file:
+            file.write("out\n")
+    assert capsys.readouterr().out == "out\nout\n"

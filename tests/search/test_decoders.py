@@ -1,0 +1,66 @@
+"""What all decoders have in common: the same verbs, the same manners."""
+
+import numpy as np
+import pytest
+from cli_files import TOKENS, logprobs_of, write_files
+
+import wfstdec as library
+from wfstdec.errors import OptionError, ShapeError
+
+KINDS = ("wfst", "beam", "tokens", "greedy")
+CHANGES = {"lm_scale": 0.25, "acoustic_scale": 0.5, "blank_penalty": 1.0}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("decoders"))
+
+
+def make(kind, files, **options):
+    tokens = files / "tokens.txt"
+    words = {"lexicon": files / "lexicon.txt", "separator": "<wb>"}
+    if kind == "wfst":
+        graph = library.build_graph(tokens=tokens, arpa=files / "lm.arpa", **words)
+        return library.WfstDecoder(graph, library.WfstOptions(**options))
+    if kind == "greedy":
+        made = library.GreedyOptions(**options)
+        return library.GreedyDecoder(tokens=tokens, options=made, separator="<wb>")
+    made = library.TrieOptions(**options)
+    if kind == "tokens":
+        return library.TrieDecoder(tokens=tokens, options=made, separator="<wb>")
+    return library.TrieDecoder(
+        tokens=tokens, lm=files / "lm.arpa", options=made, **words
+    )
+
+
+def batch():
+    rng = np.random.default_rng(0)
+    x = logprobs_of("a b | c") + rng.normal(size=(12, len(TOKENS))).astype(np.float32)
+    return [x, x[:5], x[:0]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_options(kind, files):
+    """As if made with them; what was there stays as it was."""
+    decoder = make(kind, files)
+    before = decoder.decode(batch())
+    found = decoder.with_options(**CHANGES).decode(batch())
+    assert found == make(kind, files, **CHANGES).decode(batch()) != before
+    assert decoder.decode(batch()) == before
+    with pytest.raises(OptionError, match="lm_scale=-1"):
+        decoder.with_options(lm_scale=-1)
+
+
+def test_words_stay_unknown_without_a_lexicon(files):
+    with pytest.raises(OptionError, match="word_insertion=1.0 without a lexicon"):
+        make("tokens", files).with_options(word_insertion=1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_count_of_utterances(kind, files):
+    decoder = make(kind, files)
+    assert decoder.start(0).finish() == []
+    assert len(decoder.start(np.int64(2)).finish()) == 2
+    for n in (-1, 1.5, "2", None):
+        with pytest.raises(ShapeError, match="expected a count, 0 or more"):
+            decoder.start(n)

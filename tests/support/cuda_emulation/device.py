@@ -1,0 +1,168 @@
+"""A `Device` that is this machine's CPU: the kernels as they are, compiled by g++."""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import subprocess
+import tempfile
+import weakref
+from pathlib import Path
+
+import numpy as np
+
+from wfstdec.gpu.cupy_device import KERNELS
+from wfstdec.gpu.device import Rows
+from wfstdec.gpu.memory import Budget
+from wfstdec.search.logprobs import as_utterances
+from wfstdec.wfst.gpu.layout import FLOAT16, FLOAT32, kernel_source
+
+HERE = Path(__file__).parent
+FLAGS = (
+    "-std=c++17 -O2 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
+    "-fno-gnu-unique -pthread"
+).split()
+NAN = 0x7E00
+"""A half that is none."""
+ENTRIES = "".join(f"EMULATE({name})\n" for name in KERNELS)
+
+
+def compile_kernels(source=None, entries=ENTRIES, flags=()):
+    """A shared library of the kernels; equal sources and flags are compiled once."""
+    source = kernel_source() if source is None else source
+    text = f'#include "emulation.h"\n{source}\n{entries}'
+    header = (HERE / "emulation.h").read_text()
+    key = hashlib.blake2b(
+        repr((text, header, FLAGS, flags)).encode(), digest_size=12
+    ).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"wfstdec-emulation-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    library = folder / f"{key}.so"
+    if not library.exists():
+        part = library.with_suffix(f".{os.getpid()}")
+        command = ["g++", *FLAGS, *flags, f"-I{HERE}", "-x", "c++", "-", "-o", part]
+        done = subprocess.run(command, input=text, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        part.rename(library)
+    return library
+
+
+def half_rows(logprobs, kind=FLOAT16, padding=0):
+    """`Rows` of log-probs as the kernels are given them, in 16 bits each.
+
+    Args:
+        logprobs: float32 [T, V].
+        kind: FLOAT16 or BFLOAT16; the latter's bits are cut off, not rounded.
+        padding: numbers after each row that are none of it.
+    """
+    if kind == FLOAT16:
+        with np.errstate(over="ignore"):
+            bits = logprobs.astype(np.float16).view(np.uint16)
+    else:
+        bits = (np.ascontiguousarray(logprobs).view(np.uint32) >> 16).astype("u2")
+    return bits_rows(np.pad(bits, [(0, 0), (0, padding)], constant_values=NAN), kind)
+
+
+def float_rows(logprobs, padding=0):
+    """The same in 32 bits each."""
+    padded = np.pad(logprobs, [(0, 0), (0, padding)], constant_values=np.nan)
+    return bits_rows(padded, FLOAT32)
+
+
+def bits_rows(bits, kind):
+    """`Rows` of numbers [T, V] as they are."""
+    bits = np.ascontiguousarray(bits)
+    return Rows(bits, bits.ctypes.data, kind, bits.shape[1], len(bits))
+
+
+def as_given(logprobs, kind=FLOAT16):
+    """What such rows say, float32 [T, V]; checked as `wfstdec.search.logprobs` does."""
+    bits = half_rows(logprobs, kind).buffer
+    if kind == FLOAT16:
+        given = bits.view(np.float16).astype(np.float32)
+    else:
+        given = (bits.astype(np.uint32) << 16).view(np.float32)
+    return as_utterances([given], None, given.shape[1])[0]
+
+
+class EmulatedDevice:
+    """Blocks of `threads` fibers.
+
+    Args:
+        threads: threads of a block, a multiple of 32.
+        num_blocks: blocks of a launch, at most.
+        os_threads: how many threads of the operating system share them.
+        preempt: a thread gives way at about one of so many atomics; 0: never.
+        seed: which schedule.
+        memory_limit: bytes that all work may take.
+        shared_slots: of the table in a block's shared memory.
+        library: from `compile_kernels`.
+    """
+
+    def __init__(
+        self,
+        threads=32,
+        num_blocks=2,
+        *,
+        os_threads=1,
+        preempt=0,
+        seed=1,
+        memory_limit=1 << 40,
+        shared_slots=64,
+        library=None,
+    ):
+        self.threads, self.num_blocks = threads, num_blocks
+        self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
+        self.budget, self.shared_slots = Budget(memory_limit), shared_slots
+        self.launches, self._sources = [], []
+        self._library = ctypes.CDLL(str(library or compile_kernels()))
+
+    def empty(self, count, dtype):
+        """Filled with a pattern: nothing may depend on what memory held before."""
+        buffer = np.empty(count, dtype)
+        buffer.view(np.uint8)[:] = 0xA5
+        return buffer
+
+    def working(self, chunks):
+        return contextlib.nullcontext()
+
+    def wait(self):
+        """Copies from the host end here at the latest: their sources must be there."""
+        sources, self._sources = self._sources, []
+        gone = sum(source() is None for source in sources)
+        assert not gone, f"{gone} arrays were gone before their copy ended"
+
+    def write(self, target, array):
+        if array.size:
+            self._sources.append(weakref.ref(array))
+        flat = np.ascontiguousarray(array).reshape(-1)
+        target.view(np.uint8)[: flat.nbytes] = flat.view(np.uint8)
+
+    def download(self, buffer, dtype):
+        self.wait()
+        assert buffer.dtype == dtype
+        return np.array(buffer)
+
+    def copy(self, target, source, num_bytes):
+        assert num_bytes <= target.nbytes
+        ctypes.memmove(target.ctypes.data, source, num_bytes)
+
+    def address(self, buffer):
+        assert buffer.flags.c_contiguous
+        return buffer.ctypes.data
+
+    def launch(self, kernel, num_blocks, packet, shared):
+        self.launches.append(kernel)
+        run = getattr(self._library, f"emulate_{kernel}")
+        run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]
+        run.argtypes += [ctypes.c_uint] * 2
+        run.restype = None
+        run(
+            packet.ctypes.data,
+            num_blocks,
+            self.threads,
+            shared,
+            self.os_threads,
+            self.preempt,
+            self.seed,
+        )

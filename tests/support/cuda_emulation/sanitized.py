@@ -1,0 +1,104 @@
+"""Runs random searches under a sanitizer; for a process of its own.
+
+    LD_PRELOAD=libtsan.so python sanitized.py CASES LIBRARY    # of `compile_kernels`
+    compute-sanitizer python sanitized.py CASES gpu            # on a GPU, by CuPy
+
+Prints "CASES cases agree". A sanitizer that finds something says so and ends the
+process with an error.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
+
+from cuda_emulation.device import EmulatedDevice, as_given, half_rows
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.gpu.cupy_device import CupyDevice
+from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.reference import ReferenceBackend
+
+
+class Emulated:
+    """The emulation: what a machine offers here."""
+
+    def __init__(self, library):
+        self._library = library
+
+    def device(self, rng, i, threads, shared_slots):
+        """A device with blocks of so many threads."""
+        return EmulatedDevice(
+            threads,
+            os_threads=2,
+            preempt=int(rng.choice([0, 7])),
+            seed=i,
+            shared_slots=shared_slots,
+            library=self._library,
+        )
+
+    def rows(self, rows):
+        """These `Rows` where the kernels can read them."""
+        return rows
+
+
+class Gpu:
+    """A GPU. CuPy's pool is left out: it would hide what is past an array's end."""
+
+    def __init__(self):
+        import cupy
+
+        cupy.cuda.set_allocator(None)
+        self._cupy = cupy
+
+    def device(self, rng, i, threads, shared_slots):
+        """The device, with blocks of so many threads."""
+        return CupyDevice(threads, shared_slots)
+
+    def rows(self, rows):
+        """These `Rows` on the device."""
+        buffer = self._cupy.asarray(rows.buffer)
+        self._cupy.cuda.get_current_stream().synchronize()
+        return replace(rows, buffer=buffer, address=buffer.data.ptr)
+
+
+def main(num_cases, library):
+    """Decode random batches on the device and by the specification."""
+    machine = Gpu() if library == "gpu" else Emulated(library)
+    for i in range(num_cases):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 6, 7)]
+        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        phrases = random_phrases(rng, graph) if i % 2 else None
+        threads = int(rng.choice([32, 64]))
+        shared_slots = int(rng.choice([0, 16, 128]))
+        device = machine.device(rng, i, threads, shared_slots)
+        capacity = int(rng.choice([1, 8, 64]))
+        backend = DeviceBackend(graph, device, first_capacity=capacity)
+        rows = [machine.rows(half_rows(x)) for x in batch] if i % 3 else batch
+        assert i % 3 == 0 or backend.first_bad(rows) is None, i
+        boosts = UtteranceBoosts(words, phrases)
+        found = backend.decode_batch(rows, options, [boosts] * len(batch))
+        for logprobs, path in zip(batch, found, strict=True):
+            search = ReferenceBackend(graph).start(options, boosts)
+            search.advance(as_given(logprobs) if i % 3 else logprobs)
+            expected = search.finish()
+            assert path.arcs.tobytes() == expected.arcs.tobytes(), i
+            assert path.search_cost == expected.search_cost, i
+    print(f"{num_cases} cases agree")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

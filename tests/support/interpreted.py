@@ -1,0 +1,204 @@
+"""Runs the kernels without the JIT, and compares them with the specification.
+
+    python tests/support/interpreted.py 30    # cases; prints "30 cases agree"
+
+Python then checks what compiled code does not: array bounds, and numbers that are none.
+It stands for what only a compiler can do: instructions, and the fields of records as
+attributes.
+"""
+
+# ruff: noqa: E402 (what is imported late is changed or chosen before)
+import functools
+import io
+import logging
+import os
+import sys
+import warnings
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import numpy as np
+
+import wfstdec.jit
+
+
+class Record(np.record):
+    """A record whose fields are attributes, also those called like a method."""
+
+    def __getattribute__(self, name):
+        fields = np.void.__getattribute__(self, "dtype").names
+        return self[name] if name in fields else super().__getattribute__(name)
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+def as_records(value):
+    """Arrays of records as arrays whose elements have attributes."""
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return value.view(np.dtype((Record, value.dtype)))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(as_records, value))
+    return value
+
+
+def interpreted(function):
+    """In the place of the decorators of `wfstdec.jit`."""
+
+    @functools.wraps(function)
+    def call(*arguments):
+        return function(*map(as_records, arguments))
+
+    return call
+
+
+for name in ("jit", "kernel", "inlined"):
+    setattr(wfstdec.jit, name, interpreted)
+
+from wfstdec.jit import intrinsics
+
+intrinsics.prefetch = lambda array, index: None
+intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
+
+import naive_cases
+import naive_greedy
+import naive_search_cases
+import naive_trie
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
+
+from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.errors import BoostWarning, LogprobWarning
+from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.greedy.decoder import GreedyDecoder
+from wfstdec.greedy.options import GreedyOptions
+from wfstdec.lm import kernels, reference
+from wfstdec.lm.automaton import pack_models
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.cpu.backend import CpuBackend as BeamCpuBackend
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.lexicon_trie import build_trie, find_child
+from wfstdec.trie.lookahead import build_lookahead, potential
+from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.decoder import WfstDecoder
+
+
+def check_queries(rng):
+    """A language model and phrases, built and asked without the JIT."""
+    words = [*naive_cases.WORD_NAMES[:3], "oov"]
+    text, _ = naive_cases.random_arpa(rng, words[:3])
+    lm = NgramLM.from_arpa(read_arpa(io.StringIO(text)), ("<eps>", *words))
+    spellings = [[tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist())] for _ in "ab"]
+    options = PhraseOptions(outside_cost=0.5)
+    boosts = PhraseCompiler(lambda _: spellings, "12345", options).compile(["a", "b"])
+    both = pack_models([lm, boosts])
+    costs, nextstates = np.zeros(5, np.float32), np.zeros(5, np.int32)
+    for model, first, count in (
+        (0, 0, lm.num_states),
+        (1, lm.num_states, boosts.num_states),
+    ):
+        for state in range(first, first + count):
+            expected = reference.row(both.automaton, model, state, 5)
+            kernels.row(both.automaton, model, state, costs, nextstates)
+            assert np.array_equal(expected, (costs, nextstates))
+            found = [kernels.step(both.automaton, model, state, v) for v in range(5)]
+            assert np.array_equal(expected, np.transpose(found))
+
+
+def check_trie(rng):
+    """A trie and its look-ahead, built and asked without the JIT."""
+    entries, ids, lm, *_ = naive_trie.random_case(rng)
+    spoken = naive_trie.said(entries, ids)
+    trie = build_trie(naive_trie.lexicon_of(entries), ids)
+    ahead = build_lookahead(lm, trie, "ngram")
+    nodes = naive_trie.nodes(spoken)
+    for number, node in enumerate(nodes):
+        above = nodes.index(node[:-1])
+        assert not node or find_child(trie, above, node[-1]) == number
+        for state in range(lm.num_states):
+            expected = naive_trie.phi(lm.automaton, spoken, state, node)
+            assert potential(ahead, lm.automaton, state, number) == expected
+
+
+def check_greedy(rng):
+    """Greedy decoding by all backends without the JIT."""
+    case = naive_greedy.random_case(rng)
+    tokens = token_table(case.tokens, case.blank)
+    lm = None
+    if case.arpa:
+        lm = NgramLM.from_arpa(read_arpa(io.StringIO(case.arpa)), tokens)
+    spellings = [[(0, 1)], [(1, 1, 0)]]
+    boosts = PhraseCompiler(lambda _: spellings, tokens).compile(["a", "b"])
+    options = GreedyOptions(**case.options)
+    expected, found = (
+        GreedyDecoder(tokens=tokens, lm=lm, options=options, backend=backend).decode(
+            [case.logprobs] * 2, boosts=[boosts, None]
+        )
+        for backend in GREEDY_BACKENDS
+    )
+    assert found == expected
+
+
+def check_beam(i):
+    """The beam search without the JIT, in arrays that are too small at first."""
+    kind = naive_search_cases.KINDS[i % len(naive_search_cases.KINDS)]
+    case = naive_search_cases.random_case(np.random.default_rng(i), kind=kind)
+    options = TrieOptions(
+        **case.options,
+        beam=4.0,
+        beam_size=4,
+        merge=("max", "sum")[i // 2 % 2],
+        nbest=1 + i % 2,
+    )
+    arguments = naive_search_cases.decoder_arguments(case)
+    decoders = [
+        TrieDecoder(**arguments, options=options, backend=b) for b in TRIE_BACKENDS
+    ]
+    network = decoders[1]._backend.network
+    decoders[1]._backend = BeamCpuBackend(network, first_capacity=1)
+    boosts = naive_search_cases.decoder_boosts(case, decoders[0].words)
+    batch = [case.logprobs, case.logprobs[:0]]
+    expected, found = (d.decode_nbest(batch, boosts=boosts) for d in decoders)
+    assert found == expected, i
+
+
+def main(num_cases):
+    """Decode random batches by both backends; ask models."""
+    for i in range(num_cases):
+        check_queries(np.random.default_rng(i))
+        check_trie(np.random.default_rng(i))
+        check_greedy(np.random.default_rng(i))
+        check_beam(i)
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
+        boosts = [
+            Boosts(random_boosts(rng, graph) or {}, random_phrases(rng, graph)),
+            random_boosts(rng, graph),
+            random_phrases(rng, graph),
+        ]
+        decoders = [WfstDecoder(graph, options, b) for b in ("reference", "cpu")]
+        decoders[1]._backend = CpuBackend(graph, first_capacity=2)
+        expected, found = (d.decode(batch, boosts=boosts) for d in decoders)
+        assert found == expected, i
+    print(f"{num_cases} cases agree")
+
+
+if __name__ == "__main__":
+    logging.getLogger("wfstdec").setLevel(logging.ERROR)  # words are dropped on purpose
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", BoostWarning)
+    warnings.simplefilter("ignore", LogprobWarning)
+    warnings.filterwarnings("ignore", "overflow")  # hashes wrap, large costs are inf
+    warnings.filterwarnings("ignore", "invalid value .* multiply")  # 0 * inf, put right
+    main(int(sys.argv[1]))

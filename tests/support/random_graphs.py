@@ -1,0 +1,229 @@
+"""Small random graphs, and all that a search on them takes: made to break it.
+
+    rng = np.random.default_rng(17)
+    graph = random_graph(rng)
+    utterance = random_logprobs(rng, 6, len(graph.tokens))
+    options, boosts = random_options(rng), random_boosts(rng, graph)
+    phrases = random_phrases(rng, graph)
+
+The graphs mean nothing. They have parallel arcs, equal costs, negative costs, costs of
+0, chains and fans of epsilon arcs, words on every kind of arc, states that lead nowhere
+and labels that come several times in a row.
+"""
+
+import numpy as np
+
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.errors import GraphError
+from wfstdec.graph.packed import FstArrays, GraphTables, PackedGraph, Pronunciations
+from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
+from wfstdec.wfst.options import WfstOptions
+
+SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
+"""Numbers of tokens: few; the most that a set of 64 bits holds; one more; more."""
+
+
+def random_graph(rng, num_tokens=None, **kinds):
+    """A packed graph; see `random_fst` for the arguments."""
+    while True:
+        fst, repeat, tables = random_fst(rng, num_tokens, **kinds)
+        try:
+            return PackedGraph.pack(fst, repeat, tables)
+        except GraphError as error:
+            assert "can be reached from the start" in str(error), error
+
+
+def random_fst(
+    rng, num_tokens=None, *, num_states=None, unique_labels=None, arcs_per_state=None
+):
+    """What `PackedGraph.pack` takes: an FST, its repeats, its tables.
+
+    Args:
+        rng: the only source of chance; it draws what is not given.
+        num_tokens: V, blank included.
+        num_states: S.
+        unique_labels: whether no label comes twice in a row of the graph.
+        arcs_per_state: mean number of arcs, before duplicates are dropped.
+    """
+    if num_tokens is None:
+        few = int(rng.choice(SMALL))
+        num_tokens = int(rng.choice([few, 1, SET_FULL, OVER_SET, LARGE], p=WEIGHTS))
+    num_states = num_states or int(rng.integers(1, 20))
+    arcs_per_state = arcs_per_state or float(rng.uniform(1, 8))
+    if unique_labels is None:
+        unique_labels = bool(rng.random() < 0.5)
+    tables = random_tables(rng, num_tokens)
+    state, ilabel, nextstate = _random_arcs(
+        rng, num_tokens, num_states, int(arcs_per_state * num_states)
+    )
+    if unique_labels:
+        keep = _first_of_each_label(state, ilabel)
+        state, ilabel, nextstate = state[keep], ilabel[keep], nextstate[keep]
+    order = np.argsort(state, kind="stable")
+    state, ilabel, nextstate = state[order], ilabel[order], nextstate[order]
+    has_word = rng.random(len(state)) < rng.choice([0, 0.3, 1])
+    olabel = np.where(has_word, rng.integers(1, len(tables.words), len(state)), EPSILON)
+    final_cost = np.full(num_states, np.inf, np.float32)
+    finals = rng.random(num_states) < rng.choice([0.1, 0.4, 1])
+    final_cost[finals] = random_costs(rng, int(finals.sum()))
+    fst = FstArrays(
+        start=int(rng.integers(num_states)),
+        final_cost=final_cost,
+        state_arc_splits=np.searchsorted(state, np.arange(num_states + 1)),
+        ilabel=ilabel.astype(np.int32),
+        olabel=olabel.astype(np.int32),
+        nextstate=nextstate.astype(np.int32),
+        cost=random_costs(rng, len(state)),
+    )
+    repeat = (rng.random(len(state)) < 0.3) & (ilabel != EPSILON)
+    return fst, repeat, tables
+
+
+WEIGHTS = (0.7, 0.02, 0.08, 0.08, 0.12)
+
+
+def _random_arcs(rng, num_tokens, num_states, num_arcs):
+    """States, ilabels and nextstates; epsilon arcs only go onwards in some order."""
+    state = rng.integers(0, num_states, num_arcs)
+    nextstate = rng.integers(0, num_states, num_arcs)
+    ilabel = ilabel_of(rng.integers(0, num_tokens, num_arcs))
+    if rng.random() < 0.3:  # a few labels again and again
+        ilabel = rng.choice(ilabel_of(rng.integers(0, num_tokens, 2)), num_arcs)
+    position = rng.permutation(num_states)
+    forward = position[state] < position[nextstate]
+    ilabel[forward & (rng.random(num_arcs) < rng.choice([0, 0.4, 0.9]))] = EPSILON
+    parts = [(state, ilabel, nextstate)]
+    if rng.random() < 0.2:  # a chain of epsilon arcs through all states
+        chain = np.argsort(position)
+        parts.append((chain[:-1], np.zeros(num_states - 1, int), chain[1:]))
+    if rng.random() < 0.3:  # a row with every label
+        labels = ilabel_of(np.arange(num_tokens))
+        source = np.full(num_tokens, rng.integers(num_states))
+        parts.append((source, labels, rng.integers(0, num_states, num_tokens)))
+    if rng.random() < 0.3:  # parallel arcs
+        again = rng.integers(0, max(num_arcs, 1), num_arcs // 3)
+        parts.append((state[again], ilabel[again], nextstate[again]))
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _first_of_each_label(state, ilabel):
+    """Positions of the arcs to keep so that no row has a token label twice."""
+    seen, keep = set(), []
+    for i, key in enumerate(zip(state.tolist(), ilabel.tolist(), strict=True)):
+        if key[1] == EPSILON or key not in seen:
+            keep.append(i)
+        seen.add(key)
+    return np.array(keep, int)
+
+
+def random_costs(rng, count):
+    """Costs float32; coarse ones tie often."""
+    kind = rng.choice(5, p=[0.23, 0.23, 0.26, 0.23, 0.05])
+    if kind == 0:
+        return np.zeros(count, np.float32)
+    if kind == 1:
+        return (rng.integers(-4, 9, count) / 4).astype(np.float32)
+    low = rng.choice([0, -1])
+    costs = rng.uniform(low, 3, count) * {3: 100, 4: 1e7}.get(kind, 1)
+    return costs.astype(np.float32)
+
+
+def random_tables(rng, num_tokens, num_words=None):
+    """Tokens with the blank anywhere, words, pronunciations, fillers."""
+    num_words = num_words or int(rng.integers(1, 7))
+    blank = int(rng.integers(num_tokens))
+    names = [f"t{i}" for i in range(num_tokens)]
+    names[blank] = "<blank>"
+    others = [i for i in range(num_tokens) if i != blank]
+    entries = []
+    if others:
+        for _ in range(int(rng.integers(0, 3 * num_words))):
+            said = rng.choice(others, size=int(rng.integers(1, 4))).tolist()
+            entries.append((int(rng.integers(1, num_words + 1)), tuple(said)))
+    fillers = [i for i in others if rng.random() < 0.2]
+    return GraphTables(
+        tokens=token_table(names),
+        words=("<eps>", *(f"w{i}" for i in range(1, num_words + 1))),
+        pronunciations=Pronunciations.from_lists(
+            entries, rng.integers(0, 3, len(entries)).tolist()
+        ),
+        fillers=tuple(fillers),
+        separated=len(fillers) == 1,
+        topology=str(rng.choice(["", "normal"])),
+        marks_repeats=bool(rng.random() < 0.7),
+    )
+
+
+def random_logprobs(rng, num_frames, num_tokens):
+    """Log-probs float32 [T, V]: fine, coarse, equal, above 0, many of them masked."""
+    x = rng.uniform(-5, 0, (num_frames, num_tokens))
+    kind = rng.integers(5)
+    if kind == 0:
+        x = np.round(2 * x) / 2
+    elif kind == 1:
+        x[:] = 0
+    elif kind == 2:
+        x += 4
+    elif kind == 3:
+        x *= rng.choice([1e-3, 50])
+    impossible = rng.choice([-np.inf, -np.inf, -1e20, -1e4])
+    x[rng.random(x.shape) < rng.choice([0, 0.1, 0.5])] = impossible
+    return x.astype(np.float32)
+
+
+def random_options(rng):
+    """Options of every kind, the extremes among them."""
+    max_active = [None, 1, 2, 3, 5, 100][rng.integers(6)]
+    return WfstOptions(
+        beam=float(rng.choice([0, 0.5, 1, 3, 8, 30, np.inf])),
+        max_active=max_active,
+        min_active=int(rng.choice([0, 0, 0, min(max_active or 9, rng.integers(1, 9))])),
+        acoustic_scale=float(rng.choice([1, 1, 0, 0.3, 2.5])),
+        lm_scale=float(rng.choice([1, 1, 0, 0.8, 2.5])),
+        word_insertion=float(rng.choice([0, 0, 0.7, -0.5])),
+        blank_penalty=float(rng.choice([0, 0, 1.5, -1])),
+        blank_skip_threshold=[None, None, 1.0, 0.9, 0.1][rng.integers(5)],
+        beam_delta=[None, None, 0.0, 0.5, 4.0][rng.integers(5)],
+    )
+
+
+def random_boosts(rng, graph):
+    """A bonus, now and then negative or large, for some words; or None."""
+    if rng.random() < 0.4:
+        return None
+    bonuses = rng.choice([0.5, 2.25, -1.0, 0.0, 40.0, 1e6], size=len(graph.words))
+    drawn = rng.random(len(graph.words)) < 0.5
+    pairs = zip(graph.words[1:], bonuses[1:].tolist(), drawn[1:].tolist(), strict=True)
+    return {word: bonus for word, bonus, take in pairs if take}
+
+
+def random_phrases(rng, graph, unit=None):
+    """Compiled phrases of few labels, which often overlap and have equal weights.
+
+    Tokens, where the graph marks repeats, or words; the blank is among the tokens.
+    """
+    if unit is None:
+        unit = "token" if graph.tables.marks_repeats and rng.random() < 0.5 else "word"
+    labels = graph.tokens if unit == "token" else graph.words
+    few = rng.integers(unit == "word", len(labels), 3)
+    options = PhraseOptions(
+        uniform=bool(rng.random() < 0.5),
+        outside_cost=float(rng.choice([0, 0, 0.5, -0.25, -3])),
+        weights_are_totals=bool(rng.random() < 0.5),
+    )
+
+    def spell(phrases):
+        return [[tuple(few[int(i)] for i in spelt.split())] for spelt in phrases]
+
+    weights = rng.choice([[1, 2, 0.3], [1, 0, -1], [0, 0, 0], [5, -2, 1e5]])
+    phrases = {
+        " ".join(map(str, rng.integers(0, 3, rng.integers(1, 5)))): rng.choice(weights)
+        for _ in range(rng.integers(1, 9))
+    }
+    boundary = int(few[0]) if unit == "token" and rng.random() < 0.2 else None
+    said = {
+        phrase: weight
+        for phrase, weight in phrases.items()
+        if any(few[int(i)] != boundary for i in phrase.split())
+    }
+    return PhraseCompiler(spell, labels, options, boundary).compile(said)

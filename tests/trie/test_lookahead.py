@@ -1,0 +1,255 @@
+"""The look-ahead: by hand, its definition, what it promises of words, the errors."""
+
+import io
+
+import naive_lm
+import naive_trie
+import numpy as np
+import pytest
+from test_arpa_kenlm import TRIGRAMS
+
+from wfstdec.errors import OptionError
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.lexicon_trie import build_trie, parents_of
+from wfstdec.trie.lookahead import build_lookahead, potential
+
+LN10 = np.log(10)
+INF = float("inf")
+KINDS = ("ngram", "unigram", "none")
+SEEDS = range(40)
+
+
+def bits(values):
+    return np.asarray(values, np.float32).view(np.uint32).tolist()
+
+
+def bits_of_all(lookahead, lm, trie):
+    """phi of all states and nodes, to be compared bit for bit."""
+    return [
+        [
+            bits(potential(lookahead, lm.automaton, state, node))
+            for node in range(trie.num_nodes)
+        ]
+        for state in range(lm.num_states)
+    ]
+
+
+class Case:
+    """A random lexicon and model, and what is made of them."""
+
+    def __init__(self, seed, kind="ngram"):
+        rng = np.random.default_rng(seed)
+        entries, self.ids, self.lm, self.text, self.unk_cost = naive_trie.random_case(
+            rng
+        )
+        self.spoken = naive_trie.said(entries, self.ids)
+        self.nodes = naive_trie.nodes(self.spoken)
+        self.trie = build_trie(naive_trie.lexicon_of(entries), self.ids)
+        self.ahead = build_lookahead(self.lm, self.trie, kind)
+
+    def phi(self, state, node):
+        return potential(self.ahead, self.lm.automaton, state, node)
+
+
+# ------------------------------------------------------------------------- by hand
+def test_a_look_ahead_by_hand():
+    # Of TRIGRAMS: the -0.75 (back-off -0.25), cat -1, sat -1.5, <unk> -3.5;
+    # the cat -0.5 (-0.75), the <unk> -2, cat sat -0.125.
+    words = ("<eps>", "the", "cat", "sat", "cad")
+    lm = NgramLM.from_arpa(io.StringIO(TRIGRAMS), words)
+    ids = {word: i for i, word in enumerate(words)}
+    entries = [("the", (1,), 0.0), ("cat", (2, 3), 0.5 * LN10), ("cad", (2, 3), 0.0)]
+    entries += [("sat", (2,), 0.0)]
+    trie = build_trie(naive_trie.lexicon_of(entries), ids)  # 1 -> 1, 2 -> 2, 2 3 -> 3
+    ahead = build_lookahead(lm, trie, "ngram")
+    the = lm.step(0, 1)[1]
+    the_cat = lm.step(the, 2)[1]
+    assert ahead.root_cost / LN10 == pytest.approx([0.75, 0.75, 1.5, 1.5])
+    row = slice(*ahead.splits[the : the + 2])
+    assert ahead.node[row].tolist() == [0, 2, 3]
+    assert ahead.cost[row] / LN10 == pytest.approx([1.0, 1.0, 1.0])  # the cat
+    found = [potential(ahead, lm.automaton, the, node) / LN10 for node in range(4)]
+    assert found == pytest.approx([1.0, 0.25 + 0.75, 1.0, 1.0])
+    found = [potential(ahead, lm.automaton, the_cat, node) / LN10 for node in range(4)]
+    # back-off 0.75 to `cat` (-0.0625), where `sat` costs 0.125, and to the empty one
+    expected = [0.875, 0.6875 + 0.75, 0.875, 0.6875 + 1.5]
+    assert found == pytest.approx(expected)
+    assert ahead.state_cost[the_cat] / LN10 == pytest.approx(0.875)
+
+
+# ------------------------------------------------------------------ the definition
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_are_what_the_definition_says(seed):
+    case = Case(seed)
+    automaton = case.lm.automaton
+    for state in range(case.lm.num_states):
+        row = slice(*case.ahead.splits[state : state + 2])
+        found = case.ahead.node[row].tolist(), bits(case.ahead.cost[row])
+        listed = {}
+        for number, node in enumerate(case.nodes if state else ()):
+            cost = naive_trie.list_cost(automaton, case.spoken, state, node)
+            if cost is not None:
+                listed[number] = cost
+        assert found == (list(listed), bits(list(listed.values())))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_potentials_are_what_the_definition_says(seed):
+    case = Case(seed)
+    automaton = case.lm.automaton
+    expected = [
+        [naive_trie.phi(automaton, case.spoken, state, node) for node in case.nodes]
+        for state in range(case.lm.num_states)
+    ]
+    assert bits_of_all(case.ahead, case.lm, case.trie) == bits(expected)
+    assert bits(case.ahead.root_cost) == bits(expected[0])
+    ends = automaton.final_cost
+    begins = np.array(expected)[:, 0]
+    assert bits(case.ahead.state_cost) == bits(np.minimum(begins, ends))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_unigrams_forget_the_history(seed):
+    case = Case(seed, "unigram")
+    automaton = case.lm.automaton
+    costs = [naive_trie.root_cost(automaton, case.spoken, n) for n in case.nodes]
+    most = max((cost for cost in costs if cost < INF), default=0)
+    costs = [min(cost, most) for cost in costs]  # a longer history may have the word
+    rows = [bits(costs)] * case.lm.num_states
+    assert bits_of_all(case.ahead, case.lm, case.trie) == rows
+    assert bits(case.ahead.state_cost) == [bits(costs[0])] * case.lm.num_states
+
+
+def test_none_is_nothing():
+    case = Case(1, "none")
+    rows = [bits(np.zeros(case.trie.num_nodes))] * case.lm.num_states
+    assert bits_of_all(case.ahead, case.lm, case.trie) == rows
+    assert case.ahead.state_cost.tolist() == [0] * case.lm.num_states
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_types_do_not_depend_on_the_kind(kind):
+    """Otherwise kernels would be compiled again for each."""
+    case = Case(3, kind)
+    types = [np.int64, np.int32, *[np.float32] * 3]
+    assert [array.dtype for array in case.ahead[:-1]] == types
+    assert not any(array.flags.writeable for array in case.ahead[:-1])
+    assert len(case.ahead.root_cost) == case.trie.num_nodes
+    assert len(case.ahead.splits) == len(case.ahead.state_cost) + 1
+    assert case.ahead.num_bytes == sum(array.nbytes for array in case.ahead[:-1])
+
+
+# ----------------------------------------------------------------- what it promises
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_word_costs_less_than_its_nodes_promise(seed):
+    case = Case(seed)
+    for state in range(case.lm.num_states):
+        for number, node in enumerate(case.nodes):
+            words = naive_trie.below(case.spoken, node)
+            true = [case.lm.step(state, word)[0] + cost for word, cost in words]
+            least = min(true, default=INF)
+            assert case.phi(state, number) <= least + 1e-5
+        assert case.ahead.state_cost[state] <= case.lm.final(state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nodes_promise_no_less_than_their_parents(seed, kind):
+    case = Case(seed, kind)
+    parent = parents_of(case.trie)
+    for state in range(case.lm.num_states):
+        found = [case.phi(state, node) for node in range(case.trie.num_nodes)]
+        assert all(found[node] >= found[parent[node]] for node in range(1, len(found)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_have_the_ancestors_of_their_nodes(seed):
+    case = Case(seed)
+    parent = parents_of(case.trie)
+    assert case.ahead.splits[1] == 0  # the root's
+    for begin, end in np.lib.stride_tricks.sliding_window_view(case.ahead.splits, 2):
+        row = case.ahead.node[begin:end].tolist()
+        assert row == sorted(set(row))
+        assert {int(parent[node]) for node in row} <= {-1, *row}
+
+
+def by_text(case, history, node):
+    """The bound from the n-grams of the file: any suffix of the history will do."""
+    ngrams = naive_lm.parse_arpa(case.text)
+    names = {i: word for word, i in case.ids.items()}
+    unigrams = dict(ngrams.cost)
+    if case.unk_cost is not None:  # in place of what the file says of <unk>
+        unigrams = {g: c for g, c in ngrams.cost.items() if "<unk>" not in g}
+    best, paid = INF, 0.0
+    for start in range(len(history) + 1):
+        context = history[start:]
+        for word, cost in naive_trie.below(case.spoken, node):
+            name = names[word]
+            if (name,) not in unigrams and case.unk_cost is None:
+                name = "<unk>"
+            arc = unigrams.get((*context, name), INF)
+            if not context and (name,) not in unigrams and case.unk_cost is not None:
+                arc = case.unk_cost
+            best = min(best, paid + arc + cost)
+        paid += ngrams.backoff.get(context, 0.0)
+    return best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_text_of_the_model_says_the_same(seed):
+    case = Case(seed)
+    known = {gram[0] for gram in naive_lm.parse_arpa(case.text).cost} & set(case.ids)
+    words = sorted(known - {"<unk>"})
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        sentence = rng.choice(words, rng.integers(0, 4)).tolist()
+        state = case.lm.start
+        for word in sentence:
+            state = case.lm.step(state, case.ids[word])[1]
+        history = ("<s>", *sentence)[-3:]
+        for number, node in enumerate(case.nodes):
+            expected = by_text(case, history, node)
+            assert case.phi(state, number) == pytest.approx(expected, abs=1e-4)
+
+
+# ------------------------------------------------------------------------ the edges
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_nothing_can_be_said(kind):
+    lm = NgramLM.from_arpa(io.StringIO(TRIGRAMS), ("<eps>", "the"))
+    trie = build_trie(naive_trie.lexicon_of([]), {})
+    ahead = build_lookahead(lm, trie, kind)
+    expected = INF if kind == "ngram" else 0.0
+    assert potential(ahead, lm.automaton, lm.start, 0) == expected
+    ends = lm.automaton.final_cost.tolist()
+    assert ahead.state_cost.tolist() == (
+        ends if kind == "ngram" else [expected] * len(ends)
+    )
+
+
+def test_words_that_the_model_lacks_cost_inf():
+    text = TRIGRAMS.replace("<unk>", "unkn")
+    lm = NgramLM.from_arpa(io.StringIO(text), ("<eps>", "the", "emu"))
+    entries = [("the", (1,), 0.0), ("emu", (2,), 0.0)]
+    trie = build_trie(naive_trie.lexicon_of(entries), {"the": 1, "emu": 2})
+    ahead = build_lookahead(lm, trie, "ngram")
+    assert potential(ahead, lm.automaton, lm.start, 2) == INF
+    assert potential(ahead, lm.automaton, lm.start, 0) == pytest.approx(0.25 * LN10)
+
+
+def test_a_model_over_tokens():
+    tokens = token_table(["<blank>", "the", "cat"])
+    lm = NgramLM.from_arpa(io.StringIO(TRIGRAMS), tokens)
+    trie = build_trie(naive_trie.lexicon_of([]), {})
+    with pytest.raises(OptionError) as error:
+        build_lookahead(lm, trie, "ngram")
+    expected = "a language model over tokens, expected one over words"
+    assert str(error.value) == expected
+
+
+def test_an_unknown_kind():
+    case = Case(0)
+    with pytest.raises(OptionError) as error:
+        build_lookahead(case.lm, case.trie, "trigram")
+    expected = "lookahead='trigram', expected 'ngram', 'unigram', 'none'"
+    assert str(error.value) == expected

@@ -1,0 +1,223 @@
+"""The backends of the beam decoder: the same bits, whatever the way to them."""
+
+import itertools
+import logging
+import math
+import threading
+
+import naive_search_cases
+import numpy as np
+import pytest
+
+from wfstdec.errors import BackendError, BoostError, OptionError
+from wfstdec.search.backends import make_backend
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.backends import BACKENDS
+from wfstdec.trie.cpu.backend import CpuBackend
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+
+pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+OTHERS = [name for name in BACKENDS if name != "reference"]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def random_options(rng, case):
+    """Options of all kinds, narrow and wide."""
+    merge = str(rng.choice(["max", "sum"]))
+    return TrieOptions(
+        **case.options
+        | {
+            "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
+            "beam_size": int(rng.choice([1, 2, 5, 1000])),
+            "token_top_k": [None, 1, 2][int(rng.integers(3))],
+            "merge": merge,
+            "nbest": int(rng.choice([1, 1, 3, 50])),
+            "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
+            "blank_skip_threshold": [None, 0.5, 1.0][int(rng.integers(3))],
+        }
+    )
+
+
+def draw(seed, kind):
+    """A case, options, a decoder and its compiled boosts."""
+    rng = np.random.default_rng([seed, naive_search_cases.KINDS.index(kind)])
+    case = naive_search_cases.random_case(rng, kind=kind)
+    options = random_options(rng, case)
+    decoder = TrieDecoder(
+        **naive_search_cases.decoder_arguments(case), options=options, threads=1
+    )
+    boosts = naive_search_cases.decoder_boosts(case, decoder.words)
+    return rng, case, decoder, boosts
+
+
+def bits(paths):
+    """All of the paths, in a form that tells -0.0 from 0.0."""
+    return [
+        [(np.asarray(value).dtype, np.asarray(value).tobytes()) for value in path]
+        for path in paths
+    ]
+
+
+def search(backend, decoder, boosts, chunks):
+    """One utterance through a backend."""
+    (compiled,) = decoder._boosts.compile(boosts, 1)
+    under_way = backend.start(decoder.options, compiled)
+    for chunk in chunks:
+        under_way.advance(np.ascontiguousarray(chunk, np.float32))
+    return bits(under_way.finish())
+
+
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_bits_of_the_reference(name, kind):
+    for seed in range(60):
+        rng, case, decoder, boosts = draw(seed, kind)
+        space = decoder._reader.space
+        want = search(
+            make_backend(BACKENDS, "reference", space), decoder, boosts, [case.logprobs]
+        )
+        backend = make_backend(BACKENDS, name, space)
+        assert search(backend, decoder, boosts, [case.logprobs]) == want, seed
+        cuts = np.sort(rng.integers(0, len(case.logprobs) + 1, 3))
+        chunks = np.split(case.logprobs, cuts)
+        assert search(backend, decoder, boosts, chunks) == want, seed
+
+
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
+def test_arrays_that_grow_change_nothing(kind):
+    for seed in range(60, 90):
+        _, case, decoder, boosts = draw(seed, kind)
+        space = decoder._reader.space
+        tight, roomy = CpuBackend(space, 1), CpuBackend(space, 1 << 16)
+        chunks = [case.logprobs] * 6
+        want = search(roomy, decoder, boosts, chunks)
+        assert search(tight, decoder, boosts, chunks) == want, seed
+        reference = make_backend(BACKENDS, "reference", space)
+        assert search(reference, decoder, boosts, chunks) == want, seed
+
+
+@pytest.mark.parametrize("merge", ["max", "sum"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_costs_that_rounding_makes_equal(name, merge):
+    """Entries one rounding apart before re-basing, and equal after it, are a tie."""
+    for seed, kind in itertools.product(range(15, 21), ("none", "tokens", "pieces")):
+        _, case, decoder, boosts = draw(seed, kind)
+        wide = decoder.with_options(
+            beam=40.0,
+            beam_size=100_000,
+            token_top_k=None,
+            merge=merge,
+            nbest=1000,
+            blank_skip_threshold=None,
+        )
+        few_values = np.round(np.tile(case.logprobs, (2, 1))[:6] * 8) / 8 - 0.3
+        space = wide._reader.space
+        backend, reference = (
+            make_backend(BACKENDS, n, space) for n in (name, "reference")
+        )
+        want = search(reference, wide, boosts, [few_values])
+        assert search(backend, wide, boosts, [few_values]) == want, (seed, kind)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_least_phase_is_not_of_the_best_entry(name):
+    """After two frames "a" has two phases of 0.1705, "a b" one of 0.2035."""
+    probs = [[0.1, 0.55, 0.3, 0.05], [0.31, 0.31, 0.37, 0.01], [0.45, 0.1, 0.09, 0.36]]
+    decoder = TrieDecoder(
+        tokens=token_table(["<blank>", "a", "b", "c"]),
+        options=TrieOptions(beam=0.3, merge="sum", nbest=9),
+        backend=name,
+    )
+    (hyps,) = decoder.decode_nbest([np.log(np.array(probs))])
+    assert [hyp.text for hyp in hyps] == ["a", "a b", "a b c"]
+    found = [math.exp(-hyp.total_cost) for hyp in hyps]
+    a, b = 0.55 * 0.31, 0.55 * 0.37
+    assert found == pytest.approx([2 * a * 0.45, b * 0.45, b * 0.36])
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_batch_padding_and_threads_change_nothing(name):
+    for seed in range(12):
+        rng, case, alone, boosts = draw(seed, "separator")
+        arguments = naive_search_cases.decoder_arguments(case)
+        for threads in (1, 3):
+            decoder = TrieDecoder(
+                **arguments, options=alone.options, backend=name, threads=threads
+            )
+            lengths = rng.integers(0, 9, 5)
+            size = 5, 9, case.logprobs.shape[1]
+            batch = rng.normal(-5, size=size).astype(np.float32)
+            want = [
+                decoder.decode_nbest([one[:length]], boosts=[boosts])[0]
+                for one, length in zip(batch, lengths, strict=True)
+            ]
+            boost_lists = [boosts] * 5
+            assert decoder.decode_nbest(batch, lengths, boost_lists) == want
+            padded = np.where(
+                np.arange(9)[None, :, None] < lengths[:, None, None], batch, 7
+            )
+            assert decoder.decode_nbest(padded, lengths, boost_lists) == want
+            under_way = decoder.start(5, boost_lists)
+            for t in range(9):
+                under_way.advance(batch[:, t : t + 1], (lengths > t).astype(int))
+            assert under_way.finish() == [hyps[0] for hyps in want]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_no_frames_and_beam_size_one(name):
+    for kind in naive_search_cases.KINDS:
+        for seed in range(10):
+            _, case, decoder, boosts = draw(seed, kind)
+            arguments = naive_search_cases.decoder_arguments(case)
+            narrow = TrieDecoder(**arguments, options=TrieOptions(beam_size=1))
+            (hyp,) = narrow.decode([case.logprobs[:0]], boosts=boosts)
+            assert hyp.text == "" and hyp.num_frames == 0 and hyp.reached_final
+            assert hyp.acoustic_cost == 0
+            assert len(narrow.decode([case.logprobs], boosts=boosts)) == 1
+
+
+def test_searches_in_many_threads_at_once():
+    _, case, decoder, boosts = draw(3, "none")
+    utterances = [np.random.default_rng(i).normal(size=(40, 3)) for i in range(8)]
+    utterances = [u[:, : case.logprobs.shape[1]] for u in utterances]
+    width = case.logprobs.shape[1]
+    utterances = [np.resize(u, (40, width)).astype(np.float32) for u in utterances]
+    want = decoder.decode(utterances, boosts=boosts)
+    found = {}
+
+    def work(i):
+        found[i] = decoder.decode(utterances, boosts=boosts)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(found[i] == want for i in range(4))
+
+
+# ------------------------------------------------------------------------- errors
+def test_unknown_backend():
+    _, case, _, _ = draw(0, "tokens")
+    with pytest.raises(BackendError, match="backend 'tpu', expected one of 'auto'"):
+        TrieDecoder(**naive_search_cases.decoder_arguments(case), backend="tpu")
+
+
+def test_options_that_do_not_fit():
+    _, case, decoder, _ = draw(0, "tokens")
+    arguments = naive_search_cases.decoder_arguments(case)
+    with pytest.raises(OptionError, match="without a lexicon, expected 0"):
+        TrieDecoder(**arguments, options=TrieOptions(word_insertion=1.0))
+    other = "none" if decoder.options.lookahead != "none" else "ngram"
+    with pytest.raises(OptionError, match="make another decoder"):
+        decoder.with_options(lookahead=other)
+    with pytest.raises(OptionError, match="merge='mean', expected 'max', 'sum'"):
+        TrieOptions(merge="mean")
+    with pytest.raises(BoostError, match="expected a mapping"):
+        decoder.decode([case.logprobs], boosts=3)

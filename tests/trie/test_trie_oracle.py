@@ -1,0 +1,360 @@
+"""The beam decoder against an oracle that tries every alignment and every reading."""
+
+import functools
+import io
+import logging
+import math
+
+import naive
+import naive_search
+import naive_search_cases
+import numpy as np
+import pytest
+from test_naive_search import LEXICON, hand
+
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.backends import BACKENDS
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+
+pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+
+UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
+LOOKAHEADS = ("ngram", "unigram", "none")
+MERGES = ("max", "sum")
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def case_of(seed, kind, **fixed):
+    rng = np.random.default_rng([seed, naive_search_cases.KINDS.index(kind)])
+    return naive_search_cases.random_case(rng, kind=kind, **fixed)
+
+
+@functools.cache
+def drawn(seed, kind, merge, **fixed):
+    """A case, and its texts."""
+    case = case_of(seed, kind, **fixed)
+    return case, naive_search.best_texts(case, merge)
+
+
+def decoder_of(case, backend, **options):
+    return TrieDecoder(
+        **naive_search_cases.decoder_arguments(case),
+        options=TrieOptions(**case.options | UNBOUNDED | options),
+        backend=backend,
+        threads=1,
+    )
+
+
+def decode(case, backend, **options):
+    """All hypotheses of a case, best first."""
+    decoder = decoder_of(case, backend, **options)
+    boosts = naive_search_cases.decoder_boosts(case, decoder.words)
+    (hyps,) = decoder.decode_nbest([case.logprobs], boosts=boosts)
+    (hyp,) = decoder.decode([case.logprobs], boosts=boosts)
+    assert hyp == hyps[0]
+    return hyps
+
+
+def close_to(cost, most=1e-4):
+    return pytest.approx(cost, rel=1e-5, abs=most)
+
+
+def text_of(case, hyp):
+    """What the oracle calls its text: without a lexicon the tokens."""
+    if case.lexicon is None:
+        return tuple(hyp.token_names[token] for token in hyp.token_ids)
+    return tuple(word.text for word in hyp.words)
+
+
+def alignment_of(case, hyp):
+    """The tokens in their frames, blanks elsewhere."""
+    alignment = [case.tokens.index(case.blank)] * hyp.num_frames
+    for token, start, end in zip(hyp.token_ids, *hyp.token_frames, strict=True):
+        assert 0 <= start < end <= hyp.num_frames
+        alignment[start:end] = [token] * (end - start)
+    return alignment
+
+
+def assert_consistent(case, hyp, merge):
+    """The parts add up, and tokens, words, times and costs are one sentence.
+
+    In a sum over alignments the acoustic cost is theirs together: what their number
+    is worth goes nowhere at an acoustic scale of 0.
+    """
+    parts = hyp.acoustic_cost, hyp.graph_cost, hyp.insertion_cost, hyp.boost_cost
+    total = naive_search.total(case, naive_search.Parts(*parts))
+    if merge == "max" or case.options.get("acoustic_scale") != 0:
+        assert hyp.total_cost == pytest.approx(total, rel=1e-9, abs=1e-9)
+
+    blank, alignment = case.tokens.index(case.blank), alignment_of(case, hyp)
+    spans = naive_search.spans(alignment, blank)
+    assert tuple(span.token for span in spans) == hyp.token_ids
+    if merge == "max":
+        cost = naive_search.alignment_cost(case, alignment)
+        assert hyp.acoustic_cost == close_to(cost)
+
+    tokens = tuple(case.tokens[token] for token in hyp.token_ids)
+    words = tuple(word.text for word in hyp.words)
+    frames = tuple((word.start_frame, word.end_frame) for word in hyp.words)
+    if case.lexicon is None:
+        assert words == naive_search.joined(case, tokens)
+    readings = [
+        reading
+        for reading in naive_search.reader(case)(tokens)
+        if case.lexicon is None or reading.words == words
+    ]
+    assert any(
+        parts[1:] == close_to((reading.graph, reading.insertion, reading.boost))
+        and (case.lexicon is None or word_frames(reading, spans) == frames)
+        for reading in readings
+    )
+
+
+def word_frames(reading, spans):
+    return naive.word_frames(naive.Segmentation(reading.pieces, 0.0), spans)
+
+
+def assert_best(case, hyp, texts, merge):
+    """It is one of the oracle's best."""
+    assert hyp.reached_final == bool(texts)
+    if texts:
+        assert hyp.total_cost == close_to(texts[0].cost)
+        most = texts[0].cost + 1e-4 + 1e-5 * abs(texts[0].cost)
+        assert text_of(case, hyp) in {t.text for t in texts if t.cost <= most}
+        assert_consistent(case, hyp, merge)
+
+
+# ---------------------------------------------------------------------------- by hand
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize(
+    ("text", "words"), [("see", "sea"), ("se-e", "see"), ("seaaa", "sea"), ("s", "")]
+)
+def test_lexicons_without_a_separator(text, words, merge, backend):
+    case = hand(text, lexicon=LEXICON)
+    (hyp,) = decode(case, backend, merge=merge)
+    assert hyp.text == words
+    assert_best(case, hyp, naive_search.best_texts(case, merge), merge)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_last_word_needs_no_separator(backend):
+    for text in ("sea", "sea|", "|sea", "|sea|"):
+        case = hand(text, "-sea|", lexicon=LEXICON, separator="|")
+        (hyp,) = decode(case, backend)
+        assert hyp.text == "sea"
+        assert_best(case, hyp, naive_search.best_texts(case, "max"), "max")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_sentence_that_is_not_finished(merge, backend):
+    case = hand("sss", lexicon=LEXICON)
+    case.logprobs[:, [0, 2, 3, 4, 5]] = -np.inf
+    assert naive_search.best_texts(case, merge) == []
+    (hyp,) = decode(case, backend, merge=merge)
+    assert not hyp.reached_final
+
+
+# ----------------------------------------------------------------------- random cases
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
+@pytest.mark.parametrize("merge", MERGES)
+def test_nothing_pruned(merge, kind, backend):
+    said = 0
+    for i in range(30):
+        case, texts = drawn(i, kind, merge)
+        (hyp,) = decode(case, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
+        assert_best(case, hyp, texts, merge)
+        said += len(hyp.token_ids) > 1
+    assert said > 5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", naive_search_cases.WITH_LEXICON)
+def test_looking_ahead_changes_nothing(kind, backend):
+    for i in range(10):
+        case, texts = drawn(i, kind, "max")
+        for lookahead in LOOKAHEADS:
+            (hyp,) = decode(case, backend, lookahead=lookahead)
+            assert_best(case, hyp, texts, "max")
+
+
+IMPOSSIBLE = """\\data\\
+ngram 1=4
+ngram 2=1
+
+\\1-grams:
+-99\t<s>\t0
+-1\t</s>
+-inf\tA\t0
+-inf\tB\t0
+
+\\2-grams:
+-0.1\t<s> A
+
+\\end\\
+"""
+"""The empty history can say nothing, another can."""
+
+
+def impossible(text, backend, **options):
+    """Two words of one token each; at the first frame A's, then a blank."""
+    logprobs = np.log([[0.1, 0.8, 0.1], [0.8, 0.1, 0.1]])
+    decoder = TrieDecoder(
+        tokens=token_table(["<blank>", "a", "b"]),
+        lexicon=Lexicon(("A", "B"), ((1,), (2,)), np.zeros(2, np.float32)),
+        lm=read_arpa(io.StringIO(text)),
+        options=TrieOptions(**UNBOUNDED | options),
+        backend=backend,
+    )
+    return decoder.decode([logprobs])[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("lookahead", LOOKAHEADS)
+@pytest.mark.parametrize("lm_scale", [0.0, 1.0])
+def test_words_that_only_some_histories_have(lm_scale, lookahead, backend):
+    hyp = impossible(IMPOSSIBLE, backend, lookahead=lookahead, lm_scale=lm_scale)
+    assert hyp.text == "A"
+    lm_cost = lm_scale * 1.1 * math.log(10)
+    assert hyp.total_cost == close_to(lm_cost - 2 * math.log(0.8))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("lookahead", LOOKAHEADS)
+@pytest.mark.parametrize("lm_scale", [0.0, 1.0])
+def test_no_word_and_no_end_is_possible(lm_scale, lookahead, merge, backend):
+    text = IMPOSSIBLE.replace("-0.1\t", "-inf\t").replace("-1\t", "-inf\t")
+    options = {"lookahead": lookahead, "merge": merge, "lm_scale": lm_scale}
+    hyp = impossible(text, backend, **options)
+    assert hyp.text == "" and not hyp.reached_final
+    assert math.isfinite(hyp.total_cost)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("boosts", naive_search_cases.BOOSTS)
+@pytest.mark.parametrize("merge", MERGES)
+def test_boosts(merge, boosts, backend):
+    boosted = 0
+    for i in range(15):
+        kind = naive_search_cases.WITH_LEXICON[i % 3]
+        case, texts = drawn(i, kind, merge, boosts=boosts)
+        (hyp,) = decode(case, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
+        assert_best(case, hyp, texts, merge)
+        boosted += hyp.boost_cost != 0
+    assert boosted > 3 or boosts == "no"
+
+
+# ------------------------------------------------------------------------ n best texts
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", [*naive_search_cases.WITH_LEXICON, "tokens"])
+@pytest.mark.parametrize("merge", MERGES)
+def test_all_texts_each_once(merge, kind, backend):
+    several = 0
+    for i in range(12):
+        case, texts = drawn(i, kind, merge, num_tokens=3 + i % 2, num_frames=5 - i % 6)
+        hyps = decode(case, backend, merge=merge, nbest=10_000)
+        if not texts:
+            assert not any(hyp.reached_final for hyp in hyps)
+            continue
+        found = {text_of(case, hyp): hyp.total_cost for hyp in hyps}
+        assert len(found) == len(hyps)
+        assert found == close_to({text.text: text.cost for text in texts})
+        assert [hyp.total_cost for hyp in hyps] == close_to([t.cost for t in texts])
+        for hyp in hyps:
+            assert_consistent(case, hyp, merge)
+        several += len(hyps) > 2
+    assert several > 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+def test_the_best_few_texts(merge, backend):
+    for i in range(12):
+        kind = ("none", "separator", "separator_optional", "tokens")[i % 4]
+        case, texts = drawn(i, kind, merge)
+        hyps = decode(case, backend, merge=merge, nbest=3)
+        if texts:
+            expected = [text.cost for text in texts[:3]]
+            assert [hyp.total_cost for hyp in hyps] == close_to(expected)
+            assert len({text_of(case, hyp) for hyp in hyps}) == len(hyps)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["pieces", "tokens_separator"])
+def test_texts_that_tokens_spell_in_several_ways(kind, backend):
+    dropped = 0
+    for i in range(24):
+        case, texts = drawn(i, kind, "max", num_frames=3)
+        if not texts:
+            continue
+        least = {}
+        for text in texts:
+            written = " ".join(naive_search.joined(case, text.text))
+            least.setdefault(written, text.cost)
+        hyps = decode(case, backend, merge="max", nbest=5)
+        assert len({hyp.text for hyp in hyps}) == len(hyps)
+        assert len(hyps) == min(5, len(least))
+        assert hyps[0].total_cost == close_to(texts[0].cost)
+        for hyp in hyps:
+            assert hyp.total_cost >= least[hyp.text] - 1e-4
+        dropped += len(least) < len(texts)
+    assert dropped > 5
+
+
+# ----------------------------------------------------------------------------- pruning
+BOUNDS = [
+    {"beam": 0.0},
+    {"beam": 1.0},
+    {"beam": 4.0},
+    {"beam_size": 1},
+    {"beam_size": 2},
+    {"beam_size": 5},
+    {"token_top_k": 1},
+    {"token_top_k": 2, "beam": 3.0, "beam_size": 4},
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
+    finished = dearer = 0
+    for i in range(36):
+        kind = naive_search_cases.KINDS[i % 6]
+        case, texts = drawn(i, kind, merge)
+        least = {text.text: text.cost for text in texts}
+        for number, bounds in enumerate(BOUNDS):
+            lookahead = LOOKAHEADS[number % 3]
+            (hyp,) = decode(case, backend, merge=merge, lookahead=lookahead, **bounds)
+            if not hyp.reached_final:
+                continue
+            finished += 1
+            cost = least[text_of(case, hyp)]
+            assert hyp.total_cost >= cost - 1e-4 - 1e-5 * abs(cost)
+            dearer += hyp.total_cost > texts[0].cost + 1e-3
+            assert_consistent(case, hyp, merge)
+    assert finished > 100 and dearer > 20
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", MERGES)
+def test_wide_bounds_are_none(merge, backend):
+    """A beam wider than any cost, and as many tokens as there are."""
+    for i in range(12):
+        kind = naive_search_cases.KINDS[i % 6]
+        case, _ = drawn(i, kind, merge)
+        free = decode(case, backend, merge=merge, nbest=2)
+        top = len(case.tokens)
+        assert free == decode(
+            case, backend, merge=merge, nbest=2, beam=1e5, token_top_k=top
+        )

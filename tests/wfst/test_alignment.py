@@ -1,0 +1,417 @@
+"""Words and their times, wherever their labels stand."""
+
+import itertools
+
+import numpy as np
+import pytest
+from random_graphs import random_graph, random_logprobs, random_options
+from test_wfst_backends import search
+from text_graphs import text_fst, text_graph, text_tables
+
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.backends import make_backend
+from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.wfst.alignment import Aligner, PathTokens
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
+
+
+def decode(graph, frames):
+    """The hypothesis whose tokens are one per frame, as names."""
+    x = np.full((len(frames.split()), len(graph.tokens)), -np.inf, np.float32)
+    for frame, name in enumerate(frames.split()):
+        x[frame, graph.tokens.names.index(name)] = 0
+    (hyp,) = WfstDecoder(graph, UNBOUNDED, frame_shift_s=1.0).decode([x])
+    assert hyp.died_at_frame is None
+    return hyp
+
+
+def times(hyp):
+    """`word start-end` of each word."""
+    return [f"{w.text} {w.start_frame}-{w.end_frame}" for w in hyp.words]
+
+
+def word_chain(words, tables, label_at=0):
+    """A graph of one sentence; a word's label is on its n-th token, or behind it.
+
+    Blanks and repeats may stand where CTC has them. `label_at` is -1 for an epsilon arc
+    before the first token, and the length of the word for one behind the last.
+    """
+    state, lines = itertools.count(1), ["0 0 _ - 0"]
+    ends = {0: None}  # the states to go on from: the token whose arc led there
+
+    def arc(token, label):
+        nonlocal ends
+        to, behind_blank = next(state), next(state)
+        allowed = [at for at, before in ends.items() if before != token]
+        lines.extend(f"{at} {to} {token} {label} 0" for at in allowed)
+        lines.append(f"{to} {behind_blank} _ - 0\n{behind_blank} {behind_blank} _ - 0")
+        if token != "-":
+            lines.append(f"{to} {to} {token}' - 0")
+        before = set(ends.values()) - {None} if token == "-" else {token}
+        ends = {to: before.pop() if before else None, behind_blank: None}
+
+    for entry in words:
+        word, *said = entry.split()
+        if label_at < 0:
+            arc("-", word)
+        for i, token in enumerate(said):
+            arc(token, word if i == label_at else "-")
+        if label_at >= len(said):
+            arc("-", word)
+    lines.extend(f"{at} 0" for at in ends)
+    return text_graph("\n".join(lines), said=words, **tables)
+
+
+# ---------------------------------------------------------------------- by hand
+@pytest.mark.parametrize("label_at", [-1, 0, 1, 2, 9])
+def test_times_do_not_depend_on_where_the_label_stands(label_at):
+    graph = word_chain(["abc a b c", "ba b a"], {"tokens": "_ a b c"}, label_at)
+    hyp = decode(graph, "_ a a _ b c c _ b _ _ a _")
+    expected = ["abc 1-7", "ba 8-12"]
+    if 1 < label_at < 9:
+        graph = word_chain(["abc a b c", "bab b a b"], {"tokens": "_ a b c"}, label_at)
+        hyp = decode(graph, "_ a a _ b c c _ b _ _ a b _")
+        expected = ["abc 1-7", "bab 8-13"]
+    assert times(hyp) == expected
+    assert hyp.words[0].start_s == 1.0 and hyp.words[0].end_s == 7.0
+
+
+def test_a_label_on_the_next_words_first_token():
+    text = "0 1 a - 0\n1 2 b - 0\n2 3 a AB 0\n3 4 - BA 0\n4 5 b - 0\n5 0"
+    hyp = decode(text_graph(text, said=["AB a b", "BA a b"]), "a b a b")
+    assert times(hyp) == ["AB 0-2", "BA 2-4"]
+
+
+def test_a_label_on_a_blank():
+    text = "0 1 a - 0\n1 2 b - 0\n2 3 _ AB 0\n3 4 _ - 0\n4 0"
+    assert times(decode(text_graph(text, said=["AB a b"]), "a b _ _")) == ["AB 0-2"]
+
+
+def test_homophones_and_several_pronunciations():
+    said = ["hear a b", "here a b", "here a b b", "here b"]
+    for word, tokens, expected in [
+        ("hear", "a b", "hear 0-2"),
+        ("here", "a b", "here 0-2"),
+        ("here", "b", "here 0-1"),
+        ("here", "a b _ b", "here 0-4"),
+    ]:
+        names = [t for t in tokens.split() if t != "_"]
+        graph = word_chain([" ".join([word, *names])], {}, label_at=0)
+        tables = text_tables(words=graph.words, said=said)
+        graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), tables)
+        assert times(decode(graph, tokens)) == [expected]
+
+
+def repeats_of(graph):
+    return graph.arcs["ilabel"] & REPEAT != 0
+
+
+PREFIXES = ["A a", "AB a b", "B b", "BA b a", "ABA a b a"]
+
+
+@pytest.mark.parametrize("words", list(itertools.product(PREFIXES, repeat=3)))
+def test_prefixes_of_other_words(words):
+    graph = word_chain(list(words), {}, label_at=9)
+    tokens = [token for entry in words for token in entry.split()[1:]]
+    expected, at = [], 0
+    for entry in words:
+        word, *said = entry.split()
+        expected.append(f"{word} {2 * at}-{2 * (at + len(said)) - 1}")
+        at += len(said)
+    assert times(decode(graph, " _ ".join(tokens))) == expected
+
+
+def test_a_choice_that_only_the_end_decides():
+    """`a` or `a a` for the first word: what is left must be said by the second."""
+    tables = {"tokens": "_ a b"}
+    graph = word_chain(["X a a", "Y a b"], tables, label_at=9)
+    said = text_tables(words=graph.words, said=["X a", "X a a", "Y a b", "Y a a b"])
+    graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), said)
+    found = times(decode(graph, "a _ a _ a b"))
+    assert found in (["X 0-1", "Y 2-6"], ["X 0-3", "Y 4-6"])
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [([0, 2, 2, 0], ["X 0-1", "Y 2-5"]), ([2, 0, 0, 2], ["X 0-3", "Y 4-5"])],
+)
+def test_of_two_ways_to_cut_the_more_probable_one(costs, expected):
+    """`a | a a` or `a a | a`: the search took the cheaper, so that is what was said."""
+    graph = word_chain(["X a", "Y a a"], {}, label_at=9)
+    said = text_tables(
+        words=graph.words, said=["X a", "X a a", "Y a", "Y a a"], costs=costs
+    )
+    graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), said)
+    assert times(decode(graph, "a _ a _ a")) == expected
+
+
+def test_repeated_tokens():
+    graph = word_chain(["AA a a", "A a"], {}, label_at=0)
+    assert times(decode(graph, "a a _ a a _ _ a")) == ["AA 0-5", "A 7-8"]
+    # As `compact` has it: two tokens without a blank between them.
+    text = "0 1 a AA 0\n1 1 a' - 0\n1 2 a - 0\n2 2 a' - 0\n2 0"
+    hyp = decode(text_graph(text, said=["AA a a"]), "a a")
+    assert times(hyp) == ["AA 0-2"]
+    assert [(t.text, t.start_frame, t.end_frame) for t in hyp.tokens] == [
+        ("a", 0, 1),
+        ("a", 1, 2),
+    ]
+
+
+def test_fillers_belong_to_no_word():
+    tables = {"tokens": "_ a b |", "fillers": "|"}
+    text = (
+        "0 0 | - 0\n0 1 a - 0\n1 2 | A 0\n2 2 |' - 0\n2 2 _ - 0\n"
+        "2 3 b - 0\n3 4 | B 0\n4 4 | - 0\n4 0"
+    )
+    graph = text_graph(text, said=["A a", "B b"], **tables)
+    hyp = decode(graph, "| a | | _ b | |")
+    assert times(hyp) == ["A 1-2", "B 5-6"]
+    assert [t.text for t in hyp.tokens] == ["|", "a", "|", "b", "|", "|"]
+
+
+def test_fillers_within_a_pronunciation():
+    tables = {"tokens": "_ a b |", "fillers": "|"}
+    graph = word_chain(["ab a | b"], tables, label_at=1)
+    assert times(decode(graph, "_ a | b _")) == ["ab 1-4"]
+
+
+def test_an_unfinished_last_word():
+    """The label came with the first token; the audio ends before the last."""
+    graph = word_chain(["A a", "ABA a b a"], {}, label_at=0)
+    for frames, expected in [
+        ("a _ a b b _", ["A 0-1", "ABA 2-5"]),
+        ("a _ a", ["A 0-1", "ABA 2-3"]),
+        ("a _", ["A 0-1"]),
+        ("_ _", []),
+    ]:
+        hyp = decode(graph, frames)
+        assert not hyp.reached_final
+        assert times(hyp) == expected
+
+
+def test_an_unfinished_word_whose_label_has_not_come():
+    graph = word_chain(["A a", "ABA a b a"], {}, label_at=9)
+    hyp = decode(graph, "a _ a b")
+    assert not hyp.reached_final
+    assert times(hyp) == ["A 0-1"]
+
+
+def test_a_label_before_any_token_of_its_word():
+    """The word is there without a token, where its label is."""
+    text = "0 1 a A 0\n1 2 _ B 0\n2 3 b - 0\n3 0"
+    hyp = decode(text_graph(text, said=["A a", "B b"]), "a _")
+    assert not hyp.reached_final
+    assert times(hyp) == ["A 0-1", "B 2-2"]
+
+
+# ------------------------------------------------------------- graphs from elsewhere
+def test_without_pronunciations_a_word_ends_at_its_label():
+    text = "0 1 a - 0\n1 2 b AB 0\n2 2 _ - 0\n2 3 a - 0\n3 4 - A 0\n4 4 _ - 0\n4 0"
+    graph = text_graph(text, marks_repeats=False)
+    assert times(decode(graph, "a b _ _ a _")) == ["AB 0-2", "A 4-5"]
+
+
+def test_pronunciations_that_do_not_fit_are_no_help():
+    text = "0 1 a - 0\n1 2 b AB 0\n2 2 _ - 0\n2 3 a A 0\n3 0"
+    for said in (["AB b", "A a"], ["A a"], ["AB a b"], ["AB a b", "A a b"]):
+        assert times(decode(text_graph(text, said=said), "a b _ a")) == [
+            "AB 0-2",
+            "A 3-4",
+        ]
+
+
+def test_without_marks_equal_frames_are_one_token():
+    text = "0 0 _ - 0\n0 0 a A 0\n0 0 b - 0\n0 0"
+    hyp = decode(text_graph(text, marks_repeats=False), "a a _ a b b a")
+    spans = [(t.text, t.start_frame, t.end_frame) for t in hyp.tokens]
+    assert spans == [("a", 0, 2), ("a", 3, 4), ("b", 4, 6), ("a", 6, 7)]
+
+
+# ------------------------------------------------------------------------- oracles
+def naive_tokens(graph, arcs):
+    """Tokens with frames, and (word, tokens so far, frames so far), arc by arc."""
+    tokens, words, frame, before = [], [], 0, graph.tokens.blank
+    for a in arcs:
+        arc = graph.arcs[a]
+        label = int(arc["ilabel"]) & LABEL_MASK
+        if label != EPSILON:
+            token = token_of(label)
+            marked = bool(arc["ilabel"] & REPEAT)
+            again = marked if graph.tables.marks_repeats else token == before
+            if token != graph.tokens.blank:
+                if again and tokens:
+                    tokens[-1][2] = frame + 1
+                else:
+                    tokens.append([token, frame, frame + 1])
+            before, frame = token, frame + 1
+        if arc["olabel"] != EPSILON:
+            words.append((int(arc["olabel"]), len(tokens), frame))
+    return tokens, words
+
+
+def test_tokens_against_a_naive_reading():
+    for i in range(300):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        x = random_logprobs(rng, 8, len(graph.tokens))
+        path = search(make_backend(BACKENDS, "cpu", graph), options, x)
+        read = Aligner(graph).tokens(path.arcs, path.acoustic)
+        tokens, words = naive_tokens(graph, path.arcs)
+        columns = zip(read.token, read.start, read.end, strict=True)
+        assert [list(map(int, row)) for row in columns] == tokens
+        columns = zip(read.word, read.word_token, read.word_frame, strict=True)
+        assert [tuple(map(int, row)) for row in columns] == words
+        cost = graph.arcs["cost"][path.arcs].astype(np.float64).sum()
+        assert read.graph_cost == pytest.approx(cost, abs=1e-9)
+
+
+def naive_cuts(tokens, words, said, fillers, complete):
+    """All ways to cut and their costs: {token spans of each word: least cost}.
+
+    `said` holds {pronunciation: cost} of each word.
+
+    Fillers may stand before every word and at the end. Where the path is not complete
+    the last word may break off where the tokens end, and tokens of words that have no
+    label yet may follow.
+    """
+
+    def cut(at, words):
+        if not words:
+            rest = all(token in fillers for token in tokens[at:])
+            return [((), 0)] if rest or not complete else []
+        found = []
+        while True:
+            for pronunciation, cost in said.get(words[0], {}).items():
+                end = at + len(pronunciation)
+                if tokens[at:end] == pronunciation:
+                    rests = cut(end, words[1:])
+                    found += [(((at, end), *rest), cost + c) for rest, c in rests]
+                breaks_off = not complete and len(words) == 1 and end > len(tokens)
+                if breaks_off and tokens[at:] == pronunciation[: len(tokens) - at]:
+                    found.append((((at, len(tokens)),), cost))
+            if at == len(tokens) or tokens[at] not in fillers:
+                return found
+            at += 1
+
+    least = {}
+    for spans, cost in cut(0, words):
+        least[spans] = min(cost, least.get(spans, cost))
+    return least
+
+
+def spans_by_label(tokens, word_token, fillers):
+    """Tokens from one label to the next, without the fillers at both ends."""
+    spans, begin = [], 0
+    for end in word_token:
+        inside = [i for i in range(begin, end) if tokens[i] not in fillers]
+        if inside:
+            spans.append((inside[0], inside[-1] + 1))
+        else:
+            spans.append(None)
+        begin = end
+    return spans
+
+
+def random_cut_case(rng):
+    """Tokens, words, pronunciations and fillers; often but not always a match."""
+    num_words, letters = int(rng.integers(1, 4)), "ab|"[: rng.integers(1, 4)]
+    draw = lambda most: "".join(rng.choice(list(letters), int(rng.integers(1, most))))  # noqa: E731
+    entries = {(int(rng.integers(1, num_words + 1)), draw(4)) for _ in range(5)}
+    said = {}
+    for word, pronunciation in sorted(entries):
+        said.setdefault(word, {})[pronunciation] = int(rng.integers(0, 3))
+    words = rng.choice(list(said), int(rng.integers(0, 5))).tolist()
+    tokens = ""
+    for word in words:
+        tokens += "|" * int(rng.integers(0, 3)) + str(rng.choice(list(said[word])))
+    tokens += "|" * int(rng.integers(0, 3))
+    if rng.random() < 0.3:
+        tokens = draw(9)
+    if rng.random() < 0.4:
+        tokens = tokens[: rng.integers(0, len(tokens) + 1)]
+    fillers = "|" if rng.random() < 0.7 else ""
+    return tokens, words, said, fillers
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_cutting_into_words_against_all_cuts(complete):
+    names, matched = "_ab|", 0
+    for i in range(1500):
+        rng = np.random.default_rng(i)
+        tokens, words, said, fillers = random_cut_case(rng)
+        tables = text_tables(
+            tokens="_ a b |",
+            words=("<eps>", *(f"w{w}" for w in range(1, 5))),
+            said=[f"w{w} {' '.join(p)}" for w in said for p in said[w]],
+            costs=[cost for w in said for cost in said[w].values()],
+            fillers=fillers,
+        )
+        graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
+        count, word_token = len(tokens), np.sort(rng.integers(0, len(tokens) + 1, 4))
+        path = PathTokens(
+            token=np.array([names.index(t) for t in tokens], np.int32),
+            start=np.arange(count, dtype=np.int32) * 2,
+            end=np.arange(count, dtype=np.int32) * 2 + 1,
+            word=np.array(words, np.int32),
+            word_token=word_token[: len(words)].astype(np.int32),
+            word_frame=np.full(len(words), 99, np.int32),
+            graph_cost=0.0,
+            acoustic_cost=0.0,
+        )
+        found = Aligner(graph).word_frames(path, complete).tolist()
+        cuts = naive_cuts(tokens, words, said, fillers, complete)
+        if cuts:
+            matched += bool(words)
+            as_frames = [
+                [[2 * b, 2 * e - 1] if b < e else [99, 99] for b, e in cut]
+                for cut, cost in cuts.items()
+                if cost == min(cuts.values())
+            ]
+            assert found in as_frames, (tokens, words, said, fillers)
+        else:
+            spans = spans_by_label(tokens, path.word_token, fillers)
+            expected = [[2 * s[0], 2 * s[1] - 1] if s else [99, 99] for s in spans]
+            assert found == expected, (tokens, words, said, fillers)
+    assert matched > 400
+
+
+def test_times_are_in_order_and_within_the_utterance():
+    for i in range(200):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        x = random_logprobs(rng, 8, len(graph.tokens))
+        (hyp,) = WfstDecoder(graph, options, threads=1).decode([x])
+        bounds = [t for word in hyp.words for t in (word.start_frame, word.end_frame)]
+        assert all(0 <= t <= hyp.num_frames for t in bounds)
+        starts_and_ends = [f for t in hyp.tokens for f in (t.start_frame, t.end_frame)]
+        assert starts_and_ends == sorted(starts_and_ends)
+        for word in hyp.words:
+            assert word.start_frame <= word.end_frame
+            assert word.start_s == word.start_frame * 0.02
+
+
+def test_many_words_and_many_ways():
+    """Every word could also begin or end one token earlier: no time is lost on it."""
+    tables = text_tables(words=("<eps>", "A"), said=["A a", "A a a", "A a a a"])
+    graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
+    num_words, count = 300, 700
+    path = PathTokens(
+        token=np.ones(count, np.int32),
+        start=np.arange(count, dtype=np.int32),
+        end=np.arange(1, count + 1, dtype=np.int32),
+        word=np.ones(num_words, np.int32),
+        word_token=np.zeros(num_words, np.int32),
+        word_frame=np.zeros(num_words, np.int32),
+        graph_cost=0.0,
+        acoustic_cost=0.0,
+    )
+    frames = Aligner(graph).word_frames(path, True)
+    assert frames[0, 0] == 0 and frames[-1, 1] == count
+    assert (frames[1:, 0] == frames[:-1, 1]).all()
+    assert set(np.diff(frames).ravel().tolist()) <= {1, 2, 3}

@@ -1,0 +1,533 @@
+"""The CUDA kernels, unchanged, on this machine's CPU: the bits of the specification."""
+
+import dataclasses
+import gc
+import shutil
+
+import numpy as np
+import pytest
+from cuda_emulation.device import (
+    EmulatedDevice,
+    as_given,
+    bits_rows,
+    float_rows,
+    half_rows,
+)
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
+from real_speech import RECIPE, speech_graph, utterances
+from test_wfst_backends import bits, search
+from test_wfst_invariance import dense_graph, random_splits
+from text_graphs import text_graph
+
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BackendError
+from wfstdec.gpu.memory import TRACE_BYTES, Budget, trace_nodes
+from wfstdec.search.backends import make_backend
+from wfstdec.text.lexicon import read_lexicon
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu import layout as device_layout
+from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.gpu.layout import BFLOAT16, FLOAT16, NODE, automaton_arrays
+from wfstdec.wfst.options import WfstOptions
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+BLOCK_SIZES = [32, 64, 128, 256]
+NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
+TOTALS = PhraseOptions(weights_are_totals=True)
+
+
+def draw(rng, num_utterances=3, **kinds):
+    """A graph, and for each utterance log-probs and boosts; options for all."""
+    graph = random_graph(rng, **kinds)
+    batch = [
+        random_logprobs(rng, int(t), len(graph.tokens))
+        for t in rng.integers(0, 9, num_utterances)
+    ]
+    boosts = []
+    for _ in batch:
+        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
+        boosts.append(UtteranceBoosts(words, phrases))
+    return graph, random_options(rng), batch, boosts
+
+
+def random_device(rng, threads, preempt=0):
+    """Blocks of so many threads; the table in shared memory may be of any size."""
+    slots = int(rng.choice([0, 16, 32, 64, 512]))
+    seed = int(rng.integers(1 << 30))
+    return EmulatedDevice(threads, preempt=preempt, seed=seed, shared_slots=slots)
+
+
+def expected_paths(graph, options, batch, boosts):
+    backend, paths = make_backend(BACKENDS, "reference", graph), []
+    for logprobs, one in zip(batch, boosts, strict=True):
+        under_way = backend.start(options, one)
+        under_way.advance(logprobs)
+        paths.append(bits(under_way.finish()))
+    return paths
+
+
+def decoded(backend, options, batch, boosts):
+    return list(map(bits, backend.decode_batch(batch, options, boosts)))
+
+
+# --------------------------------------------------------------------- bit equality
+@pytest.mark.parametrize("threads", BLOCK_SIZES)
+@pytest.mark.parametrize("preempt", [0, 4])
+def test_random_graphs(threads, preempt):
+    for i in range(30):
+        rng = np.random.default_rng([threads, preempt, i])
+        drawn = draw(rng)
+        device = random_device(rng, threads, preempt)
+        backend = DeviceBackend(drawn[0], device, first_capacity=64)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
+
+
+def test_a_thousand_tokens():
+    """Rows with all of them, as word pieces make at the beginning of words."""
+    for i in range(3):
+        rng = np.random.default_rng(i)
+        drawn = draw(rng, num_tokens=1025, num_states=20, arcs_per_state=60)
+        backend = DeviceBackend(drawn[0], random_device(rng, 128), first_capacity=64)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_schedules_do_not_matter(seed):
+    drawn = draw(np.random.default_rng(seed), num_states=15, arcs_per_state=6)
+    expected = expected_paths(*drawn)
+    for schedule in range(12):
+        device = EmulatedDevice(
+            64, preempt=2, seed=schedule, shared_slots=[0, 16, 64][schedule % 3]
+        )
+        backend = DeviceBackend(drawn[0], device, first_capacity=64)
+        assert decoded(backend, *drawn[1:]) == expected, schedule
+
+
+@pytest.mark.parametrize("threads", [32, 128])
+def test_arrays_too_small_lose_nothing(threads):
+    """Every array overflows, at every place where one can."""
+    grown = 0
+    for i in range(40):
+        rng = np.random.default_rng(i)
+        drawn = draw(rng, arcs_per_state=8)
+        device = random_device(rng, threads, int(rng.choice([0, 5])))
+        backend = DeviceBackend(drawn[0], device, first_capacity=1)
+        expected = expected_paths(*drawn)
+        assert decoded(backend, *drawn[1:]) == expected, i
+        grown += device.launches.count("search_chunk") > 4
+        assert decoded(backend, *drawn[1:]) == expected, i  # pooled memory
+    assert grown > 20
+
+
+def test_frames_that_outgrow_the_table_in_shared_memory():
+    spilled, shared, counted = 0, 0, {}
+    for i in range(12):
+        rng = np.random.default_rng(i)
+        graph, options, batch, boosts = draw(rng, num_states=30, arcs_per_state=4)
+        expected = expected_paths(graph, options, batch, boosts)
+        for slots in (0, 32, 4096):
+            device = EmulatedDevice(64, preempt=9, seed=i, shared_slots=slots)
+            backend = DeviceBackend(graph, device, first_capacity=256)
+            under_way = backend.start_batch(options, boosts)
+            under_way.advance(batch)
+            assert list(map(bits, under_way.finish())) == expected, (i, slots)
+            counts = under_way.counts
+            del counts["arcs"]  # how many may survive is a matter of the schedule
+            in_shared, left_it = counts.pop("shared"), counts.pop("spilled")
+            assert counted.setdefault(i, counts) == counts
+            if slots == 32:
+                spilled += left_it
+                shared += 0 < in_shared < counts["frames"]
+            else:
+                assert left_it == 0
+                assert in_shared == (counts["frames"] if slots else 0)
+    assert spilled > 6 and shared > 2
+
+
+def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
+    """min_active makes many entries for a while, few of which go on."""
+    fan = [f"0 {1 + i} a W{i} {i + 2}" for i in range(60)]
+    graph = text_graph("\n".join(["0 0 a - 0", *fan, "0 0"]))
+    x = np.zeros((40, len(graph.tokens)), np.float32)
+    options = WfstOptions(beam=1.0, min_active=2)
+    backend = DeviceBackend(graph, EmulatedDevice(64, shared_slots=32), 256)
+    under_way = backend.start_batch(options, [NO_BOOSTS])
+    under_way.advance([x])
+    counts = under_way.counts
+    assert (counts["frames"], counts["entries"]) == (40, 80)
+    assert counts["spilled"] == 1
+    expected = expected_paths(graph, options, [x], [NO_BOOSTS])
+    assert list(map(bits, under_way.finish())) == expected
+
+
+def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
+    """One arc, from one graph state in two boost states, at one cost to one state."""
+    graph = text_graph("""
+        0 1 a A 0
+        0 1 b B 0
+        1 2 a C 0
+        2 0
+    """)
+    spell = {"A C": [(1, 3)], "B C": [(2, 3)]}
+    compiler = PhraseCompiler(lambda ps: [spell[p] for p in ps], graph.words, TOTALS)
+    boosts = [UtteranceBoosts(NO_BOOSTS.words, compiler.compile(["A C", "B C"]))]
+    batch = [np.zeros((2, 3), np.float32)]
+    drawn = (graph, WfstOptions(), batch, boosts)
+    for schedule in range(20):
+        device = EmulatedDevice(32, preempt=1, seed=schedule)
+        backend = DeviceBackend(graph, device)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), schedule
+    (path,) = backend.decode_batch(batch, WfstOptions(), boosts)
+    assert graph.arcs["olabel"][path.arcs].tolist() == [1, 3]
+
+
+def test_phrases_at_the_end_of_a_search_that_died():
+    """What max_active dropped in the frame that nothing survived is no end."""
+    for i in range(60):
+        rng = np.random.default_rng(i)
+        graph, options, batch, boosts = draw(rng, num_states=12)
+        options = dataclasses.replace(options, max_active=3, min_active=0)
+        for x in batch:
+            x[len(x) // 2 :] = -np.inf
+        boosts = [one._replace(phrases=random_phrases(rng, graph)) for one in boosts]
+        backend = DeviceBackend(graph, EmulatedDevice(), first_capacity=64)
+        drawn = (graph, options, batch, boosts)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
+
+
+def test_max_active_among_boost_states_of_one_cost():
+    """A radix select has to go on through all digits of the boost states."""
+    words = [f"W{i}" for i in range(600)]
+    fan = [f"0 1 a {word} 0" for word in words]
+    graph = text_graph("\n".join([*fan, "1 2 a - 0", "2 0"]))
+    spell = [[(graph.word_ids[word], graph.word_ids["W0"])] for word in words]
+    compiler = PhraseCompiler(lambda _: spell, graph.words, TOTALS)
+    phrases = compiler.compile({f"{word} W0": 0.0 for word in words})
+    boosts = [UtteranceBoosts(NO_BOOSTS.words, phrases)]
+    batch = [np.zeros((2, 2), np.float32)]
+    backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=1024)
+    for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, None):
+        options = WfstOptions(beam=np.inf, max_active=limit)
+        under_way = backend.start_batch(options, boosts)
+        under_way.advance(batch)
+        assert under_way.counts["active"] == 1 + min(limit or 600, 600)
+        assert list(map(bits, under_way.finish())) == expected_paths(
+            graph, options, batch, boosts
+        )
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+def test_any_split_into_chunks(threads):
+    for i in range(25):
+        rng = np.random.default_rng(i)
+        graph, options, batch, boosts = draw(rng)
+        backend = DeviceBackend(graph, EmulatedDevice(threads), first_capacity=4)
+        under_way = backend.start_batch(options, boosts)
+        for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
+            under_way.advance(chunks)
+        found = list(map(bits, under_way.finish()))
+        assert found == expected_paths(graph, options, batch, boosts), i
+
+
+def test_more_utterances_than_blocks_on_two_threads():
+    drawn = draw(np.random.default_rng(8), num_utterances=40, num_states=12)
+    device = EmulatedDevice(32, num_blocks=4, os_threads=2)
+    backend = DeviceBackend(drawn[0], device, first_capacity=8)
+    assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
+
+
+def test_a_single_search_is_a_batch_of_one():
+    graph, options, batch, boosts = draw(np.random.default_rng(9))
+    backend = DeviceBackend(graph, EmulatedDevice())
+    for logprobs, one in zip(batch, boosts, strict=True):
+        under_way = backend.start(options, one)
+        under_way.advance(logprobs)
+        expected = expected_paths(graph, options, [logprobs], [one])
+        assert [bits(under_way.finish())] == expected
+    assert bits(backend.start(options, NO_BOOSTS).finish()) == bits(
+        search(make_backend(BACKENDS, "reference", graph), options, batch[0][:0])
+    )
+    assert backend.decode_batch([], options, []) == []
+
+
+def test_exact_selection_among_equal_costs():
+    """A radix select has to go on through all digits of the states."""
+    fan = [f"0 {s} a - 0\n{s} {s + 600} b W{s} {600 - s}" for s in range(1, 601)]
+    finals = [f"{s + 600} 0" for s in range(1, 601)]
+    graph = text_graph("\n".join(fan + finals))
+    backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=1024)
+    logprobs = np.zeros((2, 3), np.float32)
+    for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, 601):
+        options = WfstOptions(beam=np.inf, max_active=limit)
+        (path,) = backend.decode_batch([logprobs], options, [NO_BOOSTS])
+        words = graph.arcs["olabel"][path.arcs]
+        assert graph.words[words[words > 0][0]] == f"W{min(limit, 600)}"
+
+
+# ------------------------------------------------------------------ 16 bits a number
+@pytest.mark.parametrize("kind", [FLOAT16, BFLOAT16])
+def test_half_precision_is_read_as_it_is(kind):
+    for i in range(25):
+        rng = np.random.default_rng([kind, i])
+        graph, options, batch, boosts = draw(rng)
+        backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=64)
+        rows = [half_rows(x, kind, int(rng.integers(0, 3))) for x in batch]
+        given = [as_given(x, kind) for x in batch]
+        found = decoded(backend, options, rows, boosts)
+        assert found == expected_paths(graph, options, given, boosts), i
+
+
+def test_every_number_of_16_bits():
+    """All halves and all of bfloat16, as a frame each."""
+    graph = text_graph("0 0 a A 0\n0 0", tokens="_ a")
+    backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=16)
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    halves = bits.view(np.float16).astype(np.float32)
+    brains = (bits.astype(np.uint32) << 16).view(np.float32)
+    for kind, values in ((FLOAT16, halves), (BFLOAT16, brains)):
+        fine = (values >= -1e20) & (values <= 1e20)
+        fine &= (bits % 0x8000 < 0x800) | (bits % 7 == 0)  # all that are subnormal
+        rows = bits_rows(np.stack([bits[fine]] * 2, axis=1), kind)
+        (path,) = backend.decode_batch([rows], WfstOptions(), [NO_BOOSTS])
+        assert path.acoustic.tolist() == (-values[fine]).tolist()
+        assert backend.first_bad([rows]) is None
+        for impossible in bits[values < -1e20][:: 1 + (kind == BFLOAT16) * 997]:
+            rows = bits_rows(np.full((1, 2), impossible), kind)
+            (path,) = backend.decode_batch([rows], WfstOptions(), [NO_BOOSTS])
+            assert path.died_at_frame == 0
+            assert backend.first_bad([rows]) is None
+        for bad in bits[~(values <= 1e20)][::401]:
+            rows = bits_rows(np.array([[0, 0], [0, bad]], np.uint16), kind)
+            assert backend.first_bad([rows]) == (0, 1)
+
+
+def test_what_is_no_logprob_is_found_at_its_first_frame():
+    graph = random_graph(np.random.default_rng(0), num_tokens=4)
+    backend = DeviceBackend(graph, EmulatedDevice(32, preempt=3))
+    for i in range(40):
+        rng = np.random.default_rng(i)
+        batch = [random_logprobs(rng, int(t), 4) for t in rng.integers(0, 6, 4)]
+        bad = [x for x in batch if len(x) and rng.random() < 0.4]
+        for x in bad:
+            for frame in rng.integers(0, len(x), 2):
+                x[frame, rng.integers(4)] = rng.choice([np.nan, np.inf, 2e20])
+        wrong = [(u, np.flatnonzero(~(x <= 1e20).all(1))) for u, x in enumerate(batch)]
+        expected = [(u, int(frames[0])) for u, frames in wrong if len(frames)]
+        rows = [float_rows(x, int(rng.integers(0, 3))) for x in batch]
+        assert backend.first_bad(rows) == (expected[0] if expected else None), i
+
+
+# ---------------------------------------------------------------- memory, long audio
+def test_the_trace_stays_small_over_minutes():
+    rng = np.random.default_rng(6)
+    graph = dense_graph(rng, 12)
+    x = np.log(rng.dirichlet([0.3] * 3, 1500)).astype(np.float32)
+    options = WfstOptions(beam=8.0)
+    backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=32)
+    batch = backend.start_batch(options, [NO_BOOSTS])
+    for chunk in np.split(x, 10):
+        batch.advance([chunk])
+    assert batch.counts["entries"] > 2 * batch.utterances["trace_capacity"][0]
+    expected = bits(search(make_backend(BACKENDS, "cpu", graph), options, x))
+    assert [bits(path) for path in batch.finish()] == [expected]
+
+
+def test_a_trace_has_its_budget_and_no_more():
+    assert trace_nodes(8192, 10) == 11 * 8192
+    assert trace_nodes(8192, 5000) * NODE.itemsize == TRACE_BYTES
+    assert trace_nodes(8192, None) * NODE.itemsize == TRACE_BYTES // 2
+    assert trace_nodes(1 << 20, 5000) == 4 << 20  # what one frame and compaction need
+
+
+def test_a_batch_is_decoded_in_parts_where_memory_is_short():
+    drawn = draw(np.random.default_rng(10), num_utterances=9)
+    expected, parts = expected_paths(*drawn), []
+    plan = DeviceBackend(drawn[0], EmulatedDevice(), 64).memory_plan(1, 8)
+    for room in (10, 4, 1.5):
+        limit = int(plan.graph + 2 * plan.scratch + room * plan.utterances)
+        device = EmulatedDevice(memory_limit=limit)
+        backend = DeviceBackend(drawn[0], device, first_capacity=64)
+        for _ in range(2):
+            device.launches.clear()
+            assert decoded(backend, *drawn[1:]) == expected
+        parts.append(device.launches.count("best_paths"))
+    assert parts[0] == 1 < parts[1] < parts[2] >= 5, parts
+
+
+def test_scratch_that_grows_takes_fewer_blocks_where_memory_is_short():
+    rng = np.random.default_rng(3)
+    graph, options, batch, boosts = draw(rng, num_utterances=8, num_states=40)
+    expected = expected_paths(graph, options, batch, boosts)
+    backend = DeviceBackend(graph, EmulatedDevice(num_blocks=8), first_capacity=2)
+    backend.decode_batch(batch, options, boosts)
+    grown = backend.pool.entries
+    assert grown > 8
+    one = backend.memory_plan(1).total
+    tight = EmulatedDevice(num_blocks=8, memory_limit=5 * one)
+    backend = DeviceBackend(graph, tight, first_capacity=2)
+    assert decoded(backend, options, batch, boosts) == expected
+    assert backend.pool.take(1).blocks < 8
+
+
+def test_the_memory_plan_is_what_is_taken():
+    graph = random_graph(np.random.default_rng(0))
+    device = EmulatedDevice(num_blocks=3, memory_limit=10_000_000)
+    backend = DeviceBackend(graph, device, first_capacity=64)
+    plan = backend.memory_plan(5)
+    assert plan.graph == sum(array.nbytes for array in backend.arrays.values())
+    assert plan.graph == 10_000_000 - backend.budget.left
+    work = backend.pool.take(3)
+    assert plan.scratch == sum(array.nbytes for array in work.arrays.values())
+    batch = backend.start_batch(WfstOptions(), [NO_BOOSTS] * 5)
+    assert plan.utterances == sum(buffer.nbytes for buffer in batch._buffers)
+    assert plan.total == plan.graph + plan.scratch + plan.utterances
+    assert backend.budget.left == 10_000_000 - plan.total
+    rows = backend.memory_plan(5, 10).logprobs
+    assert rows == 5 * 10 * len(graph.tokens) * 4
+
+
+@pytest.mark.parametrize("end", ["finish", "forget", "fail"])
+def test_memory_comes_back(end):
+    drawn = draw(np.random.default_rng(5))
+    backend = DeviceBackend(drawn[0], EmulatedDevice(), first_capacity=64)
+    before = backend.budget.left
+    batch = backend.start_batch(drawn[1], drawn[3])
+    if end == "fail":
+        with pytest.raises(AssertionError, match="1, 3"):
+            batch.advance(drawn[2][:1])
+    else:
+        batch.advance(drawn[2])
+    if end == "finish":
+        batch.finish()
+    phrases = sum(one._share._mine[0] for one in backend._phrases.values())
+    del batch
+    gc.collect()
+    assert backend.budget.left == before - backend.pool.num_bytes - phrases
+
+
+def test_phrases_stay_on_the_device_while_someone_has_them():
+    graph, options, batch, _ = draw(np.random.default_rng(2))
+    backend = DeviceBackend(graph, EmulatedDevice())
+    before = backend.budget.left
+    phrases = random_phrases(np.random.default_rng(0), graph, "word")
+    boosts = [NO_BOOSTS._replace(phrases=phrases)] * len(batch)
+    uploaded = backend.phrases_of(phrases)
+    backend.decode_batch(batch, options, boosts)
+    assert backend.phrases_of(phrases) is uploaded
+    taken = before - backend.pool.num_bytes - backend.budget.left
+    assert taken == sum(x.nbytes for x in automaton_arrays(phrases.automaton).values())
+    del phrases, boosts, uploaded
+    gc.collect()
+    assert backend.budget.left == before - backend.pool.num_bytes
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers():
+    graph = text_graph("0 1 a A 0\n1 0")
+    device = EmulatedDevice(memory_limit=20_000)
+    backend = DeviceBackend(graph, device, first_capacity=512)
+    message = (
+        r"a batch of 1 utterances takes 0\.0 MiB on the device, beside 0\.0 MiB that "
+        r"are in use, expected at most 0\.0 MiB together; lower max_active"
+    )
+    logprobs = np.zeros((1, 3), np.float32)
+    with pytest.raises(BackendError, match=message):
+        backend.decode_batch([logprobs], WfstOptions(), [NO_BOOSTS])
+    with pytest.raises(BackendError, match="a graph of 1 arcs takes"):
+        DeviceBackend(graph, EmulatedDevice(memory_limit=10))
+    share = Budget(3 << 20).share("a batch")
+    share.take(1 << 20)
+    with pytest.raises(
+        BackendError, match=r"takes 4\.0 MiB .* beside 0\.0 MiB .* 3\.0"
+    ):
+        share.take(3 << 20)
+
+
+# ------------------------------------------------------------------ the user's object
+def test_the_users_decoder_on_a_device():
+    for i in range(6):
+        rng = np.random.default_rng(i)
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 7)]
+        boosts = [random_boosts(rng, graph) for _ in batch]
+        decoder = WfstDecoder(graph, options, "reference")
+        expected = decoder.decode(batch, boosts=boosts)
+        with pytest.raises(BackendError, match="expected 'cuda'"):
+            decoder.memory_plan(8)
+        decoder._backend = DeviceBackend(graph, EmulatedDevice())
+        plan = decoder.memory_plan(8, 100)
+        assert plan["total"] == sum(plan.values()) - plan["total"] - plan["limit"]
+        assert decoder.decode(batch, boosts=boosts) == expected
+        under_way = decoder.start(3, boosts)
+        for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
+            under_way.advance(chunks)
+        assert under_way.finish() == expected
+
+
+# ------------------------------------------------------------------------ real speech
+@pytest.fixture(scope="module")
+def real_boosts():
+    """None; words; phrases of words; words and phrases of tokens."""
+    graph = speech_graph("normal")
+    single = {word: 1.5 for word in graph.words[1:400:2]}
+    words = compile_word_boosts(single, graph.word_ids)[0]
+    lines = (RECIPE / "refs.txt").read_text("utf-8").splitlines()
+    pairs = [line.split()[i : i + 2] for line in lines for i in (2, 3)]
+    said = [" ".join(pair) for pair in pairs if set(pair) <= set(graph.words)]
+    tokens = graph.tokens
+    speller = by_lexicon(read_lexicon(RECIPE / "lexicon.txt.gz", tokens), separator=1)
+    by_word = PhraseCompiler(by_words(graph.word_ids), graph.words).compile(said)
+    by_token = PhraseCompiler(speller, tokens).compile(said)
+    none = compile_word_boosts(None, {})[0]
+    pairs = [(none, None), (words, None), (none, by_word), (words, by_token)]
+    return [UtteranceBoosts(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        WfstOptions(lm_scale=0.8),
+        WfstOptions(beam=16.0, max_active=300, min_active=50, beam_delta=0.5),
+        WfstOptions(beam=9.0, blank_skip_threshold=0.99, word_insertion=0.5),
+    ],
+)
+@pytest.mark.parametrize("threads", [32, 256])
+def test_real_speech(real_boosts, options, threads):
+    graph = speech_graph("normal")
+    batch, boosts = utterances(8), [*real_boosts, real_boosts[3]]
+    batch = [x[: 150 * (i > 0)] for i, x in enumerate(batch)]
+    slots = {32: 4096, 256: 256}[threads]
+    device = EmulatedDevice(threads, preempt=200, os_threads=2, shared_slots=slots)
+    backend = DeviceBackend(graph, device, first_capacity=32)
+    cpu = make_backend(BACKENDS, "cpu", graph)
+    expected = []
+    for x, one in zip(batch, boosts, strict=True):
+        under_way = cpu.start(options, one)
+        under_way.advance(x)
+        expected.append(bits(under_way.finish()))
+    assert decoded(backend, options, batch, boosts) == expected
+    assert device.launches.count("search_chunk") > 1  # arrays grew
+
+
+# ------------------------------------------------------------------------- the layout
+def test_records_are_laid_out_as_the_kernels_have_them():
+    text = device_layout.kernel_source()
+    for name in ("UTTERANCE", "TASK", "AUTOMATON"):
+        size = getattr(device_layout, name).itemsize
+        assert f"sizeof({name.capitalize()}) == {size}" in text
+
+
+def test_the_kernels_hold_to_the_line_width():
+    for path in device_layout.KERNELS.iterdir():
+        for line in path.read_text().splitlines():
+            assert len(line) <= 88, (path.name, line)

@@ -1,0 +1,88 @@
+"""The kernels in the emulation under g++'s sanitizers, each shown to find a fault."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_emulation.device import compile_kernels
+
+from wfstdec.wfst.gpu.layout import kernel_source
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "tests" / "support" / "cuda_emulation" / "sanitized.py"
+SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
+
+FAULTS = {
+    "an array written past its end": (
+        "address,undefined",
+        # of all blocks: what is written in another's part may lead anywhere
+        "lane.next_slots[at] = slot;",
+        "lane.next_slots[at] = slot;"
+        "lane.next_slots[at + gridDim.x * task.entry_capacity] = slot;",
+        "heap-buffer-overflow",
+    ),
+    "a shift by all bits of a word": (
+        "address,undefined",
+        "shift == 56 || (key ^ found)",
+        "(key ^ found)",
+        "shift exponent 64 is too large",
+    ),
+    "a missing barrier": (
+        "thread",
+        "memory.firsts[threadIdx.x] = arcs.begin;\n        __syncthreads();",
+        "memory.firsts[threadIdx.x] = arcs.begin;",
+        "data race",
+    ),
+    "lanes of a warp that nothing orders": (
+        "thread",
+        "__syncwarp();",
+        "",
+        "data race",
+    ),
+    "a missing atomic": (
+        "thread",
+        "atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.note));",
+        "slots.best[slot] = key_of(candidate.cost, candidate.note);",
+        "data race",
+    ),
+}
+
+
+def run(sanitizer, source, num_cases):
+    """The random searches in a process of their own."""
+    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    library = compile_kernels(source, flags=flags)
+    query = ["g++", f"-print-file-name={SANITIZERS[sanitizer]}"]
+    runtime = subprocess.run(query, capture_output=True, text=True).stdout.strip()
+    assert Path(runtime).exists(), f"g++ has no {runtime}"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python's own
+        "TSAN_OPTIONS": "halt_on_error=1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [sys.executable, str(SCRIPT), str(num_cases), str(library)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_no_fault_is_found(sanitizer):
+    done = run(sanitizer, kernel_source(), 12)
+    assert (done.returncode, done.stdout) == (0, "12 cases agree\n"), done.stderr[:3000]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault):
+    sanitizer, right, wrong, message = FAULTS[fault]
+    source = kernel_source()
+    assert source.count(right) == 1
+    done = run(sanitizer, source.replace(right, wrong), 12)
+    assert done.returncode != 0
+    assert message in done.stderr, done.stderr[:3000]

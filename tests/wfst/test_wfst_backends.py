@@ -1,0 +1,405 @@
+"""Every backend of the search gives what the specification gives, bit for bit."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_graphs import (
+    LARGE,
+    OVER_SET,
+    SET_FULL,
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+)
+from real_speech import speech_graph, utterances
+from text_graphs import text_graph
+
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BackendError
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.search.backends import make_backend
+from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+OTHERS = [name for name in BACKENDS if name != "reference"]
+UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
+
+
+def decoder_of(name, graph, options=UNBOUNDED):
+    """A decoder of one thread; conftest has skipped backends that need a GPU."""
+    return WfstDecoder(graph, options, name, threads=1, frame_shift_s=0.25)
+
+
+def search(backend, options, logprobs, boosts=None):
+    """One utterance through a backend."""
+    compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
+    assert not unknown
+    under_way = backend.start(options, UtteranceBoosts(compiled))
+    under_way.advance(logprobs)
+    return under_way.finish()
+
+
+def bits(path):
+    """All of a `BestPath`, in a form that tells -0.0 from 0.0."""
+    return [
+        (np.asarray(value).dtype, np.asarray(value).tobytes(), value)
+        if i > 1
+        else (value.dtype, value.tobytes())
+        for i, value in enumerate(path)
+    ]
+
+
+def log(rows):
+    """Log-probs of probabilities."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.array(rows, np.float32))
+
+
+# ----------------------------------------------------------------------- by hand
+HELLO = """
+    0 0 _  -   0
+    0 1 h  hi  0.5
+    1 1 h' -   0
+    1 2 i  -   0.25
+    2 2 i' -   0
+    2 0 _  -   0
+    2 3 -  -   1
+    3 0.125
+"""
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_an_utterance_by_hand(name):
+    graph = text_graph(HELLO, tokens="_ h i", said=["hi h i"])
+    p = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.6, 0.3], [0.1, 0.2, 0.7]]
+    options = dataclasses.replace(
+        UNBOUNDED, acoustic_scale=0.5, lm_scale=2.0, word_insertion=0.75
+    )
+    decoder = decoder_of(name, graph, options)
+    (hyp,) = decoder.decode([log(p)], boosts={"hi": 3.0})
+    assert hyp.text == "hi"
+    assert hyp.words == (("hi", 0.25, 1.0, 1, 4),)
+    assert hyp.tokens == (("h", 0.25, 0.75, 1, 3), ("i", 0.75, 1.0, 3, 4))
+    assert hyp.graph_cost == 0.5 + 0.25 + 1 + 0.125
+    assert hyp.acoustic_cost == pytest.approx(-np.log(0.8 * 0.7 * 0.6 * 0.7), 1e-6)
+    assert (hyp.insertion_cost, hyp.boost_cost) == (0.75, -3.0)
+    total = 0.5 * hyp.acoustic_cost + 2.0 * hyp.graph_cost + 0.75 - 3.0
+    assert hyp.total_cost == pytest.approx(total, 1e-12)
+    assert (hyp.reached_final, hyp.num_frames, hyp.died_at_frame) == (True, 4, None)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_no_frames_give_an_empty_hypothesis(name):
+    graph = text_graph("0 1 - - 0.5\n1 1 a A 0\n1 0.25")
+    hyp, other = decoder_of(name, graph).decode([np.zeros((0, 3), np.float32)] * 2)
+    assert (hyp.text, hyp.words, hyp.tokens, hyp.num_frames) == ("", (), (), 0)
+    assert hyp.total_cost == hyp.graph_cost == 0.75
+    assert hyp.reached_final
+    assert hyp == other
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_graph_of_one_state_and_no_arc(name):
+    graph = text_graph("0 0.5")
+    empty, two_frames = decoder_of(name, graph).decode(
+        [np.zeros((0, 3), np.float32), np.zeros((2, 3), np.float32)]
+    )
+    assert (empty.reached_final, empty.total_cost) == (True, 0.5)
+    assert (two_frames.reached_final, two_frames.died_at_frame) == (False, 0)
+    assert (two_frames.num_frames, two_frames.total_cost) == (0, 0.0)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_search_that_dies_keeps_what_it_has(name):
+    graph = text_graph("0 1 a A 1\n1 2 b B 1\n2 0")
+    p = [[0, 1, 0], [0, 0.5, 0.5], [1, 1, 1], [1, 1, 1]]
+    (hyp,) = decoder_of(name, graph).decode([log(p)])
+    assert hyp.text == "A B"
+    assert (hyp.reached_final, hyp.died_at_frame, hyp.num_frames) == (False, 2, 2)
+    assert hyp.graph_cost == 2  # and no final cost
+    assert hyp.acoustic_cost == pytest.approx(np.log(2), 1e-6)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_impossible_tokens_stay_impossible_at_scale_zero(name):
+    graph = text_graph("0 1 a A 0\n0 1 b B 5\n1 0")
+    options = dataclasses.replace(UNBOUNDED, acoustic_scale=0.0)
+    (hyp,) = decoder_of(name, graph, options).decode([log([[0, 0, 1]])])
+    assert (hyp.text, hyp.total_cost) == ("B", 5.0)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_ties_go_to_the_lower_arc_and_from_epsilon_to_emitting_arcs(name):
+    parallel = text_graph("0 1 a B 1\n0 1 a A 1\n1 0")
+    assert decoder_of(name, parallel).decode([log([[0, 1, 0]])])[0].text == "A"
+    # Both reach state 1 at cost 1: over 2 and epsilon, or at once.
+    text = "0 2 a B 0\n2 1 - - 1\n0 1 a A 1\n1 0"
+    assert decoder_of(name, text_graph(text)).decode([log([[0, 1, 0]])])[0].text == "A"
+    # Final states 1 and 2 tie: the lower state, although its arc is the later one.
+    text = "0 2 a B 0\n0 1 b A 0\n1 0\n2 0"
+    assert decoder_of(name, text_graph(text)).decode([log([[0, 1, 1]])])[0].text == "A"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_max_active_counts_distinct_states(name):
+    """State 1 is reached over four arcs, and is one of two all the same."""
+    text = "0 1 a A 0\n0 1 a B 0\n0 1 a C 0\n0 1 b D 0\n0 2 b E 0.5\n2 3 b - 0\n3 0"
+    options = WfstOptions(beam=9, max_active=2)
+    logprobs = np.zeros((2, 3), np.float32)
+    (hyp,) = decoder_of(name, text_graph(text), options).decode([logprobs])
+    assert (hyp.text, hyp.reached_final) == ("E", True)
+    options = WfstOptions(beam=9, max_active=1)
+    (hyp,) = decoder_of(name, text_graph(text), options).decode([logprobs])
+    assert (hyp.text, hyp.died_at_frame) == ("A", 1)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 9])
+def test_max_active_is_exact_among_equal_costs(name, limit):
+    """Nine states tie: the `limit` lowest go on, each to a final state of its own."""
+    fan = [f"0 {s} a - 0\n{s} {s + 9} b W{s} {9 - s}" for s in range(1, 10)]
+    finals = [f"{s + 9} 0" for s in range(1, 10)]
+    graph = text_graph("\n".join(fan + finals))
+    options = WfstOptions(beam=np.inf, max_active=limit)
+    (hyp,) = decoder_of(name, graph, options).decode([np.zeros((2, 3), np.float32)])
+    assert hyp.text == f"W{limit}"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_min_active_goes_beyond_the_beam(name):
+    text = "0 1 a A 0\n0 2 a B 5\n0 3 a C 6\n2 4 b - 0\n3 4 b - 0\n4 0"
+    for min_active, expected in [(0, "A"), (1, "A"), (2, "B"), (3, "B")]:
+        options = WfstOptions(beam=1, max_active=None, min_active=min_active)
+        logprobs = np.zeros((2, 3), np.float32)
+        (hyp,) = decoder_of(name, text_graph(text), options).decode([logprobs])
+        assert hyp.text == expected, min_active
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_blank_options(name):
+    text = "0 0 _ - 0\n0 1 a A 0\n1 0 _ - 0\n1 0\n0 0"
+    p = log([[0.6, 0.4, 0], [0.9, 0.1, 0]])
+    expected = {
+        (0.0, None): ("", [0.6, 0.9]),
+        (1.0, None): ("A", [0.4, 0.9 / np.e]),
+        (1.0, 0.95): ("A", [0.4, 0.9 / np.e]),
+        (1.0, 0.6): ("", [0.6 / np.e, 0.9 / np.e]),  # the posterior before the penalty
+        (9.0, 0.7): ("A", [0.4, 0.9 / np.e**9]),
+    }
+    for (penalty, threshold), (words, factors) in expected.items():
+        options = dataclasses.replace(
+            UNBOUNDED, blank_penalty=penalty, blank_skip_threshold=threshold
+        )
+        (hyp,) = decoder_of(name, text_graph(text), options).decode([p])
+        assert hyp.text == words, (penalty, threshold)
+        assert hyp.acoustic_cost == pytest.approx(-np.log(factors).sum(), 1e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_costs_that_cancel_do_not_hide_a_label(name):
+    """B costs all that the beam allows; 0.03 of it is lost next to 1e6."""
+    text = "0 1 a A 0\n0 2 b B 0.03\n1 3 a - 0\n2 4 b - -1e6\n3 0\n4 -2"
+    x = np.array([[-np.inf, 0, 0], [-np.inf, 0, -1e6 - 1]], np.float32)
+    for backend in ("reference", name):
+        decoder = decoder_of(backend, text_graph(text), WfstOptions(beam=1.0))
+        assert decoder.decode([x])[0].text == "B"
+
+
+# ------------------------------------------------------------------------- oracles
+def least_total(graph, logprobs, options, boosts):
+    """The least total of any complete path in float64, by Bellman's equation."""
+    x = -logprobs.astype(np.float64)
+    blank, skip = graph.tokens.blank, options.blank_skip_threshold
+    if skip is not None:
+        only_blank = logprobs[:, blank] >= np.float32(np.log(skip))
+        x[np.ix_(only_blank, np.arange(x.shape[1]) != blank)] = np.inf
+    x[:, blank] += options.blank_penalty
+    x[x < np.inf] *= options.acoustic_scale
+    fst = graph.unpack()
+    source = fst.arc_state()
+    bonus = np.array([(boosts or {}).get(word, 0.0) for word in graph.words])
+    extra = np.where(
+        fst.olabel != EPSILON, options.word_insertion - bonus[fst.olabel], 0.0
+    )
+    cost = options.lm_scale * fst.cost.astype(np.float64) + extra
+    epsilon = fst.ilabel == EPSILON
+
+    def close(reached):
+        for _ in range(graph.num_states):
+            through = reached[source[epsilon]] + cost[epsilon]
+            np.minimum.at(reached, fst.nextstate[epsilon], through)
+        return reached
+
+    reached = close(np.where(np.arange(graph.num_states) == 0, 0.0, np.inf))
+    for row in x:
+        through = reached[source] + cost
+        through[~epsilon] += row[token_of(fst.ilabel[~epsilon])]
+        reached = np.full(graph.num_states, np.inf)
+        np.minimum.at(reached, fst.nextstate[~epsilon], through[~epsilon])
+        reached = close(reached)
+    final = fst.final_cost < np.inf
+    return (reached[final] + options.lm_scale * fst.final_cost[final]).min()
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_without_a_bound_the_least_total_is_found(name):
+    rng = np.random.default_rng(1)
+    finished = 0
+    for _ in range(150):
+        graph = random_graph(rng)
+        options = dataclasses.replace(
+            random_options(rng), beam=np.inf, max_active=None, min_active=0
+        )
+        boosts = random_boosts(rng, graph)
+        x = random_logprobs(rng, int(rng.integers(0, 7)), len(graph.tokens))
+        (hyp,) = decoder_of(name, graph, options).decode([x], boosts=boosts)
+        least = least_total(graph, x, options, boosts)
+        assert hyp.reached_final == (least < np.inf)
+        if hyp.reached_final:
+            # Rounding is relative to the largest cost on the way, not to their sum.
+            costs = [1.0, *abs(graph.arcs["cost"]).tolist(), *(boosts or {}).values()]
+            slack = 1e-5 * max(costs)
+            assert hyp.total_cost == pytest.approx(least, rel=1e-5, abs=slack)
+            finished += 1
+    assert finished > 50
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_paths_are_paths_and_cost_what_they_say(name):
+    rng = np.random.default_rng(2)
+    for _ in range(150):
+        graph, options = random_graph(rng), random_options(rng)
+        x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
+        path = search(make_backend(BACKENDS, name, graph), options, x)
+        fst = graph.unpack()
+        source, arcs = fst.arc_state(), path.arcs
+        ends = [0, *fst.nextstate[arcs]]
+        assert source[arcs].tolist() == ends[:-1]
+        token = token_of(graph.arcs["ilabel"][arcs] & LABEL_MASK).astype(np.int32)
+        emitting = token >= 0
+        assert emitting.sum() == path.num_frames
+        assert path.num_frames == (
+            len(x) if path.died_at_frame < 0 else path.died_at_frame
+        )
+        frames = np.arange(path.num_frames)
+        expected = -x[frames, token[emitting]]
+        blank = token[emitting] == graph.tokens.blank
+        expected[blank] += np.float32(options.blank_penalty)
+        np.testing.assert_allclose(path.acoustic[emitting], expected, rtol=1e-6)
+        assert (path.acoustic[~emitting] == 0).all()
+        if path.reached_final:
+            assert path.final_cost == fst.final_cost[ends[-1]]
+        words = np.count_nonzero(fst.olabel[arcs])
+        total = options.acoustic_scale * path.acoustic.sum(dtype=np.float64)
+        total += options.lm_scale * fst.cost[arcs].sum(dtype=np.float64)
+        total += options.lm_scale * path.final_cost + options.word_insertion * words
+        assert path.search_cost == pytest.approx(total, rel=1e-5, abs=1e-3)
+
+
+# ------------------------------------------------------------------- bit equality
+def assert_backends_agree(rng, name, graph, num_utterances=3):
+    """Bits of every path on one graph, each utterance with options of its own."""
+    reference, other = (
+        make_backend(BACKENDS, "reference", graph),
+        make_backend(BACKENDS, name, graph),
+    )
+    for _ in range(num_utterances):
+        options, boosts = random_options(rng), random_boosts(rng, graph)
+        x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
+        expected = search(reference, options, x, boosts)
+        found = search(other, options, x, boosts)
+        assert bits(found) == bits(expected), (options, boosts, x.tolist())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs(name, seed):
+    for i in range(80):
+        rng = np.random.default_rng([seed, i])
+        assert_backends_agree(rng, name, random_graph(rng))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("num_tokens", [1, 2, SET_FULL, OVER_SET, LARGE, 300])
+@pytest.mark.parametrize("unique_labels", [False, True])
+def test_sizes_of_token_tables(name, num_tokens, unique_labels):
+    for i in range(8):
+        rng = np.random.default_rng([i, num_tokens])
+        graph = random_graph(rng, num_tokens, unique_labels=unique_labels)
+        assert_backends_agree(rng, name, graph)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("num_tokens", [4, LARGE])
+def test_larger_graphs(name, num_tokens):
+    for i in range(4):
+        rng = np.random.default_rng([i, num_tokens])
+        graph = random_graph(rng, num_tokens, num_states=120, arcs_per_state=6)
+        assert_backends_agree(rng, name, graph, num_utterances=2)
+
+
+SPEECH = {
+    "narrow": {"beam": 6.0},
+    "bound": {"beam": 10.0, "max_active": 60, "beam_delta": 1.0},
+    "wide": {"beam": 2.0, "min_active": 40, "max_active": 80},
+    "skip": {"beam": 7.0, "blank_skip_threshold": 0.95, "lm_scale": 0.8},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("topology", ["normal", "compact"])
+@pytest.mark.parametrize("bounds", SPEECH)
+def test_real_speech(name, topology, bounds):
+    graph, options = speech_graph(topology), WfstOptions(**SPEECH[bounds])
+    reference, other = (
+        make_backend(BACKENDS, "reference", graph),
+        make_backend(BACKENDS, name, graph),
+    )
+    for x in utterances(step=20):
+        for boosts in (None, {"the": 2.0, "and": -1.5}):
+            expected = search(reference, options, x[:40], boosts)
+            assert bits(search(other, options, x[:40], boosts)) == bits(expected)
+            assert expected.num_frames == 40
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_hypotheses_are_equal_in_all_fields(name, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        graph, options = random_graph(rng), random_options(rng)
+        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 7)]
+        boosts = [random_boosts(rng, graph) for _ in batch]
+        expected = decoder_of("reference", graph, options).decode(batch, boosts=boosts)
+        found = decoder_of(name, graph, options).decode(batch, boosts=boosts)
+        assert found == expected
+        assert [h.tokens for h in found] == [h.tokens for h in expected]
+
+
+def test_an_unknown_backend_is_named_with_those_there_are():
+    with pytest.raises(BackendError) as error:
+        make_backend(BACKENDS, "gpu", text_graph("0 0"))
+    expected = "backend 'gpu', expected one of 'auto', 'reference', 'cpu'"
+    assert str(error.value).startswith(expected)
+
+
+# ----------------------------------------------------------------- without the JIT
+def test_the_kernels_as_plain_python():
+    """In a process of its own, since numba reads its settings when it is imported."""
+    root = Path(__file__).parents[2]
+    script = root / "tests" / "support" / "interpreted.py"
+    command = [sys.executable, str(script), "150"]
+    path = os.pathsep.join([str(root), *filter(None, sys.path)])
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert (done.stdout, done.stderr) == ("150 cases agree\n", "")

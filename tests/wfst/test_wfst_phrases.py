@@ -1,0 +1,513 @@
+"""Phrases in the WFST search: by hand, against the oracle, equal on all backends."""
+
+import dataclasses
+import logging
+import warnings
+
+import naive_cases
+import numpy as np
+import pytest
+from naive_phrases import Phrases
+from random_graphs import (
+    LARGE,
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
+from real_speech import RECIPE, speech_graph, utterances
+from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
+from test_wfst_invariance import random_splits
+from test_wfst_oracle import assert_best, build, words_of
+from text_graphs import text_graph
+
+from wfstdec.boost import phrase_rows
+from wfstdec.boost.boosts import Boosts, UtteranceBoosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BoostError, BoostWarning
+from wfstdec.jit import jit
+from wfstdec.search.backends import make_backend
+from wfstdec.text.lexicon import read_lexicon
+from wfstdec.text.symbols import ilabel_of
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.phrase_labels import rows_of
+
+OTHERS = [name for name in BACKENDS if name != "reference"]
+TOTALS = PhraseOptions(weights_are_totals=True)
+
+
+def compiled(graph, spelt, unit="word", options=TOTALS):
+    """Phrases, written as labels between spaces, with their weights."""
+    if unit == "word":
+        ids, table = graph.word_ids, graph.words
+    else:
+        ids, table = graph.tokens.ids, graph.tokens
+
+    def spell(phrases):
+        return [[tuple(ids[label] for label in phrase.split())] for phrase in phrases]
+
+    return PhraseCompiler(spell, table, options).compile(spelt)
+
+
+# ----------------------------------------------------------------------- by hand
+NEW_YORK = """
+    0 1 a new 0
+    0 1 b old 0.5
+    1 2 a york 0
+    1 2 b town 1
+    2 0
+"""
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_phrase_of_words_by_hand(name):
+    """A phrase half said is worth nothing, and keeps another in the search no more."""
+    graph = text_graph(NEW_YORK)
+    x = np.zeros((2, 3), np.float32)
+    expected = {
+        ("new york", 3.0): ("new york", -3.0, -3.0),
+        ("new town", 3.0): ("new town", -3.0, -2.0),
+        ("old town", 3.0): ("old town", -3.0, -1.5),
+        ("old town", 1.25): ("new york", 0.0, 0.0),
+        ("town old", 9.0): ("new york", 0.0, 0.0),
+        ("new york", -1.0): ("old york", 0.0, 0.5),
+        ("york", -2.0): ("new town", 0.0, 1.0),
+    }
+    for (phrase, weight), (text, boost_cost, total) in expected.items():
+        boosts = compiled(graph, {phrase: weight})
+        (hyp,) = decoder_of(name, graph).decode([x], boosts=boosts)
+        assert (hyp.text, hyp.boost_cost, hyp.total_cost) == (text, boost_cost, total)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_phrases_among_words(name):
+    """A mapping's keys of several words are phrases; single words are apart."""
+    graph = text_graph(NEW_YORK)
+    x = np.zeros((2, 3), np.float32)
+    boosts = {"old": 0.25, "new town": 1.5, "york": -0.5}
+    (hyp,) = decoder_of(name, graph).decode([x], boosts=boosts)
+    assert (hyp.text, hyp.boost_cost, hyp.total_cost) == ("new town", -1.5, -0.5)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_phrase_of_tokens_by_hand(name):
+    """Blanks and repeats are no labels; `a b` is said at its first `b` frame."""
+    text = """
+        0 0 _ - 0
+        0 1 a - 0
+        1 1 a' - 0
+        1 2 _ - 0
+        1 3 b AB 0
+        2 2 _ - 0
+        2 3 b AB 0
+        2 1 a AA 0
+        3 3 b' - 0
+        3 0
+        1 0
+    """
+    graph = text_graph(text)
+    boosts = compiled(graph, {"a b": 2.0, "b b": 50.0, "a a": 3.0}, "token")
+    decoder = decoder_of(name, graph)
+    for frames, text, cost in (
+        ("ab", "AB", -2.0),
+        ("a_b", "AB", -2.0),
+        ("aab", "AB", -2.0),
+        ("abb", "AB", -2.0),
+        ("_a_a", "AA", -3.0),
+        ("a_a_b", "AA AB", -5.0),
+        ("aa", "", 0.0),
+    ):
+        p = [[float(frame == token) for token in "_ab"] for frame in frames]
+        (hyp,) = decoder.decode([log(p)], boosts=boosts)
+        assert (hyp.text, hyp.boost_cost, hyp.total_cost) == (text, cost, cost)
+        assert hyp.reached_final
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_state_before_an_utterance_is_that_of_a_boundary(name):
+    """Whole words only: `b` counts after a boundary or at the start, not after `a`."""
+    lines = [f"0 0 {token} - 0" for token in "_abs"]
+    graph = text_graph("\n".join([*lines, "0 0"]), tokens="_ a b s")
+
+    def spell(phrases):
+        return [[(2,)] for _ in phrases]
+
+    compiler = PhraseCompiler(spell, graph.tokens, TOTALS, boundary=3)
+    boosts = compiler.compile({"b": 1.0})
+    for frames, cost in (("b", -1), ("ab", 0), ("asb", -1), ("bsb", -2), ("b_a", 0)):
+        p = [[float(frame == token) for token in "_abs"] for frame in frames]
+        (hyp,) = decoder_of(name, graph).decode([log(p)], boosts=boosts)
+        assert (hyp.boost_cost, hyp.total_cost) == (cost, cost)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_an_unfinished_phrase_is_refunded_whatever_the_end(name):
+    for text in ("0 1 a A 0\n1 2 b B 0\n1 0", "0 1 a A 0\n1 2 b B 0\n2 0", "0 1 a A 0"):
+        graph = text_graph(f"{text}\n9 0\n0 9 _ - 9")
+        boosts = compiled(graph, {"a b": 4.0}, "token")
+        for num_frames in (1, 2):  # in the second the search may die
+            x = log([[0, 1, 0]] * num_frames)
+            (hyp,) = decoder_of(name, graph).decode([x], boosts=boosts)
+            assert (hyp.text, hyp.boost_cost, hyp.total_cost) == ("A", 0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_ties_between_boost_states_go_to_the_lower_one(name):
+    """All costs are 0; after one frame the state of `a` is lower than that of `b`."""
+    graph = text_graph("0 1 a A 0\n0 1 b B 0\n1 2 a - 0\n2 0")
+    for phrases, text in (
+        (("b b", "a a"), "A"),  # both lead to the state `a`: the source decides
+        (("a b", "b a b"), "A"),  # to `a` and to `b a`
+        (("a a a", "b b b"), "B"),  # to `a a` and to `a`
+    ):
+        boosts = compiled(graph, dict.fromkeys(phrases, 0.0), "token")
+        for max_active, expected in ((None, text), (2, text), (1, "A")):
+            options = WfstOptions(beam=9.0, max_active=max_active)
+            decoder = decoder_of(name, graph, options)
+            (hyp,) = decoder.decode([np.zeros((2, 3), np.float32)], boosts=boosts)
+            assert hyp.text == expected
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_max_active_counts_boost_states(name):
+    """State 1 is active twice, and both of it come before the cheap state 2."""
+    text = "0 1 a A 0\n0 1 b B 0\n0 2 a C 0.5\n1 3 a - 1\n2 3 a - 0\n3 0"
+    graph, x = text_graph(text), np.zeros((2, 3), np.float32)
+    boosts = compiled(graph, {"b b": 0.0}, "token")
+    for max_active, expected in ((1, "A"), (2, "A"), (3, "C")):
+        options = WfstOptions(beam=9.0, max_active=max_active)
+        (hyp,) = decoder_of(name, graph, options).decode([x], boosts=boosts)
+        assert hyp.text == expected
+
+
+# ---------------------------------------------------------------------- the oracle
+@pytest.fixture
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def library_phrases(case, graph, folder):
+    """The phrases of a case, compiled from its texts."""
+    options = PhraseOptions(**case.phrases.options)
+    if case.phrases.unit == "word":
+        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
+        return compiler.compile(case.phrases.weights)
+    separator = case.separator and graph.tokens.ids[case.separator]
+    (folder / "lexicon").write_text(case.lexicon, "utf-8")
+    lexicon = read_lexicon(
+        folder / "lexicon", graph.tokens, has_probs=case.lexicon_has_probs
+    )
+    speller = by_lexicon(
+        lexicon, separator=separator, separator_optional=case.separator_optional
+    )
+    return PhraseCompiler(speller, graph.tokens, options).compile(case.phrases.weights)
+
+
+def decode_case(case, folder, backend, **options):
+    """The hypothesis of a case with phrases."""
+    graph = build(case, folder)
+    options = dataclasses.replace(UNBOUNDED, **case.options, **options)
+    boosts = Boosts(case.boosts, library_phrases(case, graph, folder))
+    decoder = decoder_of(backend, graph, options)
+    return decoder.decode([case.logprobs], boosts=boosts)[0]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("unit", ["word", "token"])
+@pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+def test_random_cases(name, unit, fillers, tmp_path, quiet):
+    sentences = credited = 0
+    for i in range(40):
+        rng = np.random.default_rng([i, len(unit), len(fillers)])
+        case = naive_cases.random_case(rng, fillers=fillers)
+        phrases = naive_cases.random_phrases(rng, sorted(case.usable_words), unit)
+        case = dataclasses.replace(case, phrases=phrases)
+        hyp = decode_case(case, tmp_path, name)
+        assert_best(hyp, naive_cases.solve(case))
+        sentences += len(hyp.words) > 0
+        credited += hyp.boost_cost < 0
+    assert sentences > 15
+    assert credited > 8
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
+    for i in range(30):
+        rng = np.random.default_rng(i)
+        case = naive_cases.random_case(rng)
+        phrases = naive_cases.random_phrases(rng, sorted(case.usable_words))
+        case = dataclasses.replace(case, phrases=phrases)
+        best = naive_cases.solve(case)
+        for bounds in ({"beam": 1.0}, {"max_active": 2}):
+            hyp = decode_case(case, tmp_path, name, **bounds)
+            if hyp.reached_final:
+                least = best.table[words_of(hyp)]
+                assert hyp.total_cost >= least - 1e-4 - 1e-5 * abs(least)
+
+
+def test_the_oracle_counts():
+    entries = [naive_cases.naive.Entry(*e) for e in (("A", ("a",)), ("B", ("b", "b")))]
+    fillers = naive_cases.naive.Fillers("s", separator_optional=True)
+    weights = {"A B": 1.0, "A": 2.0}
+    by_word = Phrases(weights, "word", {"uniform": True}).coster(entries, fillers)
+    assert by_word(("A", "B", "A"), ()) == -(2 * 2 + 2)
+    assert by_word(("B",), ()) == 0
+    options = {"uniform": True, "outside_cost": 0.5}
+    by_token = Phrases(weights, "token", options).coster(entries, fillers)
+    assert by_token((), tuple("abb")) == -(4 + 2)  # the longest is `a s b b`
+    assert by_token((), tuple("bbasbb")) == 1.0 - (4 + 2)
+    assert by_token((), tuple("asba")) == -2 * 2
+
+
+# ------------------------------------------------------------------- bit equality
+def draw(rng, num_frames=9, **kinds):
+    """A graph, and an utterance's options, log-probs and compiled boosts."""
+    graph, options = random_graph(rng, **kinds), random_options(rng)
+    x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
+    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+    return graph, options, x, UtteranceBoosts(words, random_phrases(rng, graph))
+
+
+def search(backend, options, x, boosts):
+    """One utterance through a backend."""
+    under_way = backend.start(options, boosts)
+    under_way.advance(x)
+    return under_way.finish()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs(name, seed):
+    for i in range(100):
+        graph, options, x, boosts = draw(np.random.default_rng([seed, i]))
+        expected = search(
+            make_backend(BACKENDS, "reference", graph), options, x, boosts
+        )
+        found = search(make_backend(BACKENDS, name, graph), options, x, boosts)
+        assert bits(found) == bits(expected), i
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("num_tokens", [4, LARGE])
+def test_larger_graphs(name, num_tokens):
+    for i in range(8):
+        rng = np.random.default_rng([i, num_tokens])
+        kinds = {"num_states": 60, "arcs_per_state": 6}
+        graph, options, x, boosts = draw(rng, num_tokens=num_tokens, **kinds)
+        expected = search(
+            make_backend(BACKENDS, "reference", graph), options, x, boosts
+        )
+        assert bits(
+            search(make_backend(BACKENDS, name, graph), options, x, boosts)
+        ) == bits(expected)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_any_split_into_chunks(name):
+    for i in range(80):
+        rng = np.random.default_rng(i)
+        graph, options, x, boosts = draw(rng)
+        backend = make_backend(BACKENDS, name, graph)
+        under_way = backend.start(options, boosts)
+        for chunk in random_splits(rng, x):
+            under_way.advance(chunk)
+        assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))
+
+
+def test_arrays_that_grow():
+    for i in range(200):
+        graph, options, x, boosts = draw(np.random.default_rng(i), 20)
+        tight, roomy = CpuBackend(graph, first_capacity=1), CpuBackend(graph)
+        expected = bits(search(roomy, options, x, boosts))
+        for _ in range(2):  # the second time from pooled memory
+            assert bits(search(tight, options, x, boosts)) == expected
+            plain = boosts._replace(phrases=None)
+            assert bits(search(tight, options, x, plain)) == bits(
+                search(roomy, options, x, plain)
+            )
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
+    """Added up by the search, and counted along the path that it returns."""
+    credited = 0
+    for i in range(150):
+        rng = np.random.default_rng(i)
+        graph, options, x, boosts = draw(rng)
+        decoder = decoder_of(name, graph, options)
+        path = search(decoder._backend, options, x, boosts)
+        hyp = decoder._hypothesis(path, boosts)
+        costs = [1.0, *abs(graph.arcs["cost"]).tolist()]
+        costs += abs(boosts.phrases.automaton.arc_cost).tolist()
+        costs.append(boosts.words.top_bonus)
+        slack = 1e-5 * float(max(costs))
+        assert path.search_cost == pytest.approx(hyp.total_cost, rel=1e-5, abs=slack)
+        credited += hyp.boost_cost != 0
+    assert credited > 40
+
+
+def rows_case(seed):
+    """Phrases of a random graph, of any size and amounts, and their rows."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, int(rng.choice([3, 9, LARGE])), num_states=2)
+    size = int(rng.choice([3, 40, 3000]))
+    unit = ["word", "token"][seed % 2]
+    labels = graph.tokens if unit == "token" else graph.words
+    spelt = {}
+    for _ in range(size):
+        spelling = rng.integers(unit == "word", len(labels), rng.integers(1, 6))
+        spelt[" ".join(map(str, spelling))] = float(rng.choice([1, 3, -1, 0.25]))
+    if rng.random() < 0.3:
+        spelt = {key: weight * 1e5 / 3 for key, weight in spelt.items()}
+    options = PhraseOptions(outside_cost=float(rng.choice([0, 0.1, -2])))
+
+    def spell(phrases):
+        return [[tuple(map(int, phrase.split()))] for phrase in phrases]
+
+    boosts = PhraseCompiler(spell, labels, options).compile(spelt)
+    return graph, boosts, rows_of(graph.tokens.blank, boosts)
+
+
+@jit
+def steps_of(rows, boosts, labels, costs, nextstates):
+    """`step` for all pairs."""
+    for i in range(len(boosts)):
+        found = phrase_rows.step(rows, np.uint32(boosts[i]), np.uint32(labels[i]))
+        costs[i], nextstates[i] = found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_rows_step_as_the_automaton_does(seed):
+    """Bits and states; and no label is credited more than the row says."""
+    graph, boosts, rows = rows_case(seed)
+    first = ilabel_of(0) if boosts.unit == "token" else 0
+    labels = np.arange(boosts.unit == "word", boosts.num_labels)
+    states = np.arange(min(boosts.num_states, 2000))
+    states, labels = (a.ravel() for a in np.meshgrid(states, labels))
+    expected, expected_next = boosts.step_batch(states, labels)
+    costs, nextstates = np.empty_like(expected), np.empty_like(expected_next)
+    steps_of(rows, states, labels + first, costs, nextstates)
+    assert costs.tobytes() == expected.tobytes()
+    assert np.array_equal(nextstates, expected_next)
+    assert (-costs <= rows.rows["credit"][states]).all()
+    assert np.array_equal(rows.final_cost, boosts.automaton.final_cost)
+
+
+def test_small_amounts_have_dense_states_and_inexact_ones_only_the_root():
+    sizes = set()
+    for seed in range(24):
+        _, boosts, rows = rows_case(seed)
+        width = boosts.num_labels + (boosts.unit == "token")
+        grains = boosts.automaton.model_default_cost[0] * 16384
+        exact = grains == int(grains) and abs(boosts.automaton.arc_cost).max() < 200
+        num_dense = len(rows.dense) // width
+        assert num_dense == 1 or exact
+        sizes.add(min(num_dense, 2))
+    assert sizes == {1, 2}
+
+
+# --------------------------------------------------------------------- invariance
+@pytest.mark.parametrize("name", BACKENDS)
+def test_the_order_of_the_list_and_of_the_batch_change_nothing(name):
+    rng = np.random.default_rng(3)
+    graph = random_graph(rng, 5, num_states=12, arcs_per_state=4)
+    words = list(graph.words[1:])
+    lists = []
+    for _ in range(4):
+        phrases = {" ".join(rng.choice(words, rng.integers(1, 4))): 1.5 for _ in "abcd"}
+        lists.append([phrases, dict(reversed(phrases.items()))])
+    utterances = [random_logprobs(rng, t, 5) for t in (8, 0, 5, 8)]
+    decoder = WfstDecoder(graph, WfstOptions(beam=6.0), name, threads=2)
+    alone = [
+        decoder.decode([x], boosts=boosts)[0]
+        for x, (boosts, _) in zip(utterances, lists, strict=True)
+    ]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        for way in (0, 1):
+            batch = [utterances[i] for i in order]
+            boosts = [lists[i][way] for i in order]
+            hyps = decoder.decode(batch, boosts=boosts)
+            assert hyps == [alone[i] for i in order]
+
+
+def test_phrases_and_none_by_turns_in_one_decoder():
+    """Pools are shared by utterances of both kinds."""
+    rng = np.random.default_rng(4)
+    graph = random_graph(rng, 4, num_states=30)
+    boosts = [compiled(graph, {"w1 w1": 2.0}), None, {"w1": 1.0}]
+    utterances = [random_logprobs(rng, 12, 4) for _ in range(30)]
+    decoder = WfstDecoder(graph, WfstOptions(beam=4.0), threads=3)
+    expected = [decoder.decode(utterances, boosts=one) for one in boosts]
+    mixed = decoder.decode(utterances, boosts=[boosts[i % 3] for i in range(30)])
+    assert mixed == [expected[i % 3][i] for i in range(30)]
+
+
+# -------------------------------------------------------------------- real speech
+def said_phrases(most=3):
+    """Phrases of one to three words from the recipe's references, and others."""
+    phrases = {}
+    for line in (RECIPE / "refs.txt").read_text("utf-8").splitlines():
+        words = line.split()[1:]
+        for i in range(0, len(words) - most, 2):
+            phrases[" ".join(words[i : i + 1 + i % most])] = 1.0 - i % 5 / 2
+    return phrases
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("unit", ["word", "token"])
+@pytest.mark.parametrize("topology", ["normal", "compact"])
+def test_real_speech(name, unit, topology):
+    graph = speech_graph(topology)
+    if unit == "word":
+        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words)
+    else:
+        lexicon = read_lexicon(
+            RECIPE / "lexicon.txt.gz", graph.tokens, separator="<wb>"
+        )
+        space = graph.tokens.ids["<wb>"]
+        speller = by_lexicon(lexicon, separator=space)
+        compiler = PhraseCompiler(speller, graph.tokens, boundary=space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BoostWarning)  # the graph lacks some
+        boosts = compiler.compile(said_phrases())
+    assert boosts.num_arcs > 400
+    for bounds in ({"beam": 8.0}, {"max_active": 50, "beam_delta": 1.0}):
+        options = WfstOptions(lm_scale=0.8, **bounds)
+        batch = [x[10:60] for x in utterances(step=20)]
+        expected = decoder_of("reference", graph, options).decode(batch, boosts=boosts)
+        found = decoder_of(name, graph, options).decode(batch, boosts=boosts)
+        assert found == expected
+        assert any(hyp.boost_cost for hyp in found)
+
+
+# ------------------------------------------------------------------------- errors
+@pytest.mark.parametrize("name", BACKENDS)
+def test_phrases_of_tokens_need_marked_repeats(name):
+    graph = text_graph("0 1 a A 0\n1 0", marks_repeats=False)
+    boosts = compiled(graph, {"a b": 1.0}, "token")
+    decoder, x = decoder_of(name, graph), np.zeros((1, 3), np.float32)
+    for begin, what in ((decoder.decode, [x]), (decoder.start, 1)):
+        with pytest.raises(BoostError) as error:
+            begin(what, boosts=boosts)
+        assert str(error.value) == (
+            "phrases of tokens, but the graph does not say which arcs repeat a token, "
+            "expected a graph of `wfstdec build`; or compile the phrases for words"
+        )
+    assert decoder.decode([x], boosts={"A A": 1.0})[0].text == "A"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_phrases_of_another_table(name):
+    graph = text_graph(NEW_YORK)
+    other = text_graph("0 1 a A 0\n1 0", tokens="_ a b c")
+    for unit in ("word", "token"):
+        with pytest.raises(BoostError, match=f"{unit}s, expected"):
+            boosts = compiled(other, {"A" if unit == "word" else "a": 1.0}, unit)
+            decoder_of(name, graph).decode([np.zeros((1, 3))], boosts=boosts)

@@ -1,1 +1,0 @@
-"""Decoding without a graph: a beam over a trie of the lexicon, or over tokens."""

@@ -1,0 +1,120 @@
+"""The kernels as machine code of the current GPU: by NVRTC, kept on disk.
+
+    kernels = load_kernels(cupy, ["search_chunk"])     # CuPy's RawKernel by name
+
+CuPy's own way to compile ends with `-ftz=true`, whatever it is told before: numbers
+below 1.2e-38 would be 0, and with them every float16 that is not normal, as many a
+log-prob of blank is. So its NVRTC is called from here. CuPy's module is passed in:
+only `cuda.py` imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from wfstdec.errors import BackendError
+from wfstdec.text.atomic import atomic_write
+from wfstdec.wfst.gpu.layout import kernel_source
+
+COMPILE_OPTIONS = (
+    "--std=c++17",
+    # sums as those of every other backend: no fused multiply-add, subnormal numbers
+    "--fmad=false",
+    "--ftz=false",
+    # lines of the source in what profilers and compute-sanitizer say
+    "--generate-line-info",
+)
+_DIGEST_BYTES = 16
+
+
+def load_kernels(cupy: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Kernels for the current device, compiled where they are not on disk.
+
+    Args:
+        cupy: The module.
+        names: Of the kernels.
+
+    Raises:
+        BackendError: This CUDA does not compile for the device.
+    """
+    capability = int(cupy.cuda.Device().compute_capability)
+    target = target_of(capability, cupy.cuda.nvrtc.getSupportedArchs())
+    with _compiled(cupy, target) as path:
+        module = cupy.RawModule(path=str(path))
+        return {name: module.get_function(name) for name in names}
+
+
+def target_of(capability: int, supported: Iterable[int]) -> str:
+    """What to compile for: the device, or PTX for one that is newer than the compiler.
+
+    Args:
+        capability: Of the device, 90 for 9.0.
+        supported: What the compiler knows.
+
+    Raises:
+        BackendError: The device is older than what it knows.
+    """
+    known = sorted(supported)
+    older = [one for one in known if one <= capability]
+    if not older:
+        raise BackendError(
+            f"the GPU has compute capability {capability / 10:.1f}, expected at least "
+            f"{known[0] / 10:.1f}, what this CUDA compiles for; install CuPy for an "
+            "older CUDA, or use backend='cpu'"
+        )
+    kind = "sm" if older[-1] == capability else "compute"
+    return f"{kind}_{older[-1]}"
+
+
+def compile_kernels(cupy: Any, source: str, target: str) -> bytes:
+    """Machine code for `sm_...`, PTX for `compute_...`; needs no GPU.
+
+    Raises:
+        BackendError: It does not compile; the message has the compiler's log.
+    """
+    nvrtc = cupy.cuda.nvrtc
+    program = nvrtc.createProgram(source, "search.cu", (), ())
+    try:
+        options = (f"--gpu-architecture={target}", *COMPILE_OPTIONS)
+        nvrtc.compileProgram(program, options)
+        to_machine_code = target.startswith("sm_")
+        return nvrtc.getCUBIN(program) if to_machine_code else nvrtc.getPTX(program)
+    except nvrtc.NVRTCError as error:
+        log = nvrtc.getProgramLog(program)
+        raise BackendError(f"kernels for {target}: {error}: {log}") from None
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+@contextlib.contextmanager
+def _compiled(cupy: Any, target: str) -> Iterator[Path]:
+    """The file with the compiled kernels: beside CuPy's, or where only we look."""
+    source = kernel_source()
+    version = cupy.cuda.nvrtc.getVersion()
+    what = repr((source, target, COMPILE_OPTIONS, version)).encode()
+    digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()
+    name = f"wfstdec-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
+    with contextlib.ExitStack() as stack:
+        folder = _writable_cache()
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        path = folder / name
+        if not path.exists():
+            with atomic_write(path) as file:
+                file.write(compile_kernels(cupy, source, target))
+        yield path
+
+
+def _writable_cache() -> Path | None:
+    """The folder where CuPy keeps its kernels; None where nothing can be kept."""
+    folder = os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache"
+    path = Path(folder).expanduser()
+    with contextlib.suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    return path if os.access(path, os.W_OK | os.X_OK) else None

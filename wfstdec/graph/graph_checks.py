@@ -1,0 +1,335 @@
+"""The invariants of a packed graph: checked here, trusted by every kernel.
+
+All checks are single passes, so that a graph of millions of arcs loads in well under
+a second. Errors name the state or arc and what was expected there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.errors import GraphError
+from wfstdec.graph.arcs import (
+    ARC,
+    CARRIES_WORD,
+    LABEL_MASK,
+    LEADS_TO_EPSILON,
+    FstArrays,
+)
+from wfstdec.graph.tables import GraphTables
+from wfstdec.jit import jit
+from wfstdec.text.symbols import EPSILON_WORD
+
+MAX_STATES = MAX_ARCS = 1 << 30
+"""States and arcs are indexed by 31 bits: one bit marks epsilon arcs in a tie."""
+LEAST_COST = np.float32(-1e20)
+"""No cost may be less: so that no sum of costs reaches minus infinity."""
+
+
+def check_fst(
+    fst: FstArrays, repeat: np.ndarray | None, num_tokens: int, num_words: int
+) -> None:
+    """Check an FST before it is packed.
+
+    Raises:
+        GraphError: No states, a label or state out of range, a NaN, sizes that
+            disagree.
+    """
+    states, arcs = fst.num_states, fst.num_arcs
+    if states == 0:
+        raise GraphError("the graph has no states, expected at least a start state")
+    if states > MAX_STATES or arcs > MAX_ARCS:
+        raise GraphError(
+            f"the graph has {states} states and {arcs} arcs, expected at most "
+            f"{MAX_STATES} of each"
+        )
+    _check_sizes(fst, repeat)
+    if not 0 <= fst.start < states:
+        raise GraphError(f"start state {fst.start}, expected one of {states} states")
+    for name, top in (
+        ("ilabel", num_tokens),
+        ("olabel", num_words - 1),
+        ("nextstate", states - 1),
+    ):
+        _check_range(name, getattr(fst, name), top)
+    if np.isnan(fst.cost).any():
+        arc = int(np.flatnonzero(np.isnan(fst.cost))[0])
+        raise GraphError(f"arc {arc}: cost nan, expected a number, or inf for no arc")
+
+
+def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
+    """Check that all columns have one row per arc, and that splits cover them."""
+    columns = {name: getattr(fst, name) for name in ("olabel", "nextstate", "cost")}
+    if repeat is not None:
+        columns["repeat"] = repeat
+    for name, column in columns.items():
+        if len(column) != fst.num_arcs:
+            raise GraphError(
+                f"{len(column)} values in {name!r}, {fst.num_arcs} in 'ilabel', "
+                "expected one per arc"
+            )
+    check_splits("row splits", fst.state_arc_splits, fst.num_states, fst.num_arcs)
+
+
+def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
+    """Check that splits cut values into rows.
+
+    Raises:
+        GraphError: They do not; `name` heads the message.
+    """
+    if len(splits) != rows + 1:
+        raise GraphError(f"{len(splits)} {name} for {rows} rows, expected one more")
+    if splits[0] != 0 or splits[-1] != values or (splits[1:] < splits[:-1]).any():
+        raise GraphError(f"{name} do not cover {values} values in order")
+
+
+def check_tables(tables: GraphTables) -> None:
+    """Check that tables agree with each other.
+
+    Raises:
+        GraphError: A table is empty or malformed, or names what another lacks.
+    """
+    num_tokens, words, said = len(tables.tokens), tables.words, tables.pronunciations
+    if not 0 <= tables.tokens.blank < num_tokens:
+        raise GraphError(f"blank {tables.tokens.blank}, expected 0 to {num_tokens - 1}")
+    if words[:1] != (EPSILON_WORD,):
+        raise GraphError(f"word 0 is {words[:1]}, expected {EPSILON_WORD!r}")
+    for i, word in enumerate(words):
+        if "\n" in word or not word:
+            raise GraphError(f"word {i} is {word!r}, expected some text in one line")
+    check_splits("pronunciation splits", said.splits, len(said), len(said.tokens))
+    for name, values, low, top in (
+        ("filler", np.array(tables.fillers, np.int64), 0, num_tokens - 1),
+        ("token of a pronunciation", said.tokens, 0, num_tokens - 1),
+        ("word of a pronunciation", said.word, 1, len(words) - 1),
+    ):
+        bad = values[(values < low) | (values > top)]
+        if len(bad):
+            raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+    if (said.word[1:] < said.word[:-1]).any():
+        raise GraphError("pronunciations are out of order, expected them by word")
+    if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
+        raise GraphError(
+            f"costs of pronunciations {said.cost}, expected {len(said)} finite numbers"
+        )
+
+
+def _check_range(name: str, values: np.ndarray, top: int) -> None:
+    """Check that values lie in 0..top; `name` heads the error."""
+    if len(values) == 0:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and high <= top:
+        return
+    bad = low if low < 0 else high
+    arc = int(np.flatnonzero(values == bad)[0])
+    hint = {
+        "ilabel": f"; the token table has {top} tokens, blank included",
+        "olabel": f"; the word table has {top} words besides <eps>",
+    }.get(name, "")
+    raise GraphError(f"arc {arc}: {name} {bad}, expected 0 to {top}{hint}")
+
+
+def row_order(state: np.ndarray, arcs: np.ndarray) -> np.ndarray:
+    """The order that sorts arcs into rows; see `PackedGraph` for the keys."""
+    repeat = arcs["ilabel"] >> np.uint32(31)
+    label = (arcs["ilabel"] & LABEL_MASK).astype(np.uint64)
+    key = (state.astype(np.uint64) << np.uint64(32)) | (label << np.uint64(1))
+    key |= repeat.astype(np.uint64)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    ties = np.flatnonzero(key[1:] == key[:-1])
+    if len(ties):  # few: sorting all by all keys would take four times as long
+        place = np.union1d(ties, ties + 1)
+        some = order[place]
+        columns = (arcs[name][some] for name in ("cost", "olabel", "nextstate"))
+        order[place] = some[np.lexsort((*columns, key[place]))]
+    return order
+
+
+def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
+    """Check the types and axes of a file's arrays.
+
+    Raises:
+        GraphError: One differs.
+    """
+    expected = {
+        "arcs": ARC,
+        "state_arc_splits": np.dtype(np.uint32),
+        "final_cost": np.dtype(np.float32),
+        "pronunciation_word": np.dtype(np.int32),
+        "pronunciation_splits": np.dtype(np.int32),
+        "pronunciation_tokens": np.dtype(np.int32),
+        "pronunciation_cost": np.dtype(np.float32),
+    }
+    for name, dtype in expected.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.ndim != 1:
+            raise GraphError(
+                f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
+                f"{dtype} with one"
+            )
+
+
+_PROBLEMS = (
+    "",
+    "nextstate {} is out of range",
+    "label {} is beyond the token table",
+    "olabel {} is beyond the word table",
+    f"its cost {{}} is not finite, or under {LEAST_COST:g}",
+    "its flags do not say what is there",
+    "it is out of order: rows are sorted by label, epsilons first",
+)
+
+
+def check_rows(
+    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: GraphTables
+) -> np.ndarray:
+    """Check rows, labels, flags and costs; return the epsilon arcs of each state.
+
+    Returns:
+        uint32 [S], the number of epsilon arcs at the head of each row.
+
+    Raises:
+        GraphError: An invariant does not hold; names the arc.
+    """
+    if len(final_cost) == 0:
+        raise GraphError("the graph has no states, expected at least a start state")
+    check_splits("row splits", splits, len(final_cost), len(arcs))
+    bad = np.flatnonzero(~(final_cost >= LEAST_COST))
+    if len(bad):
+        raise GraphError(
+            f"state {bad[0]}: final cost {final_cost[bad[0]]}, expected "
+            f"{LEAST_COST:g} or more, or inf where it is not final"
+        )
+    counts, arc, problem = _scan_rows(
+        arcs, splits, np.uint64(len(tables.tokens)), np.uint64(len(tables.words))
+    )
+    if problem:
+        value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")
+        found = arcs[value][arc] & LABEL_MASK if problem == 2 else arcs[value][arc]
+        raise GraphError(f"arc {arc}: {_PROBLEMS[problem].format(found)}")
+    return counts
+
+
+@jit
+def _scan_rows(arcs, splits, num_tokens, num_words):
+    """Returns (epsilon counts, arc, problem); problem 0 means none."""
+    num_states = len(splits) - 1
+    counts = np.zeros(num_states, np.uint32)
+    mask = np.uint32(LABEL_MASK)
+    for s in range(num_states):
+        before = np.int64(-1)
+        for a in range(splits[s], splits[s + 1]):
+            label = arcs[a].ilabel & mask
+            if arcs[a].nextstate >= num_states:
+                return counts, np.int64(a), 1
+            if label > num_tokens:
+                return counts, np.int64(a), 2
+            if arcs[a].olabel >= num_words:
+                return counts, np.int64(a), 3
+            cost = arcs[a].cost
+            if not (cost >= LEAST_COST and cost < np.inf):
+                return counts, np.int64(a), 4
+            key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
+            if key < before:
+                return counts, np.int64(a), 6
+            before = key
+            if label == 0:
+                counts[s] += np.uint32(1)
+    for a in range(len(arcs)):
+        flags = arcs[a].ilabel
+        word = flags & np.uint32(CARRIES_WORD) != 0
+        epsilon = flags & np.uint32(LEADS_TO_EPSILON) != 0
+        if word != (arcs[a].olabel != 0) or epsilon != (counts[arcs[a].nextstate] > 0):
+            return counts, np.int64(a), 5
+    return counts, np.int64(-1), 0
+
+
+def epsilon_ranks(
+    arcs: np.ndarray, splits: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Rank states by the longest epsilon chain that leads into them, int32 [S].
+
+    Raises:
+        GraphError: The epsilon arcs form a cycle; names a state.
+    """
+    rank, stuck = _rank(arcs, splits, counts)
+    if stuck >= 0:
+        raise GraphError(
+            f"the epsilon arcs form a cycle (state {stuck} lies on it or behind it), "
+            "expected none: a search would not end; remove it, for a grammar of your "
+            "own with OpenFst's rmepsilon"
+        )
+    return rank
+
+
+@jit
+def _rank(arcs, splits, counts):
+    """Kahn's topological sort over epsilon arcs; (ranks, a state left over or -1)."""
+    num_states = len(counts)
+    rank = np.zeros(num_states, np.int32)
+    waiting = np.zeros(num_states, np.int32)
+    members = 0
+    for s in range(num_states):
+        for a in range(splits[s], splits[s] + counts[s]):
+            waiting[arcs[a].nextstate] += 1
+    queue = np.empty(num_states, np.int64)
+    for s in range(num_states):
+        if waiting[s] == 0:
+            queue[members] = s
+            members += 1
+    done = 0
+    while done < members:
+        s = queue[done]
+        done += 1
+        for a in range(splits[s], splits[s] + counts[s]):
+            d = arcs[a].nextstate
+            rank[d] = max(rank[d], rank[s] + 1)
+            waiting[d] -= 1
+            if waiting[d] == 0:
+                queue[members] = d
+                members += 1
+    if members == num_states:
+        return rank, -1
+    for s in range(num_states):
+        if waiting[s] > 0:
+            return rank, s
+    return rank, -1
+
+
+def check_reachable(
+    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray
+) -> None:
+    """Check that some final state can be reached from the start.
+
+    Raises:
+        GraphError: None can.
+    """
+    if not _reaches_final(arcs, splits, final_cost):
+        finals = int(np.isfinite(final_cost).sum())
+        raise GraphError(
+            f"none of the {finals} final states can be reached from the start, "
+            "expected at least one"
+        )
+
+
+@jit
+def _reaches_final(arcs, splits, final_cost):
+    """Depth-first search from state 0; stops at the first final state."""
+    seen = np.zeros(len(final_cost), np.bool_)
+    stack = np.empty(len(final_cost), np.int64)
+    stack[0], top = 0, 1
+    seen[0] = True
+    while top > 0:
+        top -= 1
+        s = stack[top]
+        if final_cost[s] < np.inf:
+            return True
+        for a in range(splits[s], splits[s + 1]):
+            d = arcs[a].nextstate
+            if not seen[d]:
+                seen[d] = True
+                stack[top] = d
+                top += 1
+    return False

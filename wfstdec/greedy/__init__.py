@@ -1,0 +1,1 @@
+"""Greedy search: no beam, one token at a time."""

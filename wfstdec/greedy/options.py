@@ -1,0 +1,36 @@
+"""What a user can set on the greedy search; checked at birth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wfstdec.search.option_checks import CheckedOptions
+
+
+@dataclass(frozen=True)
+class GreedyOptions(CheckedOptions):
+    """Options of the greedy decoder; as those of `TrieOptions` of the same names.
+
+        total = acoustic_scale * acoustic + lm_scale * graph
+                + token_insertion * tokens - boosts
+
+    Attributes:
+        acoustic_scale: Multiplies the negated log-probs.
+        lm_scale: Multiplies the costs of the language model.
+        token_insertion: Added for every token; changes costs, but no choice.
+        blank_penalty: Subtracted from the blank's log-prob, before the scale; part
+            of the acoustic cost.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    token_insertion: float = 0.0
+    blank_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_scales("acoustic_scale", "lm_scale")
+        self.check_nats("token_insertion", "blank_penalty")

@@ -1,0 +1,173 @@
+"""The greedy search in plain Python: the specification for every backend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.greedy.options import GreedyOptions
+from wfstdec.lm import reference
+from wfstdec.lm.automaton import Automaton
+from wfstdec.trie.path import TokenPath
+from wfstdec.trie.space import NONE, SearchSpace
+
+F = np.float32
+
+
+@dataclass
+class Progress:
+    """How far a search has come.
+
+    Attributes:
+        label: The label of the last frame; the blank before the first.
+        last: The most probable token of the last frame.
+        lm_state: The language model's state.
+        boost_state: The phrases' state.
+        frames: Frames gone through.
+        died_at_frame: The frame where it died, or -1.
+        acoustic: The unscaled acoustic cost.
+        cost: The total.
+    """
+
+    label: int
+    last: int
+    lm_state: int
+    boost_state: int
+    frames: int = 0
+    died_at_frame: int = -1
+    acoustic: float = 0.0
+    cost: float = 0.0
+
+
+class Fusion:
+    """A language model and the phrases of an utterance, either may be missing."""
+
+    def __init__(
+        self, space: SearchSpace, options: GreedyOptions, boosts: UtteranceBoosts
+    ) -> None:
+        self.space, self.options = space, options
+        phrases = boosts.phrases
+        self.phrases: Automaton = space.automaton
+        self.boost_model, self.boost_start = NONE, 0
+        if phrases is not None:
+            self.phrases = phrases.automaton
+            self.boost_model, self.boost_start = 0, phrases.start
+
+    def begin(self) -> Progress:
+        """Before the first frame."""
+        lm_state = int(self.space.automaton.model_start[0])
+        blank = self.space.blank
+        return Progress(blank, blank, lm_state, self.boost_start)
+
+    def end(
+        self, progress: Progress, tokens: Sequence[tuple[int, int, int]] | np.ndarray
+    ) -> TokenPath:
+        """The path of an utterance: tokens as rows of token, start, end."""
+        space, scale = self.space, F(self.options.lm_scale)
+        last = reference.final(space.automaton, space.model, progress.lm_state)
+        refund = reference.final(self.phrases, self.boost_model, progress.boost_state)
+        complete = progress.died_at_frame < 0 and bool(last < np.inf)
+        cost = progress.cost + (float(F(scale * last)) if complete else 0.0)
+        rows = np.array(tokens, np.int32).reshape(len(tokens), 3)
+        return TokenPath(
+            token=rows[:, 0],
+            start=rows[:, 1],
+            end=rows[:, 2],
+            said=np.zeros(0, np.int32),
+            said_end=np.zeros(0, np.int32),
+            acoustic=progress.acoustic,
+            search_cost=cost + float(refund),
+            complete=complete,
+            num_frames=progress.frames,
+            died_at_frame=progress.died_at_frame,
+        )
+
+
+class ReferenceBackend:
+    """A space, as it is."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+
+    def start(self, options: GreedyOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+        """Begin an utterance."""
+        return ReferenceSearch(Fusion(self.space, options, boosts))
+
+
+class ReferenceSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self._fusion = fusion
+        self._progress = fusion.begin()
+        self._tokens: list[tuple[int, int, int]] = []
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V]."""
+        for row in logprobs:
+            if self._progress.died_at_frame >= 0:
+                return
+            self._frame(row)
+
+    def finish(self) -> TokenPath:
+        """End the utterance."""
+        return self._fusion.end(self._progress, self._tokens)
+
+    def _frame(self, logprobs: np.ndarray) -> None:
+        now, options = self._progress, self._fusion.options
+        blank = self._fusion.space.blank
+        costs = [F(-x) for x in logprobs]
+        costs[blank] = F(-F(logprobs[blank] - F(options.blank_penalty)))
+        best = min(range(len(costs)), key=lambda v: (costs[v], v))
+        label, begins = self._stage_one(best, costs)
+        if begins and costs[best] < np.inf:
+            label = self._choose(best, costs)
+        if label == NONE or not costs[label] < np.inf:
+            now.died_at_frame = now.frames
+            return
+        now.acoustic += float(costs[label])
+        now.cost += float(F(F(options.acoustic_scale) * costs[label]))
+        if begins:
+            self._tokens.append((label, now.frames, now.frames))
+        if label != blank:
+            self._tokens[-1] = (*self._tokens[-1][:2], now.frames + 1)
+        now.label, now.last = label, best
+        now.frames += 1
+
+    def _stage_one(self, best: int, costs: list[np.float32]) -> tuple[int, bool]:
+        """The label by acoustics alone, and whether a token begins."""
+        now = self._progress
+        if best == self._fusion.space.blank:
+            return best, False
+        held = best == now.last and costs[now.label] < np.inf
+        return (now.label, False) if best == now.label or held else (best, True)
+
+    def _choose(self, best: int, costs: list[np.float32]) -> int:
+        """The token that begins, -1 where none can; the models step by it."""
+        fusion, now = self._fusion, self._progress
+        space, options = fusion.space, fusion.options
+        least, chosen, after, paid = F(np.inf), NONE, (0, 0), F(0)
+        for v in [best, *range(len(costs))]:
+            if v in (space.blank, now.label) or not costs[v] < np.inf:
+                continue
+            lm_cost, lm_state = reference.step(
+                space.automaton, space.model, now.lm_state, v
+            )
+            if not lm_cost < math.inf:
+                continue
+            phrase_cost, boost_state = reference.step(
+                fusion.phrases, fusion.boost_model, now.boost_state, v
+            )
+            extra = F(F(F(options.lm_scale) * lm_cost) + phrase_cost)
+            cost = F(extra + F(F(options.acoustic_scale) * costs[v]))
+            if cost < least:
+                least, chosen, paid = cost, v, extra
+                after = lm_state, boost_state
+        if chosen != NONE:
+            now.lm_state, now.boost_state = after
+            now.cost += float(paid) + float(options.token_insertion)
+        return chosen

@@ -1,0 +1,190 @@
+r"""Read boost lists: words or phrases, for all utterances or for some.
+
+A file is of one of two forms; in the second, an own list replaces the common one:
+
+    quilter<TAB>4.0                                            the same for all
+    {"id": "1272-128104-0000", "boosts": {"quilter": 4.0}}     JSON lines, one each
+    {"boosts": {"quilter": 4.0}}                               for those without one
+
+Bonuses are nats. Lists of phrases have weights, 1 where none is given, and may do
+without them:
+
+    mister quilter<TAB>0.5
+    mister quilter
+    {"phrases": {"mister quilter": 0.5}}     or     {"phrases": ["mister quilter"]}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from wfstdec.errors import BoostError, FormatError
+from wfstdec.text.files import read_lines
+
+_WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
+"""The key of a list in JSON lines, and what its numbers are called."""
+
+
+@dataclass(frozen=True)
+class BoostLists:
+    """Boost lists of many utterances.
+
+    Attributes:
+        common: Word to bonus, or phrase to weight, for the utterances that have no
+            list of their own.
+        own: The lists of their own, by utterance.
+    """
+
+    common: dict[str, float] = field(default_factory=dict)
+    own: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def of(self, utterance: str) -> dict[str, float] | None:
+        """The list of an utterance, or None where it is empty."""
+        return self.own.get(utterance, self.common) or None
+
+
+def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
+    r"""Read `word<TAB>bonus` lines, or JSON lines.
+
+    A word and its bonus may stand apart by spaces too; a phrase needs the tab.
+    Blank lines and lines that begin with `# ` are left out.
+
+    Raises:
+        BoostError: A malformed line, a bonus that is no finite number, or a word or
+            an utterance twice.
+        FormatError: The file cannot be read.
+    """
+    lines = _lines_of(path)
+    if _are_json(lines):
+        return _read_json(lines, *_WORDS)
+    common: dict[str, float] = {}
+    for place, line in lines:
+        word, *bonus = line.split("\t") if "\t" in line.strip() else line.split()
+        word = " ".join(word.split())
+        if len(bonus) != 1 or not word:
+            raise BoostError(f"{place}: found {line!r}, expected 'word<TAB>bonus'")
+        _add(common, word, bonus[0].strip(), place, "bonus")
+    return BoostLists(common)
+
+
+def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
+    r"""Read `phrase<TAB>weight` lines, the weight being 1 if left out, or JSON lines.
+
+    Blank lines and lines that begin with `# ` are left out.
+
+    Raises:
+        BoostError: A malformed line, a weight that is no finite number, or a phrase
+            or an utterance twice.
+        FormatError: The file cannot be read.
+    """
+    lines = _lines_of(path)
+    if _are_json(lines):
+        return _read_json(lines, *_PHRASES)
+    common: dict[str, float] = {}
+    for place, line in lines:
+        phrase, *weight = line.rstrip("\n\t").split("\t")
+        phrase = " ".join(phrase.split())
+        if len(weight) > 1 or not phrase:
+            raise BoostError(f"{place}: found {line!r}, expected 'phrase<TAB>weight'")
+        _add(common, phrase, (weight or ["1"])[0].strip(), place, "weight")
+    return BoostLists(common)
+
+
+def read_phrases(path: str | os.PathLike[str]) -> list[str]:
+    """Read phrases without their numbers: of a list as above, or one a line.
+
+    What follows a tab is left out. Of JSON lines, those of all utterances together.
+
+    Raises:
+        FormatError: Unreadable, or no phrases at all.
+        BoostError: Malformed JSON lines.
+    """
+    lines = _lines_of(path)
+    if _are_json(lines):
+        lists = _read_json(lines, *(_WORDS if _is_of_words(lines[0][1]) else _PHRASES))
+        phrases = list(chain(lists.common, *lists.own.values()))
+    else:
+        phrases = [line.split("\t")[0] for _, line in lines]
+    found = [" ".join(phrase.split()) for phrase in phrases if phrase.strip()]
+    if not found:
+        raise FormatError(f"{path}: no phrases, expected one a line")
+    return list(dict.fromkeys(found))
+
+
+def _lines_of(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Lines that say something, each with its place."""
+    return [
+        (f"{path}:{number}", line)
+        for number, line in enumerate(read_lines(path), 1)
+        if line.strip() and not line.startswith("# ")
+    ]
+
+
+def _are_json(lines: list[tuple[str, str]]) -> bool:
+    return bool(lines) and lines[0][1].lstrip().startswith("{")
+
+
+def _is_of_words(line: str) -> bool:
+    """Whether a JSON line has a list of words; what is no JSON is told when read."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(found, dict) and _WORDS[0] in found
+
+
+def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostLists:
+    lists: dict[str | None, dict[str, float]] = {}
+    for place, line in lines:
+        utterance, given = _parse_object(line, place, key, number)
+        if utterance in lists:
+            what = "the common list" if utterance is None else f"id {utterance!r}"
+            raise BoostError(f"{place}: {what} a second time, expected once")
+        lists[utterance] = {}
+        for word, value in given:
+            _add(lists[utterance], word, value, place, number)
+    common = lists.pop(None, {})
+    return BoostLists(common, {str(name): own for name, own in lists.items()})
+
+
+def _parse_object(
+    line: str, place: str, key: str, number: str
+) -> tuple[str | None, list[tuple[str, Any]]]:
+    """The `id` (None where left out) and the list of a JSON line."""
+    word = "word" if key == "boosts" else "phrase"
+    expected = f'expected {{"id": utterance, "{key}": {{{word}: {number}}}}}'
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BoostError(f"{place}: {error.msg}, {expected}") from error
+    if not isinstance(found, dict) or not found.keys() <= {"id", key}:
+        raise BoostError(f"{place}: found {line!r}, {expected}")
+    utterance, given = found.get("id"), found.get(key)
+    if isinstance(given, list) and key == "phrases":
+        given = dict.fromkeys(map(str, given), 1.0)
+    if not isinstance(utterance, str | None) or not isinstance(given, dict):
+        raise BoostError(f"{place}: found {line!r}, {expected}")
+    return utterance, list(given.items())
+
+
+def _add(known: dict[str, float], word: str, text: Any, place: str, name: str) -> None:
+    """Add a word and its number."""
+    if not word.split():
+        raise BoostError(f"{place}: found {word!r} in the list, expected words")
+    if word in known:
+        raise BoostError(f"{place}: {word!r} a second time, expected once")
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value) or isinstance(text, bool):
+        unit = " (nats)" if name == "bonus" else ""
+        raise BoostError(
+            f"{place}: the {name} of {word!r} is {text!r}, expected a number{unit}"
+        )
+    known[word] = value

@@ -1,0 +1,1 @@
+"""What every decoder shares: batches and chunks, log-probs, options, hypotheses."""

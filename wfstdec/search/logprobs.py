@@ -1,0 +1,150 @@
+"""Log-probs in whatever array a user has, to what a search takes; checked."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
+
+MAX_LOGPROB = np.float32(1e20)
+"""A log-prob may not be larger, and is -inf below the negative: so that costs neither
+reach minus infinity nor are so large that all others are lost in rounding."""
+
+
+def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
+    """Split a batch into one checked array per utterance.
+
+    Args:
+        logprobs: [B, T, V] array or a sequence of [T, V] arrays, natural log;
+            NumPy, torch, or anything with DLPack; float16, bfloat16, float32, float64.
+            `-inf`, or anything under -1e20 (masks), is an impossible token.
+        lengths: [B] frames to use of each; `None` uses all.
+        num_tokens: V, blank included.
+
+    Returns:
+        float32 [T, V] in C order, one per utterance.
+
+    Raises:
+        ShapeError: Axes, V or lengths are wrong; says both sizes.
+        LogprobError: NaN, +inf or an absurdly large number, in the frames used.
+
+    Warns:
+        LogprobWarning: The numbers of the first utterance look like probabilities.
+    """
+    arrays = split_batch(logprobs, _as_numpy)
+    counts = check_lengths(lengths, len(arrays))
+    checked = [
+        _check(array, i, count, num_tokens)
+        for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
+    ]
+    _doubt_probabilities(checked)
+    return checked
+
+
+def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
+    """One array per utterance, unchecked; `as_array` makes arrays of what comes."""
+    if isinstance(logprobs, Sequence):
+        return [as_array(array) for array in logprobs]
+    batch = as_array(logprobs)
+    if batch.ndim != 3:
+        hint = "; put one utterance into a list" if batch.ndim == 2 else ""
+        raise ShapeError(
+            f"logprobs has {batch.ndim} axes {batch.shape}, expected [B, T, V] or a "
+            f"list of [T, V]{hint}"
+        )
+    return list(batch)
+
+
+def _as_numpy(array: Any) -> np.ndarray:
+    """To NumPy without a copy where the type allows."""
+    if isinstance(array, np.ndarray):
+        return array
+    if hasattr(array, "detach"):  # torch: no DLPack while gradients are needed
+        array = array.detach()
+        if "bfloat16" in str(array.dtype):
+            array = array.float()
+        if array.device.type != "cpu":
+            array = array.cpu()
+    if hasattr(array, "get") and hasattr(array, "__cuda_array_interface__"):  # CuPy
+        return array.get()
+    if hasattr(array, "__dlpack__"):
+        return np.from_dlpack(array)
+    return np.asarray(array)
+
+
+def check_lengths(lengths: Any, num_utterances: int) -> list[int | None]:
+    """The frames to use of each utterance; `None` where all are."""
+    if lengths is None:
+        return [None] * num_utterances
+    counts = _as_numpy(lengths)
+    integers = np.issubdtype(counts.dtype, np.integer) or counts.size == 0
+    if counts.shape != (num_utterances,) or not integers:
+        raise ShapeError(
+            f"lengths is {counts.dtype} {counts.shape}, expected integers "
+            f"({num_utterances},), one per utterance"
+        )
+    return [int(count) for count in counts]
+
+
+def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
+    """Check all but the numbers in utterance `i`, an array of NumPy or like it."""
+    if array.ndim != 2:
+        raise ShapeError(
+            f"utterance {i}: logprobs has {array.ndim} axes {array.shape}, "
+            "expected [T, V]"
+        )
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ShapeError(
+            f"utterance {i}: logprobs is {array.dtype}, expected a floating-point type"
+        )
+    frames, found = array.shape
+    if found != num_tokens:
+        raise ShapeError(
+            f"utterance {i}: logprobs has V={found} tokens, expected V={num_tokens} "
+            "of the decoder (blank included)"
+        )
+    if count is not None and not 0 <= count <= frames:
+        raise ShapeError(
+            f"utterance {i}: length {count}, expected 0 to {frames} (T of logprobs)"
+        )
+
+
+def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
+    check_axes(array, i, count, num_tokens)
+    used = array[:count]
+    if used.dtype != np.float32 or not used.flags.carray:
+        with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
+            # Numba would compile once more for arrays that are read-only.
+            used = np.require(used, np.float32, ["C", "W"])
+    top = used.max(initial=-np.inf)
+    if not top <= MAX_LOGPROB:
+        frame = int(np.flatnonzero(~(used <= MAX_LOGPROB).all(axis=1))[0])
+        raise bad_logprob(i, frame, used[frame])
+    if used.min(initial=0) < -MAX_LOGPROB:
+        return np.where(used < -MAX_LOGPROB, np.float32(-np.inf), used)
+    return used
+
+
+def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
+    """Warn where a whole utterance has nothing below 0: no log-prob is above it."""
+    first = next((used for used in utterances if used.size), None)
+    if first is not None and first.min() >= 0 and first.max() > 0:
+        warnings.warn(
+            f"logprobs lie in {float(first.min()):.6g} to {float(first.max()):.6g}, "
+            "expected natural logs of probabilities: take the log first",
+            LogprobWarning,
+            stacklevel=4,
+        )
+
+
+def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
+    """What is wrong with a frame of utterance `i`: the first such number of its row."""
+    found = row[~(row <= MAX_LOGPROB)][0]
+    return LogprobError(
+        f"utterance {i}, frame {frame}: logprobs has {float(found)!r}, expected "
+        "natural logs of probabilities (-inf for an impossible token)"
+    )

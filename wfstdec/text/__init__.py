@@ -1,0 +1,1 @@
+"""Text in, checked objects out: tokens, lexica, ARPA models, files that hold them."""

@@ -1,0 +1,256 @@
+r"""Read ARPA language models into arrays, log10 becoming nats here and nowhere else.
+
+    model = read_arpa("lm.arpa.gz")
+    model.words[3]                      # 'the'; model.index['the'] == 3
+    model.ngrams[1].words[0]            # the first bigram: (history, word)
+    model.ngrams[1].cost[0]             # -ln p(word | history)
+    model.ngrams[0].backoff[3]          # -ln of the back-off weight of 'the'
+
+The lines of a section are read by `arpa_scan.scan_section`, millions a second; this
+module reads what stands between the sections, and turns its findings into errors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO
+
+import numpy as np
+
+from wfstdec.errors import ArpaError
+from wfstdec.text import arpa_scan
+from wfstdec.text.files import read_bytes, unpack
+
+MAX_ORDER = 6
+DATA, END = "\\data\\", "\\end\\"
+_DATA_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\\data\\[ \t\r]*$", re.MULTILINE)
+_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class NgramTable:
+    """The N n-grams of one order, in the order of the file.
+
+    Attributes:
+        words: int32 [N, n], positions in `ArpaModel.words`, the predicted word last.
+        cost: float32 [N], -ln p(last word | those before it), >= 0; inf for `-inf`.
+        backoff: float32 [N], -ln of the back-off weight, any sign; 0 where the file
+            has none, and in the highest order.
+    """
+
+    words: np.ndarray
+    cost: np.ndarray
+    backoff: np.ndarray
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.cost)
+
+
+@dataclass(frozen=True, eq=False)
+class ArpaModel:
+    """An ARPA file as arrays; nothing is added, dropped or sorted.
+
+    Attributes:
+        words: The unigrams, `<s>`, `</s>` and `<unk>` included where the file has them.
+        ngrams: One table per order; `ngrams[n - 1]` has the n-grams.
+    """
+
+    words: tuple[str, ...]
+    ngrams: tuple[NgramTable, ...]
+
+    @property
+    def order(self) -> int:
+        """The highest n."""
+        return len(self.ngrams)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Position of each word in `words`."""
+        return {word: position for position, word in enumerate(self.words)}
+
+    @property
+    def bos(self) -> int | None:
+        """The word `<s>`, if there."""
+        return self.index.get("<s>")
+
+    @property
+    def eos(self) -> int | None:
+        """The word `</s>`, if there."""
+        return self.index.get("</s>")
+
+    @property
+    def unk(self) -> int | None:
+        """The word `<unk>` (or `<UNK>`), if there."""
+        return self.index.get("<unk>", self.index.get("<UNK>"))
+
+
+def read_arpa(source: str | os.PathLike[str] | IO) -> ArpaModel:
+    r"""Read an ARPA file, plain or gzip, of order 1 to 6.
+
+    Accepted as other tools write it: fields between tabs or spaces, `\r\n`, blank
+    lines, text before `\data\` and after `\end\`, missing back-offs, n-grams whose
+    history or suffix is not listed, n-grams over `<unk>`, `-99` (a number like any
+    other) and `-inf`. A log10 probability above 0 by no more than 0.001 is a rounded
+    0, as IRSTLM writes them, and read as 0; anything higher is an error.
+
+    Args:
+        source: A path, or an open file.
+
+    Raises:
+        ArpaError: Malformed; the message names file and line.
+        FormatError: The file cannot be read, or its gzip stream is damaged.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return _Reader(read_bytes(source), os.fspath(source)).read()
+    place = str(getattr(source, "name", "ARPA file"))
+    content = source.read()
+    data = content.encode() if isinstance(content, str) else content
+    return _Reader(unpack(data, place), place).read()
+
+
+class _Reader:
+    """A cursor over the bytes of the file: `pos` is where line number `line` begins."""
+
+    def __init__(self, data: bytes, place: str) -> None:
+        self.data = data
+        self.bytes = np.frombuffer(data, np.uint8)
+        self.place = place
+        self.pos = 0
+        self.line = 1
+
+    def read(self) -> ArpaModel:
+        counts = self.read_header()
+        size = self.capacity(counts[0], 1)
+        vocabulary = arpa_scan.Words(
+            np.empty(size, np.int64),
+            np.empty(size, np.int64),
+            arpa_scan.empty_slots(size),
+        )
+        tables = []
+        for order, count in enumerate(counts, start=1):
+            self.expect(f"\\{order}-grams:")
+            tables.append(self.read_section(order, count, vocabulary))
+        self.expect(END)
+        tables[-1].backoff[:] = 0
+        return ArpaModel(self.decode_words(vocabulary), tuple(tables))
+
+    def read_header(self) -> list[int]:
+        r"""The counts of all orders; stops at the first line `\...` behind them."""
+        if self.data.startswith(b"mmap lm"):
+            raise ArpaError(f"{self.place}: a KenLM binary, expected the ARPA text")
+        start = _DATA_LINE.search(self.data)
+        if not start:
+            raise ArpaError(f"{self.place}: no line {DATA!r}, expected an ARPA file")
+        self.line += self.data.count(b"\n", 0, start.end())
+        self.pos = start.end()
+        self.next_line()
+        counts: list[int] = []
+        while self.pos < len(self.data) and not self.text().startswith("\\"):
+            if text := self.text():
+                match = _COUNT.fullmatch(text)
+                if not match or int(match[1]) != len(counts) + 1:
+                    raise self.error(
+                        f"found {text!r}, expected 'ngram {len(counts) + 1}=COUNT'"
+                    )
+                counts.append(int(match[2]))
+            self.next_line()
+        if not 1 <= len(counts) <= MAX_ORDER:
+            raise self.error(f"order {len(counts)}, expected 1 to {MAX_ORDER}")
+        if counts[0] == 0:
+            raise self.error("0 1-grams, expected at least one")
+        return counts
+
+    def read_section(
+        self, order: int, count: int, vocabulary: arpa_scan.Words
+    ) -> NgramTable:
+        size = self.capacity(count, order)
+        rows = arpa_scan.Rows(
+            np.empty((size, order), np.int32),
+            np.empty(size, np.float32),
+            np.empty(size, np.float32),
+            arpa_scan.empty_slots(size if order > 1 else 0),
+        )
+        status, self.pos, self.line, found, field = arpa_scan.scan_section(
+            self.bytes, self.pos, self.line, vocabulary, rows
+        )
+        if status != arpa_scan.OK:
+            raise self.error(self.fault(status, order, field, count))
+        if found != count:
+            raise self.error(
+                f"{found} {order}-grams end here, expected the header's {count}"
+            )
+        return NgramTable(rows.words, rows.cost, rows.backoff)
+
+    def capacity(self, count: int, order: int) -> int:
+        """`count`, or what the rest of the file can hold: a header may lie."""
+        shortest_line = 2 * order + 2
+        return min(count, (len(self.data) - self.pos) // shortest_line + 1)
+
+    def decode_words(self, vocabulary: arpa_scan.Words) -> tuple[str, ...]:
+        words = []
+        spans = zip(vocabulary.start.tolist(), vocabulary.end.tolist(), strict=True)
+        for self.pos, end in spans:
+            try:
+                words.append(self.data[self.pos : end].decode())
+            except UnicodeDecodeError:
+                self.line = self.data.count(b"\n", 0, self.pos) + 1
+                found = self.data[self.pos : end]
+                raise self.error(f"word {found!r}, expected UTF-8") from None
+        return tuple(words)
+
+    def fault(self, status: int, order: int, field: int, count: int) -> str:
+        """What `scan_section` found wrong in the current line."""
+        fields = re.split("[ \t]+", self.text())
+        what = "probability" if field == 0 else "back-off weight"
+        faults = {
+            arpa_scan.NUMBER: "found {0!r}, expected a log10 {what}",
+            arpa_scan.POSITIVE: "log10 probability {0}, expected 0 or less",
+            arpa_scan.FIELDS: "{fields} in {text!r}, expected {least} or {most}: a "
+            "log10 probability, {words} and perhaps a back-off weight",
+            arpa_scan.UNKNOWN: "word {0!r} is not a unigram, expected all words there",
+            arpa_scan.TWICE: "{order}-gram {ngram!r} is listed twice, expected once",
+            arpa_scan.TOO_MANY: "one {order}-gram more, expected the header's {count}",
+        }
+        return faults[status].format(
+            fields[min(field, len(fields) - 1)],
+            what=what,
+            fields=_plural(len(fields), "field"),
+            text=self.text(),
+            least=order + 1,
+            most=order + 2,
+            words=_plural(order, "word"),
+            order=order,
+            ngram=" ".join(fields[1 : order + 1]),
+            count=count,
+        )
+
+    def expect(self, heading: str) -> None:
+        while self.pos < len(self.data) and not self.text():
+            self.next_line()
+        if self.pos >= len(self.data):
+            raise self.error(f"the file ends, expected {heading!r}")
+        if self.text() != heading:
+            raise self.error(f"found {self.text()!r}, expected {heading!r}")
+        self.next_line()
+
+    def text(self) -> str:
+        """The current line without white space around it."""
+        end = self.data.find(b"\n", self.pos)
+        line = self.data[self.pos : end if end >= 0 else len(self.data)]
+        return line.decode("utf-8", "replace").strip(" \t\r")
+
+    def next_line(self) -> None:
+        end = self.data.find(b"\n", self.pos)
+        self.pos = end + 1 if end >= 0 else len(self.data)
+        self.line += 1
+
+    def error(self, message: str) -> ArpaError:
+        return ArpaError(f"{self.place}:{self.line}: {message}")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,303 @@
+"""Lexicons: which tokens a word is said or spelt with.
+
+    lexicon = read_lexicon("lexicon.txt", tokens, separator="<wb>")
+    lexicon.words[0], lexicon.pronunciations[0], lexicon.costs[0]     # 'a', (32,), 0.0
+    lexicon, dropped = lexicon.restrict(model.index)      # the words that an LM has
+    lexicon = spelling_lexicon(["hello"], tokens)         # h e l l o
+
+A word may have several entries. The separator between words is no part of any.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.errors import BackendError, FormatError, LexiconError
+from wfstdec.text.files import read_lines
+from wfstdec.text.symbols import EPSILON_WORD, TokenTable
+
+WORD_START = "\u2581"  # SentencePiece's mark of a space
+MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
+_SPACES = re.compile("[ \t]+")
+_SPECIAL = re.compile(r"<.+>|\[.+\]")
+_log = logging.getLogger(__name__)
+
+Pronunciation = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Pronunciations of words, one per entry, in the order of the file.
+
+    Attributes:
+        words: The word of each entry; words with several entries repeat.
+        pronunciations: Its tokens, at least one, never the blank or the separator.
+        costs: float32 [N], -ln of its probability; 0 where none was given.
+    """
+
+    words: tuple[str, ...]
+    pronunciations: tuple[Pronunciation, ...]
+    costs: np.ndarray
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self.words)
+
+    def restrict(self, keep: Collection[str]) -> tuple[Lexicon, list[str]]:
+        """The entries whose words are in `keep`, and the words that are not, once each.
+
+        Args:
+            keep: A set or dict, so that `in` is fast.
+        """
+        rows = [row for row, word in enumerate(self.words) if word in keep]
+        dropped = dict.fromkeys(word for word in self.words if word not in keep)
+        kept = Lexicon(
+            tuple(self.words[row] for row in rows),
+            tuple(self.pronunciations[row] for row in rows),
+            self.costs[rows],
+        )
+        return kept, list(dropped)
+
+
+def read_lexicon(
+    path: str | os.PathLike[str],
+    tokens: TokenTable,
+    *,
+    separator: str | int | None = None,
+    has_probs: bool | None = None,
+) -> Lexicon:
+    """Read a lexicon, `word tokens...` or `word probability tokens...` a line.
+
+    Fields stand between tabs or spaces. Lines that begin with `;;;` or `# ` and what
+    follows a lone `#` (unless that is a token) are comments. An entry that comes twice
+    is read once, with the higher probability, and their number is logged. Alternates
+    written `word(2)`, as in cmudict, are words of their own.
+
+    Args:
+        path: The file, plain or gzip.
+        tokens: The table that the pronunciations refer to.
+        separator: The token between words, by name or index; it is taken off the ends
+            of pronunciations, where Flashlight's lexicons have it.
+        has_probs: Whether there are probabilities (of (0, 1], Kaldi's lexiconp); None
+            asks the first entry: is its second field a number and not a token?
+
+    Raises:
+        LexiconError: A malformed entry, or one that does not fit the tokens; the
+            message names file and line.
+        TokenTableError: The separator is not a token.
+        FormatError: The file cannot be read or is not UTF-8.
+    """
+    between = _separator(separator, tokens)
+    entries: dict[tuple[str, Pronunciation], float] = {}
+    repeated = []
+    for number, fields in _entries(read_lines(path), "#" not in tokens.ids):
+        try:
+            if has_probs is None:
+                has_probs = _starts_with_prob(fields, tokens)
+            cost = _cost(fields) if has_probs else 0.0
+            spelt = fields[2:] if has_probs else fields[1:]
+            entry = fields[0], _pronunciation(fields[0], spelt, tokens, between)
+        except LexiconError as error:
+            raise LexiconError(f"{path}:{number}: {error}") from None
+        if entry in entries:
+            repeated.append(f"{entry[0]!r} in line {number}")
+        entries[entry] = min(cost, entries.get(entry, cost))
+    if not entries:
+        raise LexiconError(
+            f"{path}: no entries, expected 'word tokens...' in each line"
+        )
+    if repeated:
+        text = "%s: %d entries come twice and are read once, first %s"
+        _log.info(text, path, len(repeated), repeated[0])
+    words, pronunciations = zip(*entries, strict=True)
+    return Lexicon(words, pronunciations, np.array(list(entries.values()), np.float32))
+
+
+def spelling_lexicon(
+    words: Iterable[str],
+    tokens: TokenTable,
+    *,
+    separator: str | int | None = None,
+    sentencepiece_model: str | os.PathLike[str] | None = None,
+) -> Lexicon:
+    """Spell words with the tokens themselves: characters, or SentencePiece pieces.
+
+    With a SentencePiece model the word is cut as the model does. Without one it is
+    cut into the fewest tokens, of several ways the one whose first tokens are longer;
+    for a table of characters these are the characters. Where tokens (other than the
+    separator) begin with U+2581 each word does too. Tokens like `<s>` or `[UNK]`, the
+    blank and the separator spell nothing.
+
+    Args:
+        words: Words; repeated ones count once, `<s>`, `</s>` and `<unk>` not at all.
+        tokens: The token table.
+        separator: The token between words, by name or index.
+        sentencepiece_model: The `.model` file that goes with the tokens.
+
+    Raises:
+        LexiconError: Words that cannot be spelt: a few of them and their number.
+        TokenTableError: The separator is not a token.
+        BackendError: A model is given and sentencepiece is not installed.
+    """
+    between = _separator(separator, tokens)
+    pieces = {
+        name: token
+        for token, name in enumerate(tokens.names)
+        if token not in (tokens.blank, between) and not _SPECIAL.fullmatch(name)
+    }
+    if sentencepiece_model is not None:
+        spell = _sentencepiece_speller(sentencepiece_model, pieces)
+    else:
+        marked = any(name.startswith(WORD_START) for name in pieces)
+        spell = _fewest_pieces_speller(pieces, WORD_START if marked else "")
+    unique = [word for word in dict.fromkeys(words) if word not in MARKS]
+    spelt = [spell(word) for word in unique]
+    if not all(spelt):
+        bad = [word for word, tokens_ in zip(unique, spelt, strict=True) if not tokens_]
+        raise LexiconError(_cannot_spell(bad, len(unique), pieces))
+    costs = np.zeros(len(unique), np.float32)
+    return Lexicon(tuple(unique), tuple(s for s in spelt if s), costs)
+
+
+def _separator(separator: str | int | None, tokens: TokenTable) -> int | None:
+    if separator is None:
+        return None
+    token = separator
+    if isinstance(token, str):
+        token = tokens.index(token, "separator")
+    if not 0 <= token < len(tokens) or token == tokens.blank:
+        raise LexiconError(
+            f"separator is {separator!r}, expected one of the V={len(tokens)} tokens "
+            f"and not the blank {tokens.names[tokens.blank]!r}"
+        )
+    return token
+
+
+def _entries(
+    lines: list[str], hash_is_comment: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields of the lines that are neither empty nor comments."""
+    for number, line in enumerate(lines, start=1):
+        if line.startswith((";;;", "# ")) or line == "#":
+            continue
+        fields = _SPACES.split(line.strip(" \t"))
+        if hash_is_comment and "#" in fields[1:]:
+            del fields[fields.index("#", 1) :]
+        if fields[0]:
+            yield number, fields
+
+
+def _starts_with_prob(fields: list[str], tokens: TokenTable) -> bool:
+    if len(fields) < 2 or fields[1] in tokens.ids:
+        return False
+    try:
+        float(fields[1])
+    except ValueError:
+        return False
+    return True
+
+
+def _cost(fields: list[str]) -> float:
+    text = fields[1] if len(fields) > 1 else ""
+    try:
+        prob = float(text)
+    except ValueError:
+        prob = math.nan
+    if not 0.0 < prob <= 1.0:
+        raise LexiconError(
+            f"{fields[0]!r} has {text!r}, expected a probability above 0 and up to 1"
+        )
+    return 0.0 - math.log(prob)
+
+
+def _pronunciation(
+    word: str, names: list[str], tokens: TokenTable, separator: int | None
+) -> Pronunciation:
+    try:
+        found = [tokens.ids[name] for name in names]
+    except KeyError as error:
+        raise LexiconError(
+            f"{word!r} uses token {tokens.lacks(error.args[0])}"
+        ) from None
+    while found and found[-1] == separator:
+        found.pop()
+    if word == EPSILON_WORD:
+        raise LexiconError(f"word {word!r} stands for no word, expected another name")
+    if not found:
+        raise LexiconError(f"{word!r} has no pronunciation, expected tokens after it")
+    if tokens.blank in found:
+        name = tokens.names[tokens.blank]
+        raise LexiconError(f"{word!r} uses the blank {name!r}, expected other tokens")
+    if separator is not None and separator in found:
+        raise LexiconError(
+            f"{word!r} has the separator {tokens.names[separator]!r} inside, "
+            "expected it at the end only"
+        )
+    return tuple(found)
+
+
+def _fewest_pieces_speller(
+    pieces: dict[str, int], prefix: str
+) -> Callable[[str], Pronunciation | None]:
+    longest = max(map(len, pieces), default=0)
+
+    def spell(word: str) -> Pronunciation | None:
+        text = prefix + word
+        best: list[Pronunciation | None] = [None] * len(text) + [()]
+        for start in reversed(range(len(text))):
+            for stop in range(min(len(text), start + longest), start, -1):
+                piece, rest, known = (
+                    pieces.get(text[start:stop]),
+                    best[stop],
+                    best[start],
+                )
+                if piece is None or rest is None:
+                    continue
+                if known is None or len(rest) + 1 < len(known):
+                    best[start] = (piece, *rest)
+        return best[0]
+
+    return spell
+
+
+def _sentencepiece_speller(
+    path: str | os.PathLike[str], pieces: dict[str, int]
+) -> Callable[[str], Pronunciation | None]:
+    try:
+        sentencepiece = importlib.import_module("sentencepiece")
+    except ImportError as error:
+        raise BackendError(
+            "a SentencePiece model needs sentencepiece: "
+            "pip install wfstdec[sentencepiece]; or leave the model out"
+        ) from error
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+    except (OSError, RuntimeError) as error:
+        raise FormatError(f"{path}: not a SentencePiece model ({error})") from error
+
+    def spell(word: str) -> Pronunciation | None:
+        found = [pieces.get(piece) for piece in model.encode(word, out_type=str)]
+        return None if None in found else tuple(t for t in found if t is not None)
+
+    return spell
+
+
+def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
+    known = set("".join(pieces))
+    missing = sorted(set("".join(bad)) - known)
+    listed = ", ".join(map(repr, bad[:5])) + (", ..." if len(bad) > 5 else "")
+    lacks = f"; no token has {', '.join(map(repr, missing[:5]))}" if missing else ""
+    if missing and known.issuperset("".join(missing).swapcase()):
+        lacks += ", but in the other case"
+    return (
+        f"{len(bad)} of {total} words cannot be spelt with the token table, "
+        f"expected none: {listed}{lacks}"
+    )

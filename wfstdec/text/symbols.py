@@ -1,0 +1,234 @@
+"""Tokens and labels: what the acoustic model puts out, and what a graph's arcs say.
+
+    tokens = read_tokens("tokens.txt")        # a TokenTable: names, blank
+    tokens.index("ə")                         # name -> token
+    ilabel_of(token), token_of(ilabel)        # token <-> input label of an arc
+
+Label 0 is epsilon on both sides of every arc, so token `t` is input label `t + 1`;
+this module is the only place that adds or subtracts that one. A word table is a tuple
+whose position 0 is `EPSILON_WORD`; there, word id and output label are the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from wfstdec.errors import TokenTableError
+from wfstdec.text.files import read_lines
+
+EPSILON = 0
+EPSILON_WORD = "<eps>"
+BLANK_NAMES = ("<blank>", "<blk>", "<b>", "<pad>", "[PAD]", "<ctc_blank>", "-", "_")
+
+_Label = TypeVar("_Label", int, np.ndarray)
+_WITH_ID = re.compile(r"(.+?)[ \t]+(\d+)[ \t]*")
+_WITH_SCORE = re.compile(r"(.+)\t(-?[\d.]+(?:[eE][-+]?\d+)?)")
+_DISAMBIGUATION = re.compile(r"#\d+")
+
+
+def ilabel_of(token: _Label) -> _Label:
+    """The input label of a token (an int or an integer array)."""
+    return token + 1
+
+
+def token_of(ilabel: _Label) -> _Label:
+    """The token of an input label that is not epsilon (an int or an integer array)."""
+    return ilabel - 1
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """The V output units of an acoustic model; make it by `token_table`.
+
+    Attributes:
+        names: Token names; the position is the token, 0..V-1.
+        blank: The token that is CTC's blank.
+    """
+
+    names: tuple[str, ...]
+    blank: int
+
+    def __len__(self) -> int:
+        """V, the blank included."""
+        return len(self.names)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Token of each name."""
+        return {name: token for token, name in enumerate(self.names)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that differ when any name, its place, or the blank does."""
+        content = json.dumps([self.names, self.blank]).encode()
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def index(self, name: str, place: str = "") -> int:
+        """The token called `name`; `place` goes before the message of the error.
+
+        Raises:
+            TokenTableError: There is no such token; the nearest one is named.
+        """
+        if name in self.ids:
+            return self.ids[name]
+        prefix = f"{place}: " if place else ""
+        raise TokenTableError(f"{prefix}token {self.lacks(name)}")
+
+    def lacks(self, name: str) -> str:
+        """Words for an error: `'ey2', which the token table does not have; ...`."""
+        folded = {token.casefold(): token for token in reversed(self.names)}
+        near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+        hint = f"; nearest: {folded[near[0]]!r}" if near else ""
+        return f"{name!r}, which the token table does not have{hint}"
+
+
+def token_table(names: Iterable[str], blank: int | str | None = None) -> TokenTable:
+    """Check token names and find the blank.
+
+    Args:
+        names: V different, non-empty names, in the order of the model's outputs.
+        blank: Its name or index (a string is an index only where no token is called
+            so), or None to recognise one of `BLANK_NAMES`. The index V, one after
+            the last, adds a token `<blank>` there: NeMo's tables leave theirs out.
+
+    Raises:
+        TokenTableError: An empty table, an empty or repeated name, or no one blank.
+    """
+    return _checked(tuple(names), blank, "the token table")
+
+
+def read_tokens(
+    path: str | os.PathLike[str], blank: int | str | None = None
+) -> TokenTable:
+    r"""Read a token table.
+
+    The form is recognised from the content: Hugging Face `vocab.json` (`{token: id}`),
+    SentencePiece `.vocab` (`piece\tscore`), `token id` (k2, Kaldi; the disambiguation
+    symbols `#0 #1 ...` that k2 puts at the end are left out), or one token per line,
+    where a line of one space is the space token.
+
+    Args:
+        path: The file, plain or gzip.
+        blank: As in `token_table`.
+
+    Raises:
+        TokenTableError: Malformed, ids that are not 0..V-1, or as in `token_table`.
+        FormatError: The file cannot be read or is not UTF-8.
+    """
+    lines = read_lines(path)
+    while lines and not lines[-1]:
+        lines.pop()
+    place = os.fspath(path)
+    if place.endswith((".json", ".json.gz")):
+        return _checked(_json_names(lines, place), blank, place)
+    if place.endswith(".vocab") and (names := _match_all(_WITH_SCORE, lines)):
+        return _checked(tuple(name for name, _ in names), blank, place)
+    if pairs := _match_all(_WITH_ID, lines):
+        return _checked(_names_by_id(pairs, place), blank, place)
+    if names := _match_all(_WITH_SCORE, lines):
+        return _checked(tuple(name for name, _ in names), blank, place)
+    return _checked(tuple(lines), blank, place)
+
+
+def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]:
+    """The two groups of every line, or nothing when any line is of another form."""
+    matches = [form.fullmatch(line) for line in lines if line]
+    return [(m[1], m[2]) for m in matches if m] if all(matches) else []
+
+
+def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
+    try:
+        pairs = json.loads("\n".join(lines), object_pairs_hook=list)
+    except json.JSONDecodeError as error:
+        raise TokenTableError(
+            f"{place}:{error.lineno}: {error.msg}, expected JSON {{token: id}}"
+        ) from error
+    if not isinstance(pairs, list) or not all(isinstance(p, tuple) for p in pairs):
+        raise TokenTableError(f"{place}: found other JSON, expected {{token: id}}")
+    for name, token in pairs:
+        if type(token) is not int:
+            raise TokenTableError(
+                f"{place}: token {name!r} has {token!r}, expected an integer id"
+            )
+    return _names_by_id(pairs, place)
+
+
+def _names_by_id(pairs: Sequence[tuple[str, str | int]], place: str) -> tuple[str, ...]:
+    """Names in the order of their ids, which must be 0..V-1, each once."""
+    by_id: dict[int, str] = {}
+    for name, text in pairs:
+        token = int(text)
+        if token in by_id:
+            raise TokenTableError(
+                f"{place}: {by_id[token]!r} and {name!r} both have id {token}, "
+                "expected ids that differ"
+            )
+        by_id[token] = name
+    missing = set(range(len(by_id))) - by_id.keys()
+    if missing:
+        raise TokenTableError(
+            f"{place}: {len(by_id)} tokens and no id {min(missing)}, "
+            f"expected the ids 0 to {len(by_id) - 1}"
+        )
+    names = [by_id[token] for token in range(len(by_id))]
+    while len(names) > 1 and _DISAMBIGUATION.fullmatch(names[-1]):
+        names.pop()
+    return tuple(names)
+
+
+def _checked(names: tuple[str, ...], blank: int | str | None, place: str) -> TokenTable:
+    if not names:
+        raise TokenTableError(f"{place}: no tokens, expected at least a blank")
+    if blank == len(names) or blank == str(len(names)) and blank not in names:
+        names = (*names, "<blank>")
+    first: dict[str, int] = {}
+    for token, name in enumerate(names):
+        if not name:
+            raise TokenTableError(f"{place}: token {token} is empty, expected a name")
+        if first.setdefault(name, token) != token:
+            raise TokenTableError(
+                f"{place}: tokens {first[name]} and {token} are both {name!r}, "
+                "expected names that differ"
+            )
+    return TokenTable(names, _find_blank(names, blank, place))
+
+
+def _find_blank(names: tuple[str, ...], blank: int | str | None, place: str) -> int:
+    ask = "; say which by blank= (--blank), a name or an index"
+    if blank is None:
+        found = [token for token, name in enumerate(names) if name in BLANK_NAMES]
+        if len(found) != 1:
+            listed = " and ".join(repr(names[token]) for token in found) or "no token"
+            expected = "only one" if found else f"one of {' '.join(BLANK_NAMES)}"
+            raise TokenTableError(
+                f"{place}: {listed} may be the blank, expected {expected}{ask}"
+            )
+        if names[0] == EPSILON_WORD:
+            raise TokenTableError(
+                f"{place}: token 0 is {EPSILON_WORD!r} beside the blank "
+                f"{names[found[0]]!r}, expected tokens, not the labels of an FST; "
+                f"leave {EPSILON_WORD!r} out and number the rest from 0, or{ask[5:]}"
+            )
+        return found[0]
+    if isinstance(blank, str) and blank in names:
+        return names.index(blank)
+    if isinstance(blank, str) and not blank.isdecimal():
+        near = TokenTable(names, 0).lacks(blank)
+        raise TokenTableError(f"{place}: blank is {near}{ask}")
+    token = int(blank)
+    if not 0 <= token < len(names):
+        raise TokenTableError(
+            f"{place}: blank is {token}, expected 0 to {len(names)} "
+            f"for V={len(names)} tokens ({len(names)} adds one)"
+        )
+    return token

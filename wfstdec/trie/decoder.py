@@ -1,0 +1,220 @@
+"""The trie beam decoder that users hold: a lexicon or none, a language model, options.
+
+decoder = TrieDecoder(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz",
+                      separator="<wb>", options=TrieOptions(beam_size=256))
+hyps = decoder.decode(logprobs)                        # or, as audio comes in:
+
+search = decoder.start(len(logprobs))
+search.advance(logprobs)                               # any number of chunks
+hyps = search.finish()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.errors import OptionError
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.sources import AnyLM, lm_over, read_lm
+from wfstdec.search.backends import make_backend
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import (
+    load_lexicon,
+    load_tokens,
+    sayable,
+    token_named,
+    word_table,
+)
+from wfstdec.trie.backends import BACKENDS
+from wfstdec.trie.lexicon_trie import build_trie
+from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.path import TokenPath
+from wfstdec.trie.reading import Reader
+from wfstdec.trie.space import SearchSpace, lexical_space, token_space
+
+Path = str | os.PathLike[str]
+
+
+class TrieDecoder(Decoder[list[TokenPath]]):
+    """Beam search on the trie of a lexicon, or on bare tokens; no graph is built.
+
+    The result for an utterance depends on its log-probs, the options, its boosts and
+    what the decoder was made of: not on the batch, padding, chunks, threads, backend
+    or the order of lists. With a lexicon every word is one of it, and CTC's rules are
+    exact with and without a separator: a sentence is `s* (w s+)* [w]`, with
+    `separator_optional` `s* (w s*)*`, without a separator `w*`.
+
+    Args:
+        tokens: A file or table of the V output units of the acoustic model.
+        lexicon: A file or object; None decodes tokens.
+        lm: An ARPA file, a folder of `NgramLM.save`, `read_arpa`'s result or an
+            `NgramLM`, over words with a lexicon and over tokens without; None for no
+            language model.
+        options: Search options.
+        backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
+        words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
+            words of the lexicon in their order without those that an ARPA model lacks.
+        separator: The token between words. Without a lexicon it only says how tokens
+            are read as words; None takes the mark U+2581 of word pieces.
+        separator_optional: The separator may be missing.
+        blank: The blank by name or index; None to recognise it.
+        unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
+            and scores tokens as `<unk>` where the model has it.
+        frame_shift_s: Seconds per frame of log-probs.
+        threads: Utterances decoded side by side; `None` takes one per processor.
+
+    Attributes:
+        tokens: The token table.
+        words: The word table, `words[0]` being `<eps>`; empty without a lexicon.
+        lm: The language model, or None.
+
+    Raises:
+        InputError: One of its subclasses, for what is wrong with a file or option.
+        BackendError: The backend is unknown.
+    """
+
+    options: TrieOptions
+
+    def __init__(
+        self,
+        *,
+        tokens: Path | TokenTable,
+        lexicon: Path | Lexicon | None = None,
+        lm: AnyLM | None = None,
+        options: TrieOptions | None = None,
+        backend: str = "auto",
+        words: Sequence[str] | None = None,
+        separator: str | None = None,
+        separator_optional: bool = False,
+        blank: int | str | None = None,
+        unk_cost: float | None = None,
+        frame_shift_s: float = 0.02,
+        threads: int | None = None,
+    ) -> None:
+        options = options or TrieOptions()
+        self.tokens = load_tokens(tokens, blank)
+        self.separator = token_named(separator, self.tokens, "separator")
+        lm = None if lm is None else read_lm(lm)
+        self.words: tuple[str, ...] = ()
+        self.lexicon: Lexicon | None = None
+        if lexicon is None:
+            self.lm = None if lm is None else lm_over(lm, self.tokens, unk_cost)
+            space = self._token_space(options)
+        else:
+            entries = load_lexicon(lexicon, self.tokens, separator)
+            self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
+            self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
+            space = self._lexical_space(options, separator_optional)
+        word_ids = {word: i for i, word in enumerate(self.words) if i}
+        super().__init__(
+            options,
+            make_backend(BACKENDS, backend, space),
+            BoostCompiler(self.words, word_ids, len(self.tokens)),
+            num_tokens=len(self.tokens),
+            frame_shift_s=frame_shift_s,
+            threads=threads,
+        )
+        self._reader = Reader(space, self)
+
+    def with_options(self, **changes: Any) -> Self:
+        """The same decoder with some options changed; shares all its arrays.
+
+        Raises:
+            OptionError: A value is out of range, or `lookahead`, which is built in.
+        """
+        if changes.get("lookahead", self.options.lookahead) != self.options.lookahead:
+            raise OptionError(
+                f"lookahead={changes['lookahead']!r}, expected "
+                f"{self.options.lookahead!r}: make another decoder"
+            )
+        other = super().with_options(**changes)
+        if self.lexicon is None:
+            _check_token_options(other.options)
+        other._reader = Reader(self._reader.space, other)
+        return other
+
+    def decode_nbest(
+        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+    ) -> list[list[Hypothesis]]:
+        """At most `options.nbest` hypotheses of different texts, best first.
+
+        Without a lexicon tokens may spell a text in several ways: the best one found
+        stands for it.
+
+        Arguments and errors as in `decode`; every list has at least one.
+        """
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._boosts.compile(boosts, len(utterances))
+        results = self._search(utterances, compiled)
+        return [
+            self._different(paths, one)
+            for paths, one in zip(results, compiled, strict=True)
+        ]
+
+    def _different(
+        self, paths: list[TokenPath], boosts: UtteranceBoosts
+    ) -> list[Hypothesis]:
+        """The first hypothesis of each text, `nbest` of them."""
+        found: dict[str, Hypothesis] = {}
+        for path in paths:
+            hypothesis = self._reader.hypothesis(path, boosts)
+            found.setdefault(hypothesis.text, hypothesis)
+            if len(found) == self.options.nbest:
+                break
+        return list(found.values())
+
+    def _hypothesis(
+        self, result: list[TokenPath], boosts: UtteranceBoosts
+    ) -> Hypothesis:
+        return self._reader.hypothesis(result[0], boosts)
+
+    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+        """Words need a lexicon; the compiler has refused phrases of other tables."""
+
+    def _token_space(self, options: TrieOptions) -> SearchSpace:
+        _check_token_options(options)
+        return token_space(len(self.tokens), self.lm, self.tokens.blank)
+
+    def _lexical_space(self, options: TrieOptions, optional: bool) -> SearchSpace:
+        assert self.lexicon is not None
+        word_ids = {word: i for i, word in enumerate(self.words) if i}
+        return lexical_space(
+            build_trie(self.lexicon, word_ids),
+            self.lm,
+            options.lookahead,
+            separator=self.separator,
+            separator_optional=optional,
+            num_tokens=len(self.tokens),
+            blank=self.tokens.blank,
+        )
+
+
+def _check_token_options(options: TrieOptions) -> None:
+    if options.word_insertion:
+        raise OptionError(
+            f"word_insertion={options.word_insertion!r} without a lexicon, "
+            "expected 0: use token_insertion"
+        )
+
+
+def _vocabulary(
+    entries: Lexicon,
+    lm: ArpaModel | NgramLM | None,
+    words: Sequence[str] | None,
+    unk_cost: float | None,
+) -> tuple[Lexicon, tuple[str, ...]]:
+    """The entries whose words can be said, and the word table."""
+    if words is None and isinstance(lm, NgramLM) and isinstance(lm.labels, tuple):
+        words = lm.labels
+    if isinstance(lm, ArpaModel):
+        entries = sayable(entries, lm.index, unk_cost)
+    elif words is not None:
+        entries = sayable(entries, set(words))
+    return entries, word_table(entries) if words is None else tuple(words)

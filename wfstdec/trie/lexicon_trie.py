@@ -1,0 +1,142 @@
+"""The lexicon as a trie: words that begin alike share nodes.
+
+    trie = build_trie(lexicon, {word: i for i, word in enumerate(words)})
+    node = find_child(trie, node, token)                       # -1 where there is none
+    said = trie.said_splits[node : node + 2]                   # what ends at the node
+    trie.said_word[slice(*said)], trie.said_cost[slice(*said)]
+
+Nodes stand in preorder: the root is 0, children follow their parent in the order of
+their tokens, and what is below node n are the nodes n + 1 to `node_end[n]` - 1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.errors import LexiconError
+from wfstdec.jit import inlined, jit, read_only
+from wfstdec.jit.trees import grow_tree
+from wfstdec.lm.kernels import find_arc
+from wfstdec.text.lexicon import Lexicon, Pronunciation
+
+
+class LexiconTrie(NamedTuple):
+    """A trie of N nodes for P pronunciations, as the kernels take it; read-only.
+
+    Attributes:
+        child_splits: int32 [N + 1], the row of each node's children.
+        child_token: int32 [N - 1], increasing in each row.
+        child_node: int32 [N - 1].
+        node_token: int32 [N], the token that leads there; -1 at the root.
+        node_end: int32 [N], one past the last node below.
+        said_splits: int32 [N + 1], which pronunciations end at each node.
+        said_word: int32 [P], the id of the word; increasing in each row.
+        said_cost: float32 [P], nats.
+    """
+
+    child_splits: np.ndarray
+    child_token: np.ndarray
+    child_node: np.ndarray
+    node_token: np.ndarray
+    node_end: np.ndarray
+    said_splits: np.ndarray
+    said_word: np.ndarray
+    said_cost: np.ndarray
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, N; at least the root."""
+        return len(self.node_token)
+
+
+def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
+    """Make the trie of the entries whose words have an id.
+
+    An entry that comes twice counts once, at its least cost. The order of the entries
+    changes nothing.
+
+    Args:
+        lexicon: The entries.
+        word_ids: The id of each word that may be said, 0 or more; entries of other
+            words are left out.
+
+    Raises:
+        LexiconError: An entry without tokens.
+    """
+    entries = _distinct_entries(lexicon, word_ids)
+    counts = Counter(spelt for spelt, _, _ in entries)  # sorted, as the entries are
+    tokens = np.array([token for spelt in counts for token in spelt], np.int32)
+    splits = np.cumsum([0, *map(len, counts)])
+    parent, node_token, _, ending = grow_tree(tokens, splits)
+    said_node = np.repeat(np.flatnonzero(ending >= 0), list(counts.values()))
+    num_nodes = len(parent)
+    children = 1 + np.argsort(parent[1:], kind="stable")
+    return LexiconTrie(
+        child_splits=_splits_of(parent[1:], num_nodes),
+        child_token=read_only(np.array(node_token[children], np.int32)),
+        child_node=read_only(np.array(children, np.int32)),
+        node_token=read_only(np.array(node_token, np.int32)),
+        node_end=read_only(np.array(_ends(parent), np.int32)),
+        said_splits=_splits_of(said_node, num_nodes),
+        said_word=read_only(np.array([word for _, word, _ in entries], np.int32)),
+        said_cost=read_only(np.array([cost for _, _, cost in entries], np.float32)),
+    )
+
+
+@inlined
+def find_child(trie, node, token):
+    """The child of a node by a token, or -1."""
+    begin = np.int64(trie.child_splits[node])
+    end = np.int64(trie.child_splits[node + 1])
+    child = find_arc(trie.child_token, begin, end, token)
+    if child < end and trie.child_token[child] == token:
+        return np.int64(trie.child_node[child])
+    return np.int64(-1)
+
+
+def parents_of(trie: LexiconTrie) -> np.ndarray:
+    """The parent of each node, int32 [N]; -1 for the root."""
+    parent = np.full(trie.num_nodes, -1, np.int32)
+    counts = np.diff(trie.child_splits)
+    parent[trie.child_node] = np.repeat(np.arange(trie.num_nodes), counts)
+    return parent
+
+
+def _distinct_entries(
+    lexicon: Lexicon, word_ids: Mapping[str, int]
+) -> list[tuple[Pronunciation, int, float]]:
+    """Tokens, word id and cost of the entries, sorted, each pair once."""
+    costs = lexicon.costs.tolist()
+    everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
+    entries = sorted(
+        (spelt, word_ids[word], cost)
+        for spelt, word, cost in everything
+        if word in word_ids
+    )
+    if entries and not entries[0][0]:
+        word = lexicon.words[lexicon.pronunciations.index(())]
+        raise LexiconError(f"{word!r} has no tokens, expected at least one")
+    return [
+        entry
+        for i, entry in enumerate(entries)
+        if not i or entry[:2] != entries[i - 1][:2]
+    ]
+
+
+@jit
+def _ends(parent):
+    """One past the last node below each node."""
+    end = np.arange(1, len(parent) + 1)
+    for node in range(len(parent) - 1, 0, -1):
+        end[parent[node]] = max(end[parent[node]], end[node])
+    return end
+
+
+def _splits_of(rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """Where each row begins, given the row of each element."""
+    counts = np.bincount(rows, minlength=num_rows)
+    return read_only(np.array(np.concatenate([[0], np.cumsum(counts)]), np.int32))

@@ -1,0 +1,71 @@
+"""What a user can set on the trie beam search; checked at birth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.trie.lookahead import Kind
+
+Merge = Literal["max", "sum"]
+
+
+@dataclass(frozen=True)
+class TrieOptions(CheckedOptions):
+    """Options of the trie beam decoder; costs are in nats, lower is better.
+
+        total = acoustic_scale * acoustic + lm_scale * graph
+                + word_insertion * words + token_insertion * tokens - boosts
+
+    Those that `WfstOptions` has too mean the same there.
+
+    Attributes:
+        beam: What costs more than the frame's best plus `beam` is dropped; `inf`
+            drops nothing.
+        beam_size: The most entries that a frame goes on from: language model state,
+            trie node and boost state.
+        token_top_k: Only this many of the most probable tokens may begin in a frame;
+            `None` lets all.
+        merge: What becomes of alignments of one text: `"max"` keeps the best
+            (Viterbi, as the WFST decoder does), `"sum"` adds their probabilities.
+        nbest: How many different texts are wanted.
+        lookahead: How the language model is looked at before a word is over:
+            `"ngram"` with its history, `"unigram"` without, `"none"` not at all.
+        acoustic_scale: Multiplies the negated log-probs.
+        lm_scale: Multiplies the costs of language model and pronunciations.
+        word_insertion: Added for every word; above 0 penalises. With a lexicon only.
+        token_insertion: Added for every token that begins, separators included.
+        blank_penalty: Subtracted from the blank's log-prob, before the scale; part
+            of the acoustic cost.
+        blank_skip_threshold: At a frame where the blank's probability is at least
+            this, only blanks are followed; `None` follows all.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    beam: float = 14.0
+    beam_size: int = 256
+    token_top_k: int | None = None
+    merge: Merge = "max"
+    nbest: int = 1
+    lookahead: Kind = "ngram"
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_insertion: float = 0.0
+    token_insertion: float = 0.0
+    blank_penalty: float = 0.0
+    blank_skip_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_width("beam")
+        self.check_count("beam_size")
+        self.check_count("token_top_k", optional=True)
+        self.check_choice("merge", get_args(Merge))
+        self.check_count("nbest")
+        self.check_choice("lookahead", get_args(Kind))
+        self.check_scales("acoustic_scale", "lm_scale")
+        self.check_nats("word_insertion", "token_insertion", "blank_penalty")
+        self.check_probability("blank_skip_threshold")

@@ -1,0 +1,273 @@
+"""The CPU backend: numba kernels, no GIL, one utterance per thread.
+
+    backend = CpuBackend(graph)
+    search = backend.start(options, boosts)       # one utterance
+    search.advance(logprobs)                      # float32 [T, V], any number of times
+    search.finish()                               # a BestPath
+
+Arrays grow when a kernel says so; the frame is then done again, so that growing never
+changes a result.
+"""
+
+from __future__ import annotations
+
+import threading
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.phrase_rows import PhraseRows
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit import jit
+from wfstdec.lm.automaton import Unit
+from wfstdec.wfst.cpu import kernels as cpu_kernels
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu import trace
+from wfstdec.wfst.cpu.following import LEVELS
+from wfstdec.wfst.cpu.phrase_emission import MOST_LABELS, NAMED_AT_MOST
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.phrase_labels import rows_of, steps_on
+from wfstdec.wfst.scales import scales_of
+
+
+class CpuBackend:
+    """A graph laid out for the CPU kernels, and pools of scratch memory.
+
+    Args:
+        graph: The graph.
+        first_capacity: Entries that the scratch arrays hold at first; they grow.
+    """
+
+    def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
+        self.graph = graph
+        self.arrays = _lay_out(graph)
+        self._capacity = first_capacity
+        self._lock = threading.Lock()
+        self._works: dict[bool, list[k.Work]] = {False: [], True: []}
+        self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._arrays_of: dict[str, k.GraphArrays] = {}
+        self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
+
+    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> CpuSearch:
+        """Begin an utterance."""
+        scales = scales_of(options, bool(boosts.words))
+        if boosts.phrases is None:
+            return CpuSearch(self, (self.arrays, scales, boosts.words, None))
+        arrays, phrases = self._lay_out(boosts.phrases)
+        return CpuSearch(self, (arrays, scales, boosts.words, phrases))
+
+    def _lay_out(self, phrases: PhraseBoosts) -> tuple[k.GraphArrays, PhraseRows]:
+        """The graph for phrases of that unit, and the phrases; made once."""
+        with self._lock:
+            unit = phrases.unit
+            if unit not in self._arrays_of:
+                self._arrays_of[unit] = _with_plain_sets(self.graph, self.arrays, unit)
+            if phrases not in self._phrases:
+                self._phrases[phrases] = rows_of(self.graph.tokens.blank, phrases)
+            return self._arrays_of[unit], self._phrases[phrases]
+
+    def take_work(self, entries: int, boosted: bool) -> k.Work:
+        """Scratch for one thread and that many entries, from the pool or new."""
+        with self._lock:
+            while self._works[boosted]:
+                work = self._works[boosted].pop()
+                if len(work.next) >= entries:
+                    return work
+        entries = max(entries, self._capacity)
+        return _new_work(self.graph, entries, 4 * entries, boosted)
+
+    def give_work(self, work: k.Work, boosted: bool) -> None:
+        """Put scratch back."""
+        with self._lock:
+            self._works[boosted].append(work)
+
+    def take_channel(self, boosted: bool) -> k.Channel:
+        """A channel for one utterance, from the pool or new."""
+        with self._lock:
+            if self._channels[boosted]:
+                return self._channels[boosted].pop()
+        return k.Channel(
+            frontier=np.empty(self._capacity, k.BOOSTED if boosted else k.ENTRY),
+            trace=np.empty(16 * self._capacity, k.NODE),
+            counts=np.zeros(8, np.int64),
+            base=np.zeros(1),
+            beam=np.zeros(1, np.float32),
+            top_credit=np.zeros(1, np.float32),
+        )
+
+    def give_channel(self, channel: k.Channel, boosted: bool) -> None:
+        """Put a channel back, unless the pool has as many as there may be threads."""
+        with self._lock:
+            pool = self._channels[boosted]
+            if len(pool) < max(1, len(self._works[boosted])):
+                pool.append(channel)
+
+
+class CpuSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    def __init__(self, backend: CpuBackend, fixed: k.Fixed) -> None:
+        self._backend = backend
+        self._fixed = fixed
+        self._boosted = fixed[-1] is not None
+        self._channel = backend.take_channel(self._boosted)
+        self._channel.counts[:] = 0
+        self._channel.counts[k.DIED] = -1
+        self._channel.base[:] = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Work done so far: `frames`, and sums of `active` states and `arcs`."""
+        names = {"frames": k.FRAMES, "active": k.ACTIVE, "arcs": k.ARCS}
+        return {name: int(self._channel.counts[at]) for name, at in names.items()}
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V], C order."""
+        entries = int(self._channel.counts[k.FRONTIER])
+        work = self._backend.take_work(entries, self._boosted)
+        try:
+            frame, status = 0, -1
+            while status != k.OK:
+                status, frame = cpu_kernels.advance(
+                    *self._fixed, work, self._channel, logprobs, frame
+                )
+                work = self._grow(status, work)
+        finally:
+            self._backend.give_work(work, self._boosted)
+
+    def finish(self) -> BestPath:
+        """End the utterance; the search cannot be used afterwards."""
+        if self._channel.counts[k.FRONTIER] == 0:  # not one frame came
+            self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
+        graph, scales, _, phrases = self._fixed
+        path = trace.best_path(
+            self._channel, graph.final_cost, scales.lm_scale, phrases
+        )
+        self._backend.give_channel(self._channel, self._boosted)
+        return path
+
+    def _grow(self, status: int, work: k.Work) -> k.Work:
+        """Enlarge what a kernel found too small; returns the work to go on with."""
+        channel = self._channel
+        if status == k.GROW_WORK:
+            entries, candidates = len(work.next), len(work.candidates)
+            graph, boosted = self._backend.graph, self._boosted
+            return _new_work(graph, 2 * entries, 2 * candidates, boosted)
+        if status == k.GROW_FRONTIER:
+            frontier = _longer(channel.frontier, 2 * len(work.next))
+            self._channel = channel._replace(frontier=frontier)
+        if status == k.GROW_TRACE:
+            self._make_room_in_trace(len(work.next))
+        return work
+
+    def _make_room_in_trace(self, most: int) -> None:
+        """Compact the trace; lengthen it where that frees less than half."""
+        channel, counts = self._channel, self._channel.counts
+        counts[k.TRACE] = trace.compact(
+            channel.trace,
+            counts[k.TRACE],
+            channel.frontier,
+            counts[k.FRONTIER],
+        )
+        if 2 * (counts[k.TRACE] + most) > len(channel.trace):
+            longer = _longer(channel.trace, 2 * (len(channel.trace) + most))
+            self._channel = channel._replace(trace=longer)
+
+
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _new_work(
+    graph: PackedGraph, entries: int, candidates: int, boosted: bool
+) -> k.Work:
+    num_labels = len(graph.tokens) + 1
+    kind = k.BOOSTED_ENTRY if boosted else k.ENTRY
+    slots = np.zeros(graph.num_states, np.uint32)
+    if boosted:
+        slots = np.zeros(1 << (2 * entries).bit_length(), np.uint64)
+    return k.Work(
+        next=np.empty(entries, kind),
+        candidates=np.empty(candidates, kind),
+        chain=np.empty(entries if boosted else 0, np.uint32),
+        named=np.empty(NAMED_AT_MOST, k.NAMED),
+        slots=slots,
+        table=np.zeros(2, np.uint64),
+        rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
+        links=np.empty(entries, np.uint32),
+        waiting=np.empty(entries + 1, np.uint32),
+        bins=np.empty(1024, np.uint32),
+        keys=np.empty(entries, np.uint64),
+        unscaled=np.zeros(num_labels, np.float32),
+        token_costs=np.zeros(num_labels, np.float32),
+        live_sets=np.zeros(LEVELS, np.uint64),
+    )
+
+
+def _lay_out(graph: PackedGraph) -> k.GraphArrays:
+    """Rows of 32 bytes, with label sets where they fit."""
+    num_states, splits = graph.num_states, graph.state_arc_splits
+    rows = np.zeros(num_states + 1, k.ROW)
+    rows["begin"] = splits
+    rows["emit"] = splits
+    rows["emit"][:num_states] += graph.state_num_epsilons
+    labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+    by_label = len(graph.tokens) <= MOST_LABELS and _fill_label_sets(rows, labels)
+    rows["rank"][:num_states] = graph.epsilon_rank
+    _fill_least_epsilons(rows, graph.arcs["cost"])
+    return k.GraphArrays(
+        arcs=graph.arcs,
+        rows=rows,
+        final_cost=graph.final_cost,
+        by_label=by_label,
+        num_ranks=np.uint64(graph.epsilon_rank.max() + 1),
+        blank=np.uint64(graph.tokens.blank),
+        least_cost=np.float32(min(0.0, graph.arcs["cost"].min(initial=0.0))),
+    )
+
+
+def _with_plain_sets(
+    graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
+) -> k.GraphArrays:
+    """The same with the labels of arcs on which such phrases do not step."""
+    if not arrays.by_label:
+        return arrays
+    rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+    _fill_plain_sets(rows, labels, ~steps_on(graph, graph.arcs, unit))
+    return arrays._replace(rows=rows)
+
+
+@jit
+def _fill_label_sets(rows, labels):
+    """Fill `rows["labels"]`; False where a label stands twice in a row."""
+    for s in range(len(rows) - 1):
+        for a in range(rows[s].emit, rows[s + 1].begin):
+            bit = np.uint64(1) << np.uint64(labels[a])
+            if rows[s].labels & bit:
+                return False
+            rows[s].labels |= bit
+    return True
+
+
+@jit
+def _fill_plain_sets(rows, labels, plain):
+    """Fill `rows["plain"]`: the labels of arcs that are plain, bool [A]."""
+    for s in range(len(rows) - 1):
+        for a in range(rows[s].emit, rows[s + 1].begin):
+            if plain[a]:
+                rows[s].plain |= np.uint64(1) << np.uint64(labels[a])
+
+
+@jit
+def _fill_least_epsilons(rows, cost):
+    """Fill `rows["least_epsilon"]`, `inf` where there are no epsilon arcs."""
+    for s in range(len(rows) - 1):
+        rows[s].least_epsilon = np.inf
+        for a in range(rows[s].begin, rows[s].emit):
+            rows[s].least_epsilon = min(rows[s].least_epsilon, cost[a])

@@ -1,0 +1,162 @@
+"""Which emitting arcs may survive a frame: the inner loop of the search.
+
+Two ways to find them, with the same result after recombination:
+
+    by label   V <= 63 and no label twice in a row of the graph: a row's labels are
+               the bits of one word, and so are the labels that can survive from each
+               of 64 cost levels; their intersection names the arcs to look at
+    by row     all arcs of a row
+
+`phrase_emission.py` goes by label with phrases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.intrinsics import count_bits, prefetch
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.following import (
+    find_live_sets,
+    follow,
+    level_of,
+    levels_per_nat,
+    note,
+)
+from wfstdec.wfst.cpu.phrase_emission import BLOCK, emit_phrases_by_label
+
+_NONE = uint64(k.NONE)
+_ONE = uint64(1)
+_ZERO = uint64(0)
+
+
+@inlined
+def emit(graph, scales, boosts, phrases, work, channel, beam, unbounded):
+    """Write the arcs that may survive to `work.candidates`.
+
+    The cutoff starts from the best entry's arcs; with `unbounded` there is none.
+
+    Returns:
+        (candidates, least cost), or (NONE, ...) where they do not fit.
+    """
+    count = uint64(channel.counts[k.FRONTIER])
+    frontier = channel.frontier
+    if unbounded:
+        return _emit_by_row(
+            graph, scales, boosts, phrases, work, frontier, count, NO_CUTOFF
+        )
+    best = frontier[channel.counts[k.BEST]]
+    least = _least_from(graph, scales, boosts, phrases, work, best)
+    cutoff = min(float32(least + beam), NO_CUTOFF)
+    if not graph.by_label:
+        return _emit_by_row(
+            graph, scales, boosts, phrases, work, frontier, count, cutoff
+        )
+    if phrases is None:
+        find_live_sets(graph, scales, boosts, work, cutoff, float32(0), beam)
+        return _emit_by_label(
+            graph, scales, boosts, work, frontier, count, cutoff, beam
+        )
+    else:
+        return emit_phrases_by_label(
+            graph, scales, boosts, phrases, work, channel, cutoff, beam
+        )
+
+
+@inlined
+def _least_from(graph, scales, boosts, phrases, work, entry):
+    """The least cost that the emitting arcs of one entry reach."""
+    least = NO_CUTOFF
+    state = uint64(entry.state)
+    row_end = uint64(graph.rows[state + _ONE].begin)
+    for a in range(uint64(graph.rows[state].emit), row_end):
+        cost, _ = follow(graph, scales, boosts, phrases, work, entry, a, least)
+        least = min(least, cost)
+    return least
+
+
+@inlined
+def _prefetch_rows(graph, frontier, i, count):
+    """Ask for the rows and arcs that will be needed some entries later."""
+    if i + uint64(16) < count:
+        prefetch(graph.rows, uint64(frontier[i + uint64(16)].state))
+    if i + uint64(8) < count:
+        state = uint64(frontier[i + uint64(8)].state)
+        prefetch(graph.arcs, uint64(graph.rows[state].emit))
+
+
+@kernel
+def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
+    """Candidates by intersecting label sets; see `emit`.
+
+    Block by block: first the arcs are named and asked for, then they are followed; by
+    then they are in the cache.
+    """
+    made, least = _ZERO, float32(np.inf)
+    room = uint64(len(work.candidates))
+    first = _ZERO
+    while first < count:
+        last = min(first + uint64(BLOCK), count)
+        named = _name_arcs(graph, work, frontier, first, last, count, beam)
+        if made + named > room:
+            return _NONE, least
+        for q in range(named):
+            entry, a = frontier[work.named[q].entry], uint64(work.named[q].arc)
+            reached, boost = follow(graph, scales, boosts, None, work, entry, a, cutoff)
+            note(graph, None, work, made, entry, a, reached, boost)
+            least = min(least, reached)
+            made += uint64(reached <= cutoff)
+        first = last
+    return made, least
+
+
+@inlined
+def _name_arcs(graph, work, frontier, first, last, count, beam):
+    """Name the arcs with a live label of some entries; how many there are."""
+    per_nat = levels_per_nat(beam)
+    named = _ZERO
+    for i in range(first, last):
+        if i + uint64(BLOCK) < count:
+            prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
+        row = graph.rows[uint64(frontier[i].state)]
+        labels, emit_first = row.labels, uint64(row.emit)
+        bits = labels & work.live_sets[level_of(frontier[i].cost, per_nat)]
+        while bits != _ZERO:
+            lowest = bits & (~bits + _ONE)
+            a = emit_first + count_bits(labels & (lowest - _ONE))
+            bits ^= lowest
+            prefetch(graph.arcs, a)
+            work.named[named].entry = uint32(i)
+            work.named[named].arc = uint32(a)
+            named += _ONE
+    return named
+
+
+@kernel
+def _emit_by_row(graph, scales, boosts, phrases, work, frontier, count, cutoff):
+    """Candidates by looking at every arc; see `emit`.
+
+    Searching long rows for the live labels of the frame was tried and is slower.
+    """
+    room = uint64(len(work.candidates))
+    made, least = _ZERO, float32(np.inf)
+    for i in range(count):
+        _prefetch_rows(graph, frontier, i, count)
+        entry = frontier[i]
+        state = uint64(entry.state)
+        first = uint64(graph.rows[state].emit)
+        last = uint64(graph.rows[state + _ONE].begin)
+        if made + (last - first) > room:
+            return _NONE, least
+        for a in range(first, last):
+            reached, boost = follow(
+                graph, scales, boosts, phrases, work, entry, a, cutoff
+            )
+            if reached <= cutoff:
+                note(graph, phrases, work, made, entry, a, reached, boost)
+                least = min(least, reached)
+                made += _ONE
+    return made, least

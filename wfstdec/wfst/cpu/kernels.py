@@ -1,0 +1,359 @@
+"""The token-passing search in numba: one utterance, one frame after the other.
+
+The specification is `reference.py`; this computes the same bits faster:
+
+    for each frame:   keep       prune the frontier by beam and max_active
+                      price      the acoustic cost of each label
+                      emit       candidates: arcs that may survive
+                      recombine  one entry per state, within the cutoff
+                      close      epsilon arcs, in rank order
+                      settle     trace nodes, re-base
+
+With phrases entries also carry a boost state, and are found by hashing. Without,
+`phrases` is None, and numba leaves out all that is for them.
+
+What made it fast, on real graphs: two passes (candidates, then recombination, so that
+cache misses overlap), one 16-byte row per state, prefetching, and a map from states
+to entries that needs no clearing. `emission.py` says how candidates are found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.intrinsics import prefetch
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.emission import emit
+from wfstdec.wfst.cpu.entries import find, improve, insert, start_table
+from wfstdec.wfst.cpu.following import (
+    note_of,
+    pass_arc,
+    price,
+    with_phrase,
+    word_credit,
+)
+from wfstdec.wfst.cpu.selection import cost_of, key_of, last_of_tie, nth_least
+
+_LABEL = uint32(LABEL_MASK)
+_NONE = uint32(k.NONE)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_LEADS = uint32(k.LEADS)
+_AHEAD = uint64(8)
+_ONE = uint64(1)
+_ZERO = uint64(0)
+
+
+@kernel
+def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
+    """Pass the frontier through the frames `first` and on of a chunk.
+
+    Returns:
+        (status, frame): OK and T, or what must grow and the frame to go on from.
+    """
+    num_frames = logprobs.shape[0]
+    counts = channel.counts
+    if counts[k.FRONTIER] == 0:
+        status = _begin(graph, scales, boosts, phrases, work, channel)
+        if status != k.OK:
+            return status, first
+    for frame in range(first, num_frames):
+        if counts[k.DIED] >= 0:
+            break
+        beam = _keep(scales, phrases, work, channel)
+        price(graph, scales, logprobs[frame], work)
+        status, count, made = _next_frontier(
+            graph, scales, boosts, phrases, work, channel, beam
+        )
+        kept = counts[k.FRONTIER]
+        if status == k.OK and count > _ZERO:
+            status = _settle(graph, scales, phrases, work, channel, count)
+        if status != k.OK:
+            return status, frame
+        if count == _ZERO:
+            counts[k.DIED] = counts[k.FRAMES]
+            break
+        counts[k.FRAMES] += 1
+        counts[k.ACTIVE] += kept
+        counts[k.ARCS] += np.int64(made)
+    return k.OK, num_frames
+
+
+@inlined
+def _begin(graph, scales, boosts, phrases, work, channel):
+    """Make the frontier before the first frame; returns OK or what must grow."""
+    entry = work.next[0]
+    entry.state, entry.cost = uint32(0), float32(0)
+    entry.node, entry.arc = _NONE, _NONE
+    if phrases is not None:
+        entry.boost, entry.source_boost = phrases.start, _NONE
+        start_table(phrases, work, _ONE)
+        insert(phrases, work, _ZERO, entry)
+    if phrases is None:
+        work.slots[0] = uint32(0)
+    work.waiting[0] = uint32(0)
+    waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
+    cutoff = min(scales.beam, NO_CUTOFF)
+    count, fits = _close(graph, scales, boosts, phrases, work, _ONE, waiting, cutoff)
+    if not fits:
+        return k.GROW_WORK
+    return _settle(graph, scales, phrases, work, channel, count)
+
+
+@inlined
+def _next_frontier(graph, scales, boosts, phrases, work, channel, beam):
+    """Emit, recombine, close.
+
+    Returns:
+        (status, entries in `work.next`: 0 if none survives, candidates made).
+    """
+    made, least = emit(graph, scales, boosts, phrases, work, channel, beam, False)
+    if made == _NONE:
+        return k.GROW_WORK, _ZERO, _ZERO
+    cutoff = min(float32(least + beam), NO_CUTOFF)
+    count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
+    if fits and count < scales.min_active and count > _ZERO and cutoff < NO_CUTOFF:
+        made, least = emit(graph, scales, boosts, phrases, work, channel, beam, True)
+        if made == _NONE:
+            return k.GROW_WORK, _ZERO, _ZERO
+        count, waiting, fits = _recombine(graph, phrases, work, made, NO_CUTOFF)
+        if fits:
+            worst = nth_least(work.next, count, scales.min_active, NO_CUTOFF, work)
+            cutoff = max(cutoff, cost_of(worst))
+            count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
+    if fits and count > _ZERO:
+        count, fits = _close(
+            graph, scales, boosts, phrases, work, count, waiting, cutoff
+        )
+    if not fits:
+        return k.GROW_WORK, _ZERO, _ZERO
+    return k.OK, count, made
+
+
+@inlined
+def _keep(scales, phrases, work, channel):
+    """Prune the frontier in place by beam, max_active, min_active; this frame's beam.
+
+    Most frames have nothing to prune: what is over the beam was cut before re-basing.
+    Done again after arrays grew, it changes nothing.
+    """
+    counts = channel.counts
+    count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
+    if within > scales.max_active:
+        worst = _keep_least(phrases, work, channel, scales.max_active, scales.beam)
+        if scales.beam_delta >= float32(0):
+            channel.beam[0] = min(scales.beam, float32(worst + scales.beam_delta))
+    elif within < scales.min_active and within < count:
+        _keep_least(phrases, work, channel, min(scales.min_active, count), NO_CUTOFF)
+    elif within < count:
+        _keep_least(phrases, work, channel, within, scales.beam)
+    return channel.beam[0]
+
+
+@kernel
+def _keep_least(phrases, work, channel, keep, limit):
+    """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
+    frontier, counts = channel.frontier, channel.counts
+    count = uint64(counts[k.FRONTIER])
+    last = nth_least(frontier, count, keep, limit, work)
+    last_boost = _NONE
+    if phrases is not None:
+        last_boost = last_of_tie(frontier, count, keep, last, work)
+    kept = _ZERO
+    for i in range(count):
+        cost = frontier[i].cost
+        key = key_of(cost, frontier[i].state)
+        if phrases is not None:
+            if key == last and frontier[i].boost > last_boost:
+                continue
+        if key <= last:
+            if cost == float32(0):
+                counts[k.BEST] = np.int64(kept)
+            frontier[kept] = frontier[i]
+            kept += _ONE
+    counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
+    return cost_of(last)
+
+
+@kernel
+def _recombine(graph, phrases, work, made, cutoff):
+    """Candidates to entries, one per state: the least (cost, arc, source).
+
+    Returns:
+        (entries, how many have epsilon arcs: their positions are in `work.waiting`,
+        whether they fit into `work.next`).
+    """
+    candidates = work.candidates
+    start_table(phrases, work, made)
+    count, waiting = _ZERO, _ZERO
+    room = uint64(len(work.next))
+    for q in range(made):
+        if candidates[q].cost > cutoff:
+            continue
+        i = find(phrases, work, count, candidates[q])
+        if i < count:
+            improve(phrases, work, i, candidates[q])
+            continue
+        if count == room:
+            return count, waiting, False
+        prefetch(graph.rows, uint64(candidates[q].state))
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(candidates[q].arc & _LEADS)
+        insert(phrases, work, count, candidates[q])
+        count += _ONE
+    return count, waiting, True
+
+
+@kernel
+def _close(graph, scales, boosts, phrases, work, count, waiting, cutoff):
+    """Relax epsilon arcs in rank order; (entries, whether they fit).
+
+    Sources are final when their rank comes, since every epsilon arc leads to a higher
+    rank. Most are of rank 0: their arcs become candidates first, so that cache misses
+    overlap. Entries keep the position of their source, so that a source that improved
+    meanwhile needs no correction: trace nodes are made later.
+    """
+    entries, candidates = work.next, work.candidates
+    for rank in range(graph.num_ranks):
+        work.rank_heads[rank] = _NONE
+    made = _ZERO
+    for w in range(waiting):
+        if w + _AHEAD < waiting:
+            ahead = uint64(entries[uint64(work.waiting[w + _AHEAD])].state)
+            prefetch(graph.arcs, uint64(graph.rows[ahead].begin))
+        i = uint64(work.waiting[w])
+        rank = graph.rows[uint64(entries[i].state)].rank
+        if rank > uint32(0):
+            _queue(work, i, uint64(rank))
+            continue
+        made, fits = _relax(graph, scales, boosts, phrases, work, made, cutoff, i)
+        if not fits:
+            return count, False
+    for q in range(made):
+        count, fits = _reach(graph, phrases, work, count, candidates[q])
+        if not fits:
+            return count, False
+    for rank in range(_ONE, graph.num_ranks):
+        i = uint64(work.rank_heads[rank])
+        while i != uint64(_NONE):
+            made, fits = _relax(graph, scales, boosts, phrases, work, _ZERO, cutoff, i)
+            for q in range(made):
+                if fits:
+                    count, fits = _reach(graph, phrases, work, count, candidates[q])
+            if not fits:
+                return count, False
+            i = uint64(work.links[i])
+    return count, True
+
+
+@inlined
+def _queue(work, i, rank):
+    """Put entry `i` into the list of its rank."""
+    work.links[i] = work.rank_heads[rank]
+    work.rank_heads[rank] = uint32(i)
+
+
+@inlined
+def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
+    """Make candidates of the epsilon arcs of entry `i`; (candidates, whether they fit).
+
+    An entry whose cheapest arc ends over the cutoff is passed by (exact: float
+    addition is monotone).
+    """
+    entry, candidates = work.next[i], work.candidates
+    row = graph.rows[uint64(entry.state)]
+    least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
+    least = float32(least - word_credit(scales, boosts))
+    if phrases is not None:
+        if phrases.of_words:
+            least = float32(least - phrases.rows[uint64(entry.boost)].credit)
+    if least > cutoff:
+        return made, True
+    first, last = uint64(row.begin), uint64(row.emit)
+    if made + (last - first) > uint64(len(candidates)):
+        return made, False
+    for a in range(first, last):
+        arc = graph.arcs[a]
+        reached = pass_arc(scales, boosts, entry.cost, arc)
+        if phrases is not None:
+            credit = phrases.rows[uint64(entry.boost)].credit
+            reached, boost = with_phrase(
+                phrases, arc, entry.boost, credit, reached, float32(0), cutoff
+            )
+            candidates[made].boost = boost
+            candidates[made].source_boost = entry.boost
+        candidates[made].cost = reached
+        candidates[made].state = arc.nextstate
+        if phrases is None:
+            prefetch(work.slots, uint64(arc.nextstate))
+        candidates[made].node = uint32(i)
+        candidates[made].arc = note_of(a, arc.ilabel) | _EPSILON_ARC
+        made += uint64(reached <= cutoff)
+    return made, True
+
+
+@inlined
+def _reach(graph, phrases, work, count, candidate):
+    """Make or improve the entry that an epsilon arc leads to; (entries, fits)."""
+    i = find(phrases, work, count, candidate)
+    if i < count:
+        improve(phrases, work, i, candidate)
+        return count, True
+    if count == uint64(len(work.next)):
+        return count, False
+    insert(phrases, work, count, candidate)
+    if candidate.arc & _LEADS:
+        _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
+    return count + _ONE, True
+
+
+@kernel
+def _settle(graph, scales, phrases, work, channel, count):
+    """Make trace nodes, re-base, and hand the entries to the channel."""
+    entries, frontier, trace = work.next, channel.frontier, channel.trace
+    counts = channel.counts
+    first = uint64(counts[k.TRACE])
+    if count > uint64(len(frontier)):
+        return k.GROW_FRONTIER
+    if first + count > uint64(len(trace)):
+        return k.GROW_TRACE
+    best = entries[0].cost
+    for i in range(count):
+        best = min(best, entries[i].cost)
+    within, top_credit = _ZERO, float32(0)
+    for i in range(count):
+        arc, node = entries[i].arc, entries[i].node
+        made = first + uint64(i)
+        cost = float32(entries[i].cost - best)
+        acoustic = float32(0)
+        if arc == _NONE:
+            trace[made].previous = _NONE
+        elif arc & _EPSILON_ARC:
+            arc = (arc ^ _EPSILON_ARC) >> uint32(1)
+            trace[made].previous = uint32(first) + node
+        else:
+            arc >>= uint32(1)
+            acoustic = work.unscaled[graph.arcs[arc].ilabel & _LABEL]
+            trace[made].previous = node
+        trace[made].arc = arc
+        trace[made].acoustic = acoustic
+        frontier[i].cost = cost
+        frontier[i].state = entries[i].state
+        frontier[i].node = uint32(made)
+        if phrases is not None:
+            credit = phrases.rows[uint64(entries[i].boost)].credit
+            frontier[i].boost, frontier[i].credit = entries[i].boost, credit
+            top_credit = max(top_credit, credit)
+        if cost <= scales.beam:
+            within += _ONE
+        if cost == float32(0):
+            counts[k.BEST] = np.int64(i)
+    counts[k.FRONTIER] = np.int64(count)
+    counts[k.WITHIN] = np.int64(within)
+    counts[k.TRACE] += np.int64(count)
+    channel.base[0] += np.float64(best)
+    channel.beam[0], channel.top_credit[0] = scales.beam, top_credit
+    return k.OK

@@ -1,0 +1,113 @@
+"""The arrays that the CPU kernels work on.
+
+Records of 16 bytes and unsigned indices everywhere: this is what brings numba to the
+speed of tuned C++ (signed indices and separate arrays are 2.6 times slower).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.boost.phrase_rows import PhraseRows
+from wfstdec.boost.words import WordBoosts
+from wfstdec.wfst.scales import Scales
+
+ROW = np.dtype(
+    [
+        ("labels", "<u8"),
+        ("begin", "<u4"),
+        ("emit", "<u4"),
+        ("rank", "<u4"),
+        ("least_epsilon", "<f4"),
+        ("plain", "<u8"),
+    ]
+)
+"""A state's row: the set of its labels, its first arc, its first emitting arc, its
+epsilon rank, the least cost of its epsilon arcs, and with phrases the set of labels
+on whose arcs they do not step."""
+ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
+"""A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
+BOOSTED_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
+"""An entry being made, with phrases: its boost state, and its source's."""
+BOOSTED = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("state", "<u4"),
+        ("node", "<u4"),
+        ("boost", "<u4"),
+        ("credit", "<f4"),
+    ]
+)
+"""A frontier entry with phrases; the credit is that of its boost state."""
+NAMED = np.dtype([("entry", "<u4"), ("arc", "<u4")])
+"""An arc to follow, from an entry of the frontier."""
+NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
+"""A trace node: the node before, the arc taken, the unscaled acoustic cost."""
+
+NONE = 0xFFFFFFFF
+"""No node, no arc."""
+EPSILON_ARC = 1 << 31
+"""Set in the arc of an entry that an epsilon arc made: it loses ties."""
+LEADS = 1
+"""Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
+
+OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
+"""What a kernel returns: done, or which arrays are too small for the next frame."""
+
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST = range(8)
+"""Positions in `Channel.counts`: entries, nodes, frames done, the frame that nothing
+survived or -1, sums of active states and of arcs, entries within the beam, and the
+position of the best entry."""
+
+
+class GraphArrays(NamedTuple):
+    """The graph, read only: shared by all threads."""
+
+    arcs: np.ndarray  # ARC [A]
+    rows: np.ndarray  # ROW [S + 1]; `plain` is of one unit of phrases
+    final_cost: np.ndarray  # float32 [S]
+    by_label: bool  # whether `ROW.labels` is filled
+    num_ranks: np.uint64
+    blank: np.uint64
+    least_cost: np.float32  # the least arc cost, at most 0
+
+
+Fixed = tuple[GraphArrays, Scales, WordBoosts, PhraseRows | None]
+"""What a search goes by."""
+
+
+class Channel(NamedTuple):
+    """What one utterance keeps between frames."""
+
+    frontier: np.ndarray  # ENTRY [F]; with phrases BOOSTED
+    trace: np.ndarray  # NODE [N]
+    counts: np.ndarray  # int64 [8]
+    base: np.ndarray  # float64 [1]: what re-basing took off
+    beam: np.ndarray  # float32 [1]: of the next frame
+    top_credit: np.ndarray  # float32 [1]: the largest of the frontier
+
+
+class Work(NamedTuple):
+    """Scratch of one thread; its content between frames means nothing.
+
+    With phrases, entries are BOOSTED_ENTRY, and `slots`, uint64 [a power of two], is a
+    hash table: the last entry of each slot in the lower half.
+    """
+
+    next: np.ndarray  # ENTRY [F]: the frontier being made
+    candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
+    chain: np.ndarray  # uint32 [F]: with phrases, the entry before in the same slot
+    named: np.ndarray  # NAMED [BLOCK * MOST_LABELS]
+    slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
+    table: np.ndarray  # uint64 [2]: with phrases, the upper half of slots in use; how
+    # many slots are, less 1
+    rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
+    links: np.ndarray  # uint32 [F]
+    waiting: np.ndarray  # uint32 [F + 1]: entries with epsilon arcs
+    bins: np.ndarray  # uint32 [1024]
+    keys: np.ndarray  # uint64 [F]
+    unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
+    token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
+    live_sets: np.ndarray  # uint64 [LEVELS]: labels that can survive from a level
