@@ -10,7 +10,27 @@ class WfstdecError(Exception):
 
 
 class InputError(WfstdecError, ValueError):
-    """Something handed in is wrong; the subclasses say what."""
+    """Something handed in is wrong; the subclasses say what.
+
+    Args:
+        message: What was found, what was expected.
+        utterance: Whose it was, where it was an utterance's: a position in the batch,
+            or the id that the caller gave it.
+
+    Attributes:
+        message: Without the utterance.
+        utterance: May be set by those who know the id; the text then names it.
+    """
+
+    def __init__(self, message: str, utterance: int | str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.utterance = utterance
+
+    def __str__(self) -> str:
+        if self.utterance is None:
+            return self.message
+        return f"utterance {self.utterance!r}: {self.message}"
 
 
 class TokenTableError(InputError):

@@ -1,6 +1,6 @@
 """The host side of the CUDA backend, with a stand-in for CuPy that runs the emulation.
 
-It shows that `wfstdec/wfst/cuda.py` holds together; that CuPy behaves like the stand-in
+It shows that `wfstdec/wfst/gpu/cuda.py` holds together; that CuPy behaves like the stand-in
 is shown by the tests that are marked `gpu`, on a GPU.
 """
 
@@ -25,6 +25,7 @@ from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.cuda import CudaBackend
 from wfstdec.wfst.gpu.layout import BFLOAT16, FLOAT16, FLOAT32, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
@@ -483,7 +484,7 @@ def test_what_is_missing_is_said(cupy):
     ]:
         cupy(module)
         with pytest.raises(BackendError, match=message):
-            cuda.CudaBackend(graph)
+            CudaBackend(graph)
         assert not cuda.is_available()
 
 

@@ -84,7 +84,7 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
-from wfstdec.trie.cpu.backend import CpuBackend as BeamCpuBackend
+from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
@@ -164,8 +164,8 @@ def check_beam(i):
     decoders = [
         TrieDecoder(**arguments, options=options, backend=b) for b in TRIE_BACKENDS
     ]
-    network = decoders[1]._backend.network
-    decoders[1]._backend = BeamCpuBackend(network, first_capacity=1)
+    space = decoders[1]._backend.space
+    decoders[1]._backend = TrieCpuBackend(space, first_capacity=1)
     boosts = naive_search_cases.decoder_boosts(case, decoders[0].words)
     batch = [case.logprobs, case.logprobs[:0]]
     expected, found = (d.decode_nbest(batch, boosts=boosts) for d in decoders)
