@@ -1,6 +1,6 @@
 """The host side of the CUDA backend, with a stand-in for CuPy that runs the emulation.
 
-It shows that `wfstdec/wfst/gpu/cuda.py` holds together; that CuPy behaves like the stand-in
+It shows that `wfst/gpu/cuda.py` holds together; that CuPy behaves like the stand-in
 is shown by the tests that are marked `gpu`, on a GPU.
 """
 
