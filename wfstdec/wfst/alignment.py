@@ -1,11 +1,17 @@
-"""From the arcs of a best path to tokens and words with their frames.
+"""The frames of words: the tokens of a path cut into the words' pronunciations.
 
-A word's label may sit anywhere in the word, or behind it, since determinization moves
+A word's label may stand anywhere in the word, or behind it, since determinization moves
 labels. So words are found by matching the tokens of the path, fillers skipped, with
 the pronunciations that the graph carries:
 
     tokens   <wb> h ə l oʊ <wb> w ɝ l d        words   hello world
     spans         |------|      |-----|
+
+The rule is local: words are cut from left to right, and one whose tokens are not there
+(the path ends inside it, or the graph says it in another way) spans the tokens up to
+its label; the next one is looked for from there on. So what comes later changes the
+frames of a word only while there are two ways to cut it, and a session can say when
+they are settled.
 """
 
 from __future__ import annotations
@@ -13,160 +19,116 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy import uint32
 
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
-from wfstdec.text.symbols import ilabel_of, token_of
+from wfstdec.text.symbols import token_of
+from wfstdec.wfst.history import PathTokens
 
 
-class PathTokens(NamedTuple):
-    """The tokens of a path, blanks left out, and its word labels.
+class Spoken(NamedTuple):
+    """How words are said, as the kernels take it."""
 
-    Attributes:
-        token: int32 [N].
-        start, end: int32 [N], first frame, one behind the last frame.
-        word: int32 [W], word ids.
-        word_token: int32 [W], how many tokens had started when the label came.
-        word_frame: int32 [W], how many frames had passed then.
-        graph_cost, acoustic_cost: float64 sums over the arcs.
-    """
-
-    token: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    word: np.ndarray
-    word_token: np.ndarray
-    word_frame: np.ndarray
-    graph_cost: float
-    acoustic_cost: float
+    word_splits: np.ndarray  # int32 [words + 1], the pronunciations of each word
+    splits: np.ndarray  # int32 [P + 1]
+    tokens: np.ndarray  # int32
+    cost: np.ndarray  # float32 [P]
+    filler: np.ndarray  # bool [V], tokens that may stand between words
 
 
 class Aligner:
-    """Reads paths of one graph.
+    """Cuts the paths of one graph into words.
 
-    Where the graph has no pronunciations (it came from elsewhere), or the path does
-    not match them, a word spans the tokens between the label before and its own.
+    Where the graph has no pronunciations (it came from elsewhere), a word spans the
+    tokens between the label before and its own.
     """
 
     def __init__(self, graph: PackedGraph) -> None:
-        self._graph = graph
-        self._blank = uint32(ilabel_of(graph.tokens.blank))
-        self._filler = np.zeros(len(graph.tokens), np.bool_)
-        self._filler[list(graph.tables.fillers)] = True
-
-    def tokens(self, arcs: np.ndarray, acoustic: np.ndarray) -> PathTokens:
-        """Read the arcs of a path, int64 [N], and their acoustic costs."""
-        read = _read_tokens(
-            self._graph.arcs,
-            arcs,
-            acoustic,
-            self._blank,
-            self._graph.tables.marks_repeats,
+        said = graph.tables.pronunciations
+        filler = np.zeros(len(graph.tokens), np.bool_)
+        filler[list(graph.tables.fillers)] = True
+        self._spoken = Spoken(
+            said.word_splits, said.splits, said.tokens, said.cost, filler
         )
-        return PathTokens(token_of(read[0]), *read[1:])
 
     def word_frames(self, path: PathTokens, complete: bool) -> np.ndarray:
         """The frames of each word, int32 [W, 2]: first, one behind the last.
 
         Args:
-            path: What `tokens` returned.
+            path: Of the whole utterance.
             complete: Whether the last word must be whole.
         """
-        said = self._graph.tables.pronunciations
-        spans = np.zeros((len(path.word), 2), np.int32)
-        found = len(said) > 0 and _match(
-            path.token,
+        spans, _ = _spans(
+            self._spoken,
+            token_of(path.ilabel),
             path.word,
-            said.word_splits,
-            said.splits,
-            said.tokens,
-            said.cost,
-            self._filler,
+            path.word_token,
             complete,
-            spans,
+            False,
         )
-        if not found:
-            _spans_by_label(path.token, path.word_token, self._filler, spans)
         return _frames_of(spans, path.start, path.end, path.word_frame)
 
+    def settled_frames(self, path: PathTokens) -> tuple[np.ndarray, int]:
+        """The frames of those words that no further token changes.
 
-@jit
-def _read_tokens(graph_arcs, arcs, acoustic, blank, marks_repeats):
-    """`PathTokens`, but ilabels; without repeat marks it collapses as CTC does."""
-    top = len(arcs)
-    ilabel, start = np.empty(top, np.int32), np.empty(top, np.int32)
-    end, word = np.empty(top, np.int32), np.empty(top, np.int32)
-    word_token, word_frame = np.empty(top, np.int32), np.empty(top, np.int32)
-    tokens, words, frame = 0, 0, 0
-    graph_cost, acoustic_cost = 0.0, 0.0
-    before = blank
-    for i in range(top):
-        arc = graph_arcs[arcs[i]]
-        graph_cost += np.float64(arc.cost)
-        acoustic_cost += np.float64(acoustic[i])
-        label = arc.ilabel & uint32(LABEL_MASK)
-        if label != 0:
-            frame += 1
-            if marks_repeats:
-                repeats = arc.ilabel & uint32(REPEAT) != 0
-            else:
-                repeats = label == before
-            if label != blank and not (repeats and tokens > 0):
-                ilabel[tokens] = label
-                start[tokens] = frame - 1
-                tokens += 1
-            if label != blank:
-                end[tokens - 1] = frame
-            before = label
-        if arc.ilabel & uint32(CARRIES_WORD):
-            word[words] = arc.olabel
-            word_token[words] = tokens
-            word_frame[words] = frame
-            words += 1
-    return (
-        ilabel[:tokens],
-        start[:tokens],
-        end[:tokens],
-        word[:words],
-        word_token[:words],
-        word_frame[:words],
-        graph_cost,
-        acoustic_cost,
-    )
+        Args:
+            path: Tokens and words that are settled. A token whose end is not settled
+                must not be among them.
+
+        Returns:
+            int32 [W', 2], W' <= W, and how many tokens these words and the fillers
+            before them take.
+        """
+        spans, count = _spans(
+            self._spoken,
+            token_of(path.ilabel),
+            path.word,
+            path.word_token,
+            False,
+            True,
+        )
+        spans = spans[:count]
+        frames = _frames_of(spans, path.start, path.end, path.word_frame)
+        return frames, int(spans[-1, 1]) if count else 0
 
 
 @jit
-def _match(token, word, word_splits, splits, said, cost, filler, complete, spans):
-    """Cut the tokens into the words' pronunciations; fill `spans` with token positions.
+def _spans(spoken, token, word, word_token, complete, goes_on):
+    """Cut tokens into words: int32 [W, 2], positions in `token`, and how many hold.
 
     Keeps the cheapest way to cut the words so far for each end position; they are few.
-    Returns whether the tokens match.
+    With `goes_on` more tokens may follow, and only words that these cannot change hold.
     """
     num_words, num_tokens = len(word), len(token)
     # A way: [position behind the word, its first token, the way before], and its cost.
     ways = np.zeros((64 + 8 * num_words, 3), np.int64)
     costs = np.zeros(len(ways), np.float64)
     ways[0, 2] = -1
-    first, last = 0, 1
+    first, last, lost, done = 0, 1, False, num_words
     for w in range(num_words):
-        if word[w] + 1 >= len(word_splits):
-            return False
-        begin = last
+        begin, open_end = last, False
+        ends_path = w == num_words - 1 and not complete and not goes_on
+        p_begin, p_end = 0, 0
+        if word[w] + 1 < len(spoken.word_splits):
+            p_begin = spoken.word_splits[word[w]]
+            p_end = spoken.word_splits[word[w] + 1]
         for way in range(first, begin):
-            at = ways[way, 0]
+            at, found = ways[way, 0], False
             while at <= num_tokens:
-                for p in range(word_splits[word[w]], word_splits[word[w] + 1]):
-                    behind = _says(token, at, said[splits[p] : splits[p + 1]])
-                    if behind < 0 and not complete and w == num_words - 1:
-                        behind = _breaks_off(token, at, said[splits[p] : splits[p + 1]])
+                for p in range(p_begin, p_end):
+                    said = spoken.tokens[spoken.splits[p] : spoken.splits[p + 1]]
+                    behind = _says(token, at, said)
+                    if behind < 0 and (goes_on or ends_path):
+                        behind = _breaks_off(token, at, said)
+                        if goes_on and behind >= 0:
+                            behind, open_end = -1, True
                     if behind < 0:
                         continue
+                    found = True
                     other = begin
                     while other < last and ways[other, 0] != behind:
                         other += 1
-                    total = costs[way] + np.float64(cost[p])
+                    total = costs[way] + np.float64(spoken.cost[p])
                     if other == last:
                         if last == len(ways):
                             ways, costs = _longer(ways), _longer(costs)
@@ -175,24 +137,59 @@ def _match(token, word, word_splits, splits, said, cost, filler, complete, spans
                         continue
                     ways[other, 0], ways[other, 1], ways[other, 2] = behind, at, way
                     costs[other] = total
-                if at == num_tokens or not filler[token[at]]:
+                if at == num_tokens:
+                    break
+                if lost and (found or at >= word_token[w]):
+                    break
+                if not lost and not spoken.filler[token[at]]:
                     break
                 at += 1
+        lost = last == begin
+        if goes_on and (open_end or (lost and word_token[w] > num_tokens)):
+            done, last = w, begin
+            break
+        if lost:
+            if last == len(ways):
+                ways, costs = _longer(ways), _longer(costs)
+            way = first + np.argmin(costs[first:begin])
+            end = min(max(np.int64(word_token[w]), ways[way, 0]), num_tokens)
+            at = ways[way, 0]
+            while at < end and spoken.filler[token[at]]:
+                at += 1
+            while end > at and spoken.filler[token[end - 1]]:
+                end -= 1
+            ways[last, 0], ways[last, 1], ways[last, 2] = end, at, way
+            costs[last] = costs[way]
+            last += 1
         first = begin
-    best = -1
+    best = _best_way(spoken, token, complete, first, last, ways, costs)
+    spans = np.zeros((num_words, 2), np.int32)
+    way = best
+    for w in range(done - 1, -1, -1):
+        spans[w, 0], spans[w, 1], way = ways[way, 1], ways[way, 0], ways[way, 2]
+    hold = done
+    for other in range(first, last if goes_on else first):
+        way, w = best, done - 1
+        while other != way:
+            if ways[other, 0] != ways[way, 0] or ways[other, 1] != ways[way, 1]:
+                hold = min(hold, w)
+            other, way, w = ways[other, 2], ways[way, 2], w - 1
+    return spans, hold
+
+
+@jit
+def _best_way(spoken, token, complete, first, last, ways, costs):
+    """The cheapest way; of a complete path, one that leaves fillers alone, if any."""
+    best, best_ends_well = first, False
     for way in range(first, last):
         rest = ways[way, 0]
-        while rest < num_tokens and filler[token[rest]]:
+        while rest < len(token) and spoken.filler[token[rest]]:
             rest += 1
-        ends_well = rest == num_tokens or not complete
-        if ends_well and (best < 0 or costs[way] < costs[best]):
-            best = way
-    found = best >= 0
-    for w in range(num_words if found else 0):
-        spans[num_words - 1 - w, 0] = ways[best, 1]
-        spans[num_words - 1 - w, 1] = ways[best, 0]
-        best = ways[best, 2]
-    return found
+        ends_well = rest == len(token) or not complete
+        cheaper = costs[way] < costs[best] and ends_well == best_ends_well
+        if cheaper or (ends_well and not best_ends_well):
+            best, best_ends_well = way, ends_well
+    return best
 
 
 @jit
@@ -221,21 +218,6 @@ def _breaks_off(token, at, said):
         if token[at + i] != said[i]:
             return -1
     return len(token)
-
-
-@jit
-def _spans_by_label(token, word_token, filler, spans):
-    """Fill `spans` with the tokens between one label and the next."""
-    begin = 0
-    for w in range(len(word_token)):
-        end = word_token[w]
-        while begin < end and filler[token[begin]]:
-            begin += 1
-        spans[w, 0] = begin
-        begin = end
-        while end > spans[w, 0] and filler[token[end - 1]]:
-            end -= 1
-        spans[w, 1] = end
 
 
 @jit
