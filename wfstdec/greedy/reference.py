@@ -12,6 +12,7 @@ from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
 from wfstdec.lm.automaton import Automaton
+from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import NONE, SearchSpace
 
@@ -50,6 +51,7 @@ class Fusion:
         self, space: SearchSpace, options: GreedyOptions, boosts: UtteranceBoosts
     ) -> None:
         self.space, self.options = space, options
+        self.pricing = pricing_of(options)
         phrases = boosts.phrases
         self.phrases: Automaton = space.automaton
         self.boost_model, self.boost_start = NONE, 0
@@ -118,19 +120,18 @@ class ReferenceSearch:
         return self._fusion.end(self._progress, self._tokens)
 
     def _frame(self, logprobs: np.ndarray) -> None:
-        now, options = self._progress, self._fusion.options
+        now = self._progress
         blank = self._fusion.space.blank
-        costs = [F(-x) for x in logprobs]
-        costs[blank] = F(-F(logprobs[blank] - F(options.blank_penalty)))
-        best = min(range(len(costs)), key=lambda v: (costs[v], v))
+        unscaled, costs = price_frame(logprobs, self._fusion.pricing, blank)
+        best = min(range(len(unscaled)), key=lambda v: (unscaled[v], v))
         label, begins = self._stage_one(best, costs)
         if begins and costs[best] < np.inf:
             label = self._choose(best, costs)
         if label == NONE or not costs[label] < np.inf:
             now.died_at_frame = now.frames
             return
-        now.acoustic += float(costs[label])
-        now.cost += float(F(F(options.acoustic_scale) * costs[label]))
+        now.acoustic += float(unscaled[label])
+        now.cost += float(costs[label])
         if begins:
             self._tokens.append((label, now.frames, now.frames))
         if label != blank:
@@ -163,7 +164,7 @@ class ReferenceSearch:
                 fusion.phrases, fusion.boost_model, now.boost_state, v
             )
             extra = F(F(F(options.lm_scale) * lm_cost) + phrase_cost)
-            cost = F(extra + F(F(options.acoustic_scale) * costs[v]))
+            cost = F(extra + costs[v])
             if cost < least:
                 least, chosen, paid = cost, v, extra
                 after = lm_state, boost_state
