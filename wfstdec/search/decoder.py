@@ -2,16 +2,16 @@
 
 hyps = decoder.decode(logprobs)                        # whole utterances, or
 
-under_way = decoder.start(len(logprobs))               # as they come in:
-under_way.advance(logprobs)                            # any number of chunks
-hyps = under_way.finish()
+sessions = decoder.sessions()                          # as they come in:
+one = sessions.open()
+sessions.advance({one: chunk})                         # any number of chunks
+hyp = sessions.close(one)
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
-from wfstdec.errors import OptionError, ShapeError
+from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.chunked import ChunkedDecoding, SearchBatch
-from wfstdec.search.contract import Backend, Batch, BatchBackend
+from wfstdec.search.contract import Backend, BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.phrases import Vocabulary, phrase_compiler
+from wfstdec.search.sessions import Sessions
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -131,10 +131,10 @@ class Decoder(ABC, Generic[_Result]):
         Raises:
             OptionError: This kind of decoder finds only the best.
         """
-        raise OptionError(
-            f"{type(self).__name__} finds only the best hypothesis, expected a decoder "
-            "with n-best lists, such as TrieDecoder"
-        )
+        self._check_nbest()
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._boosts.compile(boosts, len(utterances))
+        return list(map(self._nbest, self._search(utterances, compiled), compiled))
 
     def phrase_compiler(
         self,
@@ -173,28 +173,34 @@ class Decoder(ABC, Generic[_Result]):
             sentencepiece_model=sentencepiece_model,
         )
 
-    def start(self, n: int, boosts: AnyBoosts | Sequence = None) -> ChunkedDecoding:
-        """Begin `n` utterances that come in chunks; boosts and errors as in `decode`.
+    def sessions(self) -> Sessions:
+        """Utterances that come in chunks, and that join and leave at any time."""
+        return Sessions(self)
+
+    def _open(self, boosts: Any) -> tuple[Any, UtteranceBoosts]:
+        """Begin one utterance: its search, and its boosts, compiled."""
+        compiled = self._boosts.compile([boosts], 1)
+        self._check_boosts(compiled)
+        return self._backend.start(self.options, compiled[0]), compiled[0]
+
+    @abstractmethod
+    def _partial_reader(self) -> Any:
+        """What reads `Search.look()` of one session: `read(look) -> Partial`."""
+
+    def _check_nbest(self) -> None:
+        """Raise where there are no n-best lists.
 
         Raises:
-            ShapeError: `n` is no count.
+            OptionError: This kind of decoder finds only the best.
         """
-        if not isinstance(n, numbers.Integral) or n < 0:
-            raise ShapeError(f"n={n!r} utterances, expected a count, 0 or more")
-        compiled = self._boosts.compile(boosts, int(n))
-        self._check_boosts(compiled)
-        batch: Batch
-        if isinstance(self._backend, BatchBackend):
-            batch = self._backend.start_batch(self.options, compiled)
-        else:
-            searches = [self._backend.start(self.options, one) for one in compiled]
-            batch = SearchBatch(searches, self._map)
-        return ChunkedDecoding(
-            batch,
-            len(compiled),
-            check=self._utterances,
-            read=lambda results: self._hypotheses(results, compiled),
+        raise OptionError(
+            f"{type(self).__name__} finds only the best hypothesis, expected a decoder "
+            "with n-best lists, such as TrieDecoder"
         )
+
+    def _nbest(self, result: _Result, boosts: UtteranceBoosts) -> list[Hypothesis]:
+        """The hypotheses of a finished search, best first."""
+        return [self._hypothesis(result, boosts)]
 
     def _hypotheses(
         self, results: list[_Result], boosts: list[UtteranceBoosts]

@@ -12,7 +12,7 @@ Any chunking, in any company: the closed result is the offline one, bit for bit.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,10 +22,11 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
 if TYPE_CHECKING:
-    from wfstdec.boost.boosts import UtteranceBoosts
+    from wfstdec.boost.boosts import AnyBoosts, UtteranceBoosts
     from wfstdec.search.decoder import Decoder
 
-SessionId = Hashable
+SessionId = int | str
+"""What a session is called."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class Partial:
         num_settled: So many of the first words can no longer change, whatever comes.
         num_timed: Of these, so many have times that can no longer change.
         num_frames: Frames decoded.
-        silent_frames: Frames since the last token ended; all of them if none began.
-        reached_final: Whether the utterance could end here, as far as this path goes.
+        silent_frames: Frames since the last token of a word ended; all, if none began.
         final_cost: What ending here costs more than going on, nats; `inf` where no
             path can end here.
     """
@@ -48,7 +48,6 @@ class Partial:
     num_timed: int
     num_frames: int
     silent_frames: int
-    reached_final: bool
     final_cost: float
 
     @property
@@ -79,7 +78,6 @@ class Sessions:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._sessions: dict[SessionId, _Session] = {}
-        self._closed: set[SessionId] = set()
         self._next = 0
         self._lock = threading.RLock()
         self._pool: ThreadPoolExecutor | None = None
@@ -90,13 +88,14 @@ class Sessions:
     def __contains__(self, session: SessionId) -> bool:
         return session in self._sessions
 
-    def open(self, boosts: Any = None, *, session: SessionId | None = None) -> Any:
+    def open(
+        self, boosts: AnyBoosts = None, *, session: SessionId | None = None
+    ) -> SessionId:
         """Begin a session.
 
         Args:
             boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`, None.
-            session: What it is called, anything that a dict takes as a key; None for
-                a number.
+            session: What it is called; None for a number.
 
         Returns:
             What it is called.
@@ -183,7 +182,7 @@ class Sessions:
             raise InputError(
                 f"no such session among the {len(self._sessions)} that are open, "
                 "expected one that `open` gave and that was not closed",
-                session,  # type: ignore[arg-type]
+                session,
             ) from None
 
     def _advance(self, searches: Sequence[Any], chunks: Sequence[Any]) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.text.symbols import token_of
-from wfstdec.wfst.history import PathTokens
+from wfstdec.wfst.path import PathTokens
 
 
 class Spoken(NamedTuple):
@@ -34,6 +34,24 @@ class Spoken(NamedTuple):
     tokens: np.ndarray  # int32
     cost: np.ndarray  # float32 [P]
     filler: np.ndarray  # bool [V], tokens that may stand between words
+
+
+class Cut(NamedTuple):
+    """Where a path was cut last, for the words that come after.
+
+    Attributes:
+        tokens: Tokens before the cut.
+        cost: Of the pronunciations before it, nats.
+        lost: Whether the last word's tokens were not found: the next one may then
+            begin behind tokens that are no fillers.
+    """
+
+    tokens: int
+    cost: float
+    lost: bool
+
+
+BEGINNING = Cut(0, 0.0, False)
 
 
 class Aligner:
@@ -51,60 +69,78 @@ class Aligner:
             said.word_splits, said.splits, said.tokens, said.cost, filler
         )
 
-    def word_frames(self, path: PathTokens, complete: bool) -> np.ndarray:
+    def are_fillers(self, path: PathTokens) -> np.ndarray:
+        """Which tokens of a path may stand between words, bool [N]."""
+        return self._spoken.filler[token_of(path.ilabel)]
+
+    def word_frames(
+        self, path: PathTokens, complete: bool, cut: Cut = BEGINNING
+    ) -> np.ndarray:
         """The frames of each word, int32 [W, 2]: first, one behind the last.
 
         Args:
-            path: Of the whole utterance.
+            path: To the end of the utterance.
             complete: Whether the last word must be whole.
+            cut: What stands before the path.
         """
-        spans, _ = _spans(
+        spans, *_ = _spans(
             self._spoken,
             token_of(path.ilabel),
             path.word,
             path.word_token,
-            complete,
-            False,
+            (complete, False, cut.cost, cut.lost),
         )
         return _frames_of(spans, path.start, path.end, path.word_frame)
 
-    def settled_frames(self, path: PathTokens) -> tuple[np.ndarray, int]:
+    def settled_frames(self, path: PathTokens, cut: Cut) -> tuple[np.ndarray, Cut]:
         """The frames of those words that no further token changes.
 
         Args:
             path: Tokens and words that are settled. A token whose end is not settled
                 must not be among them.
+            cut: What stands before them.
 
         Returns:
-            int32 [W', 2], W' <= W, and how many tokens these words and the fillers
-            before them take.
+            int32 [W', 2], W' <= W, and the cut after these words.
         """
-        spans, count = _spans(
+        spans, count, cost, lost = _spans(
             self._spoken,
             token_of(path.ilabel),
             path.word,
             path.word_token,
-            False,
-            True,
+            (False, True, cut.cost, cut.lost),
         )
+        if count == 0:
+            return np.zeros((0, 2), np.int32), cut
         spans = spans[:count]
         frames = _frames_of(spans, path.start, path.end, path.word_frame)
-        return frames, int(spans[-1, 1]) if count else 0
+        return frames, Cut(cut.tokens + int(spans[-1, 1]), cost, lost)
 
 
 @jit
-def _spans(spoken, token, word, word_token, complete, goes_on):
+def _spans(spoken, token, word, word_token, how):
     """Cut tokens into words: int32 [W, 2], positions in `token`, and how many hold.
 
     Keeps the cheapest way to cut the words so far for each end position; they are few.
-    With `goes_on` more tokens may follow, and only words that these cannot change hold.
+
+    Args:
+        spoken: How words are said.
+        token, word, word_token: As in `PathTokens`.
+        how: Whether the last word must be whole; whether more tokens may follow, so
+            that only words which these cannot change hold; cost and `lost` of the cut
+            before.
+
+    Returns:
+        The spans, how many hold, and cost and `lost` of the cut behind these.
     """
+    complete, goes_on, cost_before, lost = how
     num_words, num_tokens = len(word), len(token)
     # A way: [position behind the word, its first token, the way before], and its cost.
     ways = np.zeros((64 + 8 * num_words, 3), np.int64)
     costs = np.zeros(len(ways), np.float64)
-    ways[0, 2] = -1
-    first, last, lost, done = 0, 1, False, num_words
+    ways[0, 2], costs[0] = -1, cost_before
+    lost_before, was_lost = lost, np.zeros(num_words, np.bool_)
+    first, last, done = 0, 1, num_words
     for w in range(num_words):
         begin, open_end = last, False
         ends_path = w == num_words - 1 and not complete and not goes_on
@@ -144,7 +180,7 @@ def _spans(spoken, token, word, word_token, complete, goes_on):
                 if not lost and not spoken.filler[token[at]]:
                     break
                 at += 1
-        lost = last == begin
+        lost = was_lost[w] = last == begin
         if goes_on and (open_end or (lost and word_token[w] > num_tokens)):
             done, last = w, begin
             break
@@ -174,7 +210,10 @@ def _spans(spoken, token, word, word_token, complete, goes_on):
             if ways[other, 0] != ways[way, 0] or ways[other, 1] != ways[way, 1]:
                 hold = min(hold, w)
             other, way, w = ways[other, 2], ways[way, 2], w - 1
-    return spans, hold
+    way = best
+    for _ in range(done - hold):
+        way = ways[way, 2]
+    return spans, hold, costs[way], was_lost[hold - 1] if hold else lost_before
 
 
 @jit

@@ -17,12 +17,14 @@ from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.phrases import Vocabulary
+from wfstdec.text.symbols import token_of
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import check_phrases, said_labels
+from wfstdec.wfst.phrase_labels import check_phrases
 
 
 class WfstDecoder(Decoder[BestPath]):
@@ -106,6 +108,9 @@ class WfstDecoder(Decoder[BestPath]):
         sums = {"total": plan.total, "limit": self._backend.budget.limit}
         return plan._asdict() | sums
 
+    def _partial_reader(self) -> PartialReader:
+        return PartialReader(self._aligner, self.graph.words, self.frame_shift_s)
+
     def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
         for one in boosts:
             if one.phrases is not None:
@@ -113,16 +118,16 @@ class WfstDecoder(Decoder[BestPath]):
 
     def _hypothesis(self, path: BestPath, boosts: UtteranceBoosts) -> Hypothesis:
         options = self.options
-        read = self._aligner.tokens(path.arcs, path.acoustic)
+        read = path.said
         frames = self._aligner.word_frames(read, path.reached_final)
         shift = self.frame_shift_s
-        ids = read.word.tolist()
+        ids, tokens = read.word.tolist(), token_of(read.ilabel)
         boost_cost = 0.0
         if boosts.words:
             boost_cost -= sum(boosts.words.bonus(word) for word in ids)
         if boosts.phrases is not None:
-            said = said_labels(self.graph, path.arcs, boosts.phrases.unit)
-            boost_cost += boosts.phrases.total(said)
+            of_words = boosts.phrases.unit == "word"
+            boost_cost += boosts.phrases.total(read.word if of_words else tokens)
         graph_cost = read.graph_cost + path.final_cost
         insertion_cost = float(options.word_insertion * len(ids)) + 0.0  # no -0.0
         total = options.acoustic_scale * read.acoustic_cost
@@ -131,7 +136,7 @@ class WfstDecoder(Decoder[BestPath]):
         times, frames = (frames * shift).T.tolist(), frames.T.tolist()
         return Hypothesis(
             words=tuple(map(Word, texts, *times, *frames)),
-            token_ids=tuple(read.token.tolist()),
+            token_ids=tuple(tokens.tolist()),
             token_frames=(tuple(read.start.tolist()), tuple(read.end.tolist())),
             token_names=self.graph.tokens.names,
             frame_shift_s=shift,

@@ -1,4 +1,4 @@
-"""What the paths of a search have said: folded out of its trace, so that it stays small.
+"""What the paths of a search have said: folded out of its trace, which stays small.
 
 A search writes a trace node per entry and frame, and an entry that waits through an
 hour of silence would keep 180,000 of them. Folding reads the trace and keeps an event
@@ -7,8 +7,8 @@ only where a token begins or a word is carried, sums of costs and the like in a 
     fold     for each entry of the frontier: tip = the tip its path began at, passed
              through the arcs since; an event for each token and word on the way
              the trace then begins anew, with one root for each entry and its tip
-    settle   events that all tips have in common are no longer in question: they leave
-             the tree for a list
+    settle   equal events after equal ones are one; those that all tips have in common
+             are no longer in question: they leave the tree for a list
     read     tokens and words of a path: the settled ones, those of its tip, and those
              of the arcs since
 
@@ -29,6 +29,7 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.text.symbols import ilabel_of
+from wfstdec.wfst.path import PathTokens
 
 NONE = 0xFFFFFFFF
 """No node, no arc: what the roots of a trace have."""
@@ -68,28 +69,6 @@ class Rule(NamedTuple):
     marks_repeats: bool
 
 
-class PathTokens(NamedTuple):
-    """The tokens of a path, blanks left out, and its word labels.
-
-    Attributes:
-        ilabel: int32 [N], of the tokens.
-        start, end: int32 [N], first frame, one behind the last frame.
-        word: int32 [W], word ids.
-        word_token: int32 [W], how many tokens had begun when the label came.
-        word_frame: int32 [W], how many frames had passed then.
-        graph_cost, acoustic_cost: float64 sums over the arcs.
-    """
-
-    ilabel: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    word: np.ndarray
-    word_token: np.ndarray
-    word_frame: np.ndarray
-    graph_cost: float
-    acoustic_cost: float
-
-
 def rule_of(graph: PackedGraph) -> Rule:
     """The rule by which paths through a graph are read."""
     blank = uint32(ilabel_of(graph.tokens.blank))
@@ -107,7 +86,7 @@ class History:
         self._rule = rule
         self._settled = Settled()
         self._events = _NO_EVENTS
-        self._tips = _FIRST_TIP if rule.blank == 1 else _first_tip(rule.blank)
+        self._tips = _FIRST_TIP if rule.blank == 1 else _first_tip(int(rule.blank))
 
     @property
     def num_events(self) -> int:
@@ -161,8 +140,9 @@ class History:
         if len(known.end):
             known.end[-1] = end
         read[4] += settled.num_tokens - since[0]
-        joined = map(np.concatenate, zip(known[:6], read, strict=True))
-        return PathTokens(*joined, *costs)
+        pairs = zip(known[:6], read, strict=True)
+        arrays = [np.concatenate(pair) for pair in pairs]
+        return PathTokens._make([*arrays, *costs])
 
 
 class Settled:
@@ -258,7 +238,8 @@ def _pass(rule, tip, event, arc_id, acoustic):
             if not (repeats and tip.tokens > 0):
                 event.ilabel = label
                 tip.tokens += 1
-            tip.end = tip.frame
+            if event.ilabel != uint32(0) or label == tip.label:
+                tip.end = tip.frame
         tip.label = label
     if arc.ilabel & uint32(CARRIES_WORD):
         event.olabel = arc.olabel
@@ -325,9 +306,11 @@ def _settle(tips, events):
     Events come after the ones that they follow. The end of the last token, -1 where
     that is in question, comes third.
     """
+    first = _first_equal(events)
     through = np.zeros(len(events), np.int64)
     for i in range(len(tips)):
         if tips[i].event >= 0:
+            tips[i].event = first[tips[i].event]
             through[tips[i].event] += 1
     for e in range(len(events) - 1, -1, -1):
         if events[e].previous >= 0:
@@ -355,6 +338,44 @@ def _settle(tips, events):
         if tips[i].event >= 0 or tips[i].end != end or tips[i].frame == end:
             end = np.int64(-1)
     return settled, others, end
+
+
+@jit
+def _first_equal(events):
+    """The first event that says the same after the same, of each; int32 [N].
+
+    Events are made to follow the first of those that they follow.
+    """
+    first = np.empty(len(events), np.int32)
+    size = 256
+    while size < 2 * len(events):
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    for e in range(len(events)):
+        one = events[e]
+        if one.previous >= 0:
+            one.previous = first[one.previous]
+        key = (np.int64(one.previous) + 1) * 1000003 ^ np.int64(one.ilabel)
+        key = (key * 1000003 ^ np.int64(one.olabel)) & 0x7FFFFFFF
+        key = (key * 1000003 ^ np.int64(one.frame)) & 0x7FFFFFFF
+        slot = (key * 2654435761 >> 16) & (size - 1)
+        while slots[slot] >= 0 and not _equal(events[slots[slot]], one):
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = e
+        first[e] = slots[slot]
+    return first
+
+
+@jit
+def _equal(a, b):
+    return (
+        a.previous == b.previous
+        and a.ilabel == b.ilabel
+        and a.olabel == b.olabel
+        and a.frame == b.frame
+        and a.end == b.end
+    )
 
 
 @jit

@@ -1,18 +1,40 @@
-"""What a search hands over at the end: the best path, the same from every backend."""
+"""What a search hands over: the best path at the end, and how far it is meanwhile."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 
-class BestPath(NamedTuple):
-    """The least-cost path of one utterance.
+class PathTokens(NamedTuple):
+    """The tokens of a path, blanks left out, and its word labels.
 
     Attributes:
-        arcs: int64 [N], arc ids in order, epsilon arcs among them.
-        acoustic: float32 [N], the unscaled acoustic cost of each, 0 on epsilon arcs.
+        ilabel: int32 [N], of the tokens.
+        start, end: int32 [N], first frame, one behind the last frame.
+        word: int32 [W], word ids.
+        word_token: int32 [W], how many tokens had begun when the label came.
+        word_frame: int32 [W], how many frames had passed then.
+        graph_cost, acoustic_cost: float64 sums over the arcs.
+    """
+
+    ilabel: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    word: np.ndarray
+    word_token: np.ndarray
+    word_frame: np.ndarray
+    graph_cost: float
+    acoustic_cost: float
+
+
+class BestPath(NamedTuple):
+    """The least-cost path of one utterance; the same from every backend.
+
+    Attributes:
+        said: Its tokens and words.
         final_cost: Unscaled final cost, 0.0 where the path ends in no final state.
         search_cost: The total as the search added it up: float32 steps, float64 base.
         reached_final: Whether the path ends in a final state.
@@ -20,10 +42,44 @@ class BestPath(NamedTuple):
         died_at_frame: The frame that nothing survived, or -1.
     """
 
-    arcs: np.ndarray
-    acoustic: np.ndarray
+    said: PathTokens
     final_cost: float
     search_cost: float
     reached_final: bool
     num_frames: int
     died_at_frame: int
+
+
+class Settled(Protocol):
+    """Tokens and words that all paths of a search have in common.
+
+    Attributes:
+        num_tokens, num_words: How many there are.
+    """
+
+    num_tokens: int
+    num_words: int
+
+    def whole_since(self, token: int, word: int) -> PathTokens:
+        """All but the first tokens and words, and no token whose end is in question.
+
+        Costs are not known.
+        """
+
+
+class PathSoFar(NamedTuple):
+    """How far the best path of a search has come.
+
+    Attributes:
+        settled: What it has in common with all others.
+        said_since: Given how many tokens and words to leave out at the beginning,
+            settled ones: the others.
+        num_frames: Frames decoded.
+        final_cost: What ending here costs more than the best path, nats, scaled; `inf`
+            where no path can end.
+    """
+
+    settled: Settled
+    said_since: Callable[[int, int], PathTokens]
+    num_frames: int
+    final_cost: float

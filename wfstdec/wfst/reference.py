@@ -32,6 +32,7 @@ to the lower boost state.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,13 @@ from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.path import BestPath, PathSoFar
+from wfstdec.wfst.reference_paths import (
+    CommonBeginning,
+    Path,
+    read_path,
+    tokens_of,
+)
 
 F = np.float32
 Key = tuple[int, int]
@@ -109,29 +116,44 @@ class ReferenceSearch:
 
     def finish(self) -> BestPath:
         """End the utterance."""
-        final_cost, lm_scale = self._graph.final_cost, F(self._options.lm_scale)
-        ends = [
-            (F(F(cost + F(lm_scale * final_cost[s])) + self._refund(boost)), s, boost)
-            for (s, boost), cost in self._costs.items()
-            if final_cost[s] < np.inf and self._died < 0
-        ]
-        reached_final = bool(ends)
-        if not reached_final:
-            ends = [
-                (F(cost + self._refund(boost)), s, boost)
-                for (s, boost), cost in self._costs.items()
-            ]
-        cost, state, boost = min(ends)
-        arcs, acoustic = self._walk_back(self._nodes[state, boost])
+        (cost, state, boost), reached_final = self._best_end(self._died < 0)
+        final_cost = self._graph.final_cost[state]
         return BestPath(
-            arcs=np.array(arcs, np.int64),
-            acoustic=np.array(acoustic, np.float32),
-            final_cost=float(final_cost[state]) if reached_final else 0.0,
+            said=tokens_of(self._read(self._nodes[state, boost])),
+            final_cost=float(final_cost) if reached_final else 0.0,
             search_cost=self._base + float(cost),
             reached_final=reached_final,
             num_frames=self._frames,
             died_at_frame=self._died,
         )
+
+    def look(self) -> PathSoFar:
+        """How far the search has come."""
+        (cost, state, boost), _ = self._best_end(False)
+        (ended, *_), final = self._best_end(self._died < 0)
+        best = self._read(self._nodes[state, boost])
+        return PathSoFar(
+            settled=CommonBeginning([self._read(self._nodes[k]) for k in self._costs]),
+            said_since=lambda *since: tokens_of(best, *since),
+            num_frames=self._frames,
+            final_cost=float(ended) - float(cost) if final else math.inf,
+        )
+
+    def _best_end(self, use_final: bool) -> tuple[tuple[np.float32, int, int], bool]:
+        """The least (cost, state, boost state) to end at; whether it is final."""
+        final_cost, lm_scale = self._graph.final_cost, F(self._options.lm_scale)
+        ends = [
+            (F(F(cost + F(lm_scale * final_cost[s])) + self._refund(boost)), s, boost)
+            for (s, boost), cost in self._costs.items()
+            if final_cost[s] < np.inf and use_final
+        ]
+        if ends:
+            return min(ends), True
+        ends = [
+            (F(cost + self._refund(boost)), s, boost)
+            for (s, boost), cost in self._costs.items()
+        ]
+        return min(ends), False
 
     def _frame(self, logprobs: np.ndarray) -> None:
         beam = self._prune()
@@ -263,11 +285,11 @@ class ReferenceSearch:
         if entry.cost <= cutoff and (key not in reached or entry < reached[key]):
             reached[key] = entry
 
-    @staticmethod
-    def _walk_back(node: Node) -> tuple[list[int], list[np.float32]]:
+    def _read(self, node: Node) -> Path:
+        """What the path to a node has said."""
         arcs, acoustic = [], []
         while node.previous is not None:
             arcs.append(node.arc)
             acoustic.append(node.acoustic)
             node = node.previous
-        return arcs[::-1], acoustic[::-1]
+        return read_path(self._graph, arcs[::-1], acoustic[::-1])

@@ -28,8 +28,9 @@ from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
 from wfstdec.wfst.cpu.following import LEVELS
 from wfstdec.wfst.cpu.phrase_emission import MOST_LABELS, NAMED_AT_MOST
+from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.phrase_labels import rows_of, steps_on
 from wfstdec.wfst.scales import scales_of
 
@@ -45,6 +46,7 @@ class CpuBackend:
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         self.graph = graph
         self.arrays = _lay_out(graph)
+        self.rule = rule_of(graph)
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
@@ -118,6 +120,7 @@ class CpuSearch:
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
+        self._history = History(backend.rule)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -141,14 +144,58 @@ class CpuSearch:
 
     def finish(self) -> BestPath:
         """End the utterance; the search cannot be used afterwards."""
-        if self._channel.counts[k.FRONTIER] == 0:  # not one frame came
-            self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
+        self._begin()
+        channel, counts = self._channel, self._channel.counts
         graph, scales, _, phrases = self._fixed
-        path = trace.best_path(
-            self._channel, graph.final_cost, scales.lm_scale, phrases
+        at, cost, final, *way = trace.best_path(
+            channel.frontier,
+            channel.trace,
+            counts,
+            graph.final_cost,
+            scales.lm_scale,
+            phrases,
         )
-        self._backend.give_channel(self._channel, self._boosted)
+        state = channel.frontier[at]["state"]
+        path = BestPath(
+            said=self._history.read(*way),
+            final_cost=float(graph.final_cost[state]) if final else 0.0,
+            search_cost=float(channel.base[0]) + cost,
+            reached_final=final,
+            num_frames=int(counts[k.FRAMES]),
+            died_at_frame=int(counts[k.DIED]),
+        )
+        self._backend.give_channel(channel, self._boosted)
         return path
+
+    def look(self) -> PathSoFar:
+        """How far the search has come; it goes on as if nobody had looked."""
+        self._begin()
+        self._fold()
+        channel, counts = self._channel, self._channel.counts
+        graph, scales, _, phrases = self._fixed
+        at, cost, ended = trace.best_so_far(
+            channel.frontier, counts, graph.final_cost, scales.lm_scale, phrases
+        )
+        nothing = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        history = self._history
+        return PathSoFar(
+            settled=history.settled,
+            said_since=lambda *since: history.read(at, *nothing, since),
+            num_frames=int(counts[k.FRAMES]),
+            final_cost=ended - cost,
+        )
+
+    def _begin(self) -> None:
+        """Make the frontier before the first frame, where none has come."""
+        if self._channel.counts[k.FRONTIER] == 0:
+            self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
+
+    def _fold(self) -> None:
+        """Keep of the trace what was said."""
+        channel, counts = self._channel, self._channel.counts
+        frontier = channel.frontier[: counts[k.FRONTIER]]
+        nodes = self._history.fold(frontier, channel.trace, counts[k.TRACE])
+        counts[k.TRACE] = nodes
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""
@@ -165,16 +212,12 @@ class CpuSearch:
         return work
 
     def _make_room_in_trace(self, most: int) -> None:
-        """Compact the trace; lengthen it where that frees less than half."""
-        channel, counts = self._channel, self._channel.counts
-        counts[k.TRACE] = trace.compact(
-            channel.trace,
-            counts[k.TRACE],
-            channel.frontier,
-            counts[k.FRONTIER],
-        )
-        if 2 * (counts[k.TRACE] + most) > len(channel.trace):
-            longer = _longer(channel.trace, 2 * (len(channel.trace) + most))
+        """Fold the trace; lengthen it where that frees less than half."""
+        self._fold()
+        channel = self._channel
+        needed = 2 * (int(channel.counts[k.TRACE]) + most)
+        if needed > len(channel.trace):
+            longer = _longer(channel.trace, needed)
             self._channel = channel._replace(trace=longer)
 
 

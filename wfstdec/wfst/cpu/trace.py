@@ -1,15 +1,13 @@
-"""Walking back through a trace, and keeping it small."""
+"""Where an utterance may end, and the way back from there."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy import uint32
 
-from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.jit import jit
 from wfstdec.jit.ordering import key_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.path import BestPath
 
 _NONE = uint32(k.NONE)
 
@@ -45,17 +43,32 @@ def best_final(frontier, count, final_cost, lm_scale, use_final, phrases):
 
 
 @jit
+def best_so_far(frontier, counts, final_cost, lm_scale, phrases):
+    """The best entry, whatever it may end in: (position, its cost, that of ending).
+
+    The cost of ending is infinite where no entry is final.
+    """
+    count, survived = counts[k.FRONTIER], counts[k.DIED] < 0
+    at, cost, _ = best_final(frontier, count, final_cost, lm_scale, False, phrases)
+    _, ended, final = best_final(
+        frontier, count, final_cost, lm_scale, survived, phrases
+    )
+    return at, np.float64(cost), np.float64(ended) if final else np.inf
+
+
+@jit
 def walk_back(trace, node):
-    """The arcs from the root to a node, and their acoustic costs.
+    """The arcs from a root to a node, and their acoustic costs.
 
     Returns:
-        (int64 [N], float32 [N]).
+        (number of the root's tip, int64 [N], float32 [N]).
     """
     length = 0
     at = node
     while trace[at].arc != _NONE:
         length += 1
         at = trace[at].previous
+    root = np.int64(trace[at].acoustic)
     arcs, acoustic = np.empty(length, np.int64), np.empty(length, np.float32)
     at = node
     while trace[at].arc != _NONE:
@@ -63,65 +76,20 @@ def walk_back(trace, node):
         arcs[length] = trace[at].arc
         acoustic[length] = trace[at].acoustic
         at = trace[at].previous
-    return arcs, acoustic
-
-
-def best_path(
-    channel: k.Channel,
-    final_cost: np.ndarray,
-    lm_scale: np.float32,
-    phrases: PhraseRows | None,
-) -> BestPath:
-    """End an utterance: pick the entry to end at and walk back from it."""
-    counts = channel.counts
-    at, cost, final, arcs, acoustic = _best_path(
-        channel.frontier, channel.trace, counts, final_cost, lm_scale, phrases
-    )
-    return BestPath(
-        arcs=arcs,
-        acoustic=acoustic,
-        final_cost=float(final_cost[channel.frontier[at]["state"]]) if final else 0.0,
-        search_cost=float(channel.base[0]) + cost,
-        reached_final=final,
-        num_frames=int(counts[k.FRAMES]),
-        died_at_frame=int(counts[k.DIED]),
-    )
+    return root, arcs, acoustic
 
 
 @jit
-def _best_path(frontier, trace, counts, final_cost, lm_scale, phrases):
-    """`best_final` and `walk_back` in one call."""
+def best_path(frontier, trace, counts, final_cost, lm_scale, phrases):
+    """`best_final` and `walk_back` in one call.
+
+    Returns:
+        (position of the entry to end at, cost, whether it is final, and what
+        `walk_back` returns).
+    """
     survived = counts[k.DIED] < 0
     at, cost, final = best_final(
         frontier, counts[k.FRONTIER], final_cost, lm_scale, survived, phrases
     )
-    arcs, acoustic = walk_back(trace, frontier[at].node)
-    return at, np.float64(cost), final, arcs, acoustic
-
-
-@jit
-def compact(trace, count, frontier, num_entries):
-    """Drop the nodes that no frontier entry can reach; returns how many are left.
-
-    Nodes keep their order, links and the frontier's nodes are renumbered in place.
-    """
-    new = np.full(count, _NONE, np.uint32)
-    for i in range(num_entries):
-        at = frontier[i].node
-        while at != _NONE and new[at] == _NONE:
-            new[at] = uint32(0)
-            at = trace[at].previous
-    kept = 0
-    for i in range(count):
-        if new[i] != _NONE:
-            new[i] = uint32(kept)
-            kept += 1
-    for i in range(count):
-        if new[i] != _NONE:
-            previous = trace[i].previous
-            trace[new[i]] = trace[i]
-            if previous != _NONE:
-                trace[new[i]].previous = new[previous]
-    for i in range(num_entries):
-        frontier[i].node = new[frontier[i].node]
-    return kept
+    root, arcs, acoustic = walk_back(trace, frontier[at].node)
+    return at, np.float64(cost), final, root, arcs, acoustic

@@ -23,6 +23,7 @@ from wfstdec.gpu import memory
 from wfstdec.gpu.device import Device, Rows
 from wfstdec.gpu.memory import Share, Work
 from wfstdec.wfst.gpu import layout as d
+from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.scales import scales_of
@@ -89,6 +90,7 @@ class DeviceBatch:
         lengths: Sequence[int] | None = None,
     ) -> None:
         self._backend, self._device = backend, backend.device
+        self._rule = rule_of(backend.graph)
         scales = scales_of(options, any(map(bool, boosts)))
         self._task = d.task_of(scales, backend.graph.tokens)
         self._task["shared_size"] = self._device.shared_slots
@@ -184,8 +186,9 @@ class DeviceBatch:
         died = int(utterance["died"])
         final_cost = self._backend.graph.final_cost[utterance["end_state"]]
         return BestPath(
-            arcs=steps["arc"].astype(np.int64),
-            acoustic=steps["acoustic"].copy(),
+            said=History(self._rule).read(
+                0, steps["arc"].astype(np.int64), steps["acoustic"].copy()
+            ),
             final_cost=float(final_cost) if final else 0.0,
             search_cost=float(utterance["base"]) + float(utterance["end_cost"]),
             reached_final=final,

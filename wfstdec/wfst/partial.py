@@ -1,0 +1,59 @@
+"""The words of a search under way: those that are settled are read once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wfstdec.search.hypothesis import Word
+from wfstdec.search.sessions import Partial
+from wfstdec.wfst.alignment import BEGINNING, Aligner
+from wfstdec.wfst.path import PathSoFar, PathTokens
+
+
+class PartialReader:
+    """Reads one session.
+
+    Args:
+        aligner: Of the graph.
+        words: The word table.
+        frame_shift_s: Seconds per frame.
+    """
+
+    def __init__(
+        self, aligner: Aligner, words: Sequence[str], frame_shift_s: float
+    ) -> None:
+        self._aligner, self._table = aligner, words
+        self._shift = frame_shift_s
+        self._timed: list[Word] = []
+        self._cut = BEGINNING  # behind them
+
+    def read(self, path: PathSoFar) -> Partial:
+        """The words of a search, as of now."""
+        whole = path.settled.whole_since(self._cut.tokens, len(self._timed))
+        frames, self._cut = self._aligner.settled_frames(whole, self._cut)
+        self._timed += self._words(whole, frames)
+        rest = path.said_since(self._cut.tokens, len(self._timed))
+        frames = self._aligner.word_frames(rest, False, self._cut)
+        words = (*self._timed, *self._words(rest, frames))
+        return Partial(
+            words=words,
+            num_settled=path.settled.num_words,
+            num_timed=len(self._timed),
+            num_frames=path.num_frames,
+            silent_frames=path.num_frames - self._speech_end(rest),
+            final_cost=path.final_cost,
+        )
+
+    def _words(self, path: PathTokens, frames: np.ndarray) -> list[Word]:
+        texts = map(self._table.__getitem__, path.word[: len(frames)].tolist())
+        times = (frames * self._shift).T.tolist()
+        return list(map(Word, texts, *times, *frames.T.tolist()))
+
+    def _speech_end(self, rest: PathTokens) -> int:
+        """One behind the last frame of a token that is no filler, 0 for none."""
+        spoken = np.flatnonzero(~self._aligner.are_fillers(rest))
+        if len(spoken):
+            return int(rest.end[spoken[-1]])
+        return self._timed[-1].end_frame if self._timed else 0
