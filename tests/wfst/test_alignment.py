@@ -246,7 +246,8 @@ def naive_tokens(graph, arcs):
             again = marked if graph.tables.marks_repeats else token == before
             if token != graph.tokens.blank:
                 if again and tokens:
-                    tokens[-1][2] = frame + 1
+                    if token == before:
+                        tokens[-1][2] = frame + 1
                 else:
                     tokens.append([token, frame, frame + 1])
             before, frame = token, frame + 1

@@ -123,12 +123,8 @@ def _spans(spoken, token, word, word_token, how):
 
     Keeps the cheapest way to cut the words so far for each end position; they are few.
 
-    Args:
-        spoken: How words are said.
-        token, word, word_token: As in `PathTokens`.
-        how: Whether the last word must be whole; whether more tokens may follow, so
-            that only words which these cannot change hold; cost and `lost` of the cut
-            before.
+    `how`: whether the last word must be whole; whether more tokens may follow, so that
+    only words which these cannot change hold; cost and `lost` of the cut before.
 
     Returns:
         The spans, how many hold, and cost and `lost` of the cut behind these.

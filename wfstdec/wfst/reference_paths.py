@@ -71,7 +71,7 @@ def read_path(
                 repeats = bool(int(arc["ilabel"]) & REPEAT)
             if label != blank and not (repeats and path.tokens):
                 begins, path.tokens = label, path.tokens + 1
-            if label != blank:
+            if begins != EPSILON or label == path.label != blank:
                 path.end = path.frame
             path.label = label
         if begins != EPSILON or arc["olabel"] != EPSILON:
