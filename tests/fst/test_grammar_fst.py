@@ -178,9 +178,9 @@ def test_an_n_gram_whose_suffix_is_not_listed():
 
 # ---------------------------------------------------------------- what is left out
 def test_n_grams_outside_the_lexicon_are_counted(caplog):
-    with caplog.at_level(logging.INFO, "wfstdec.build"):
+    with caplog.at_level(logging.INFO, "wfstdec.lm"):
         fst, labels = build(SMALL, words="a")
-    assert "3 n-grams have words outside the lexicon: left out" in caplog.text
+    assert "3 n-grams have words outside the vocabulary: left out" in caplog.text
     assert sentence_cost(fst, labels, "a") == pytest.approx(
         (0.5 + 0.25 + 0.0625) * LN10
     )

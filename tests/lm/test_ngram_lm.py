@@ -145,7 +145,7 @@ def test_nemo_files_name_tokens_by_characters():
 def test_what_is_left_out_is_counted(caplog):
     with caplog.at_level(logging.INFO, "wfstdec.lm"):
         lm_of(TRIGRAMS, ["the", "sat"])
-    assert "4 n-grams are over other words or out of place: left out" in caplog.text
+    assert "4 n-grams have words outside the vocabulary: left out" in caplog.text
     assert "language model: 2 words, " in caplog.text
 
 
