@@ -10,7 +10,7 @@ import naive
 import naive_cases
 import numpy as np
 import pytest
-from fst_tools import least_cost
+from fst_tools import ENGINE_NAMES, least_cost
 
 import wfstdec
 from wfstdec.errors import (
@@ -320,6 +320,21 @@ def test_two_ways_to_say_a_sentence_cost_the_less(files, tmp_path):
 
 
 @pytest.mark.peers
+def test_the_engine_that_was_chosen_determinizes_a_grammar_too(
+    files, tmp_path, monkeypatch
+):
+    """It was kaldifst, whatever `engine=` said."""
+    pytest.importorskip("pynini")
+    path = tmp_path / "g.txt"
+    path.write_text("0 1 yes 2\n0 2 yes 1\n1 3 low 0\n2 3 low 3\n3\n")
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    monkeypatch.setitem(sys.modules, "kaldifst", None)
+    monkeypatch.delitem(sys.modules, "wfstdec.fst.kaldifst_engine", raising=False)
+    graph = wfstdec.build_graph(**arguments, grammar=path, engine="pynini")
+    assert LN10 * cost_of(graph, "yeslo") == pytest.approx(2)
+
+
+@pytest.mark.peers
 def test_a_pynini_grammar(files):
     pynini = pytest.importorskip("pynini")
     symbols = pynini.SymbolTable()
@@ -360,15 +375,20 @@ GRAMMAR_ERRORS = {
 }
 
 
+@pytest.mark.parametrize("engine", ENGINE_NAMES)
 @pytest.mark.parametrize(
     ("text", "message"), GRAMMAR_ERRORS.values(), ids=GRAMMAR_ERRORS
 )
-def test_grammars_that_cannot_serve(files, tmp_path, text, message):
+def test_grammars_that_cannot_serve(files, tmp_path, text, message, engine):
+    pytest.importorskip(engine)
     path = tmp_path / "g.txt"
     path.write_text(text)
     with pytest.raises(GrammarError, match=message):
         wfstdec.build_graph(
-            tokens=files["tokens"], lexicon=files["lexicon"], grammar=path
+            tokens=files["tokens"],
+            lexicon=files["lexicon"],
+            grammar=path,
+            engine=engine,
         )
 
 

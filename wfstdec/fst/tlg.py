@@ -119,7 +119,7 @@ def build_graph(
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         words = word_table(marked.lexicon)
         labels = LabelSpace(table, words, marked.num_disambig)
-        g = _grammar(model, labels, unk_cost)
+        g = _grammar(model, labels, unk_cost, fst_engine)
         stages.done("G", *_size(g))
         l_fst = build_lexicon_fst(marked, labels)
         stages.done("L", *_size(l_fst))
@@ -158,11 +158,14 @@ def _language_model(
 
 
 def _grammar(
-    model: ArpaModel | WordAcceptor, labels: LabelSpace, unk_cost: float | None
+    model: ArpaModel | WordAcceptor,
+    labels: LabelSpace,
+    unk_cost: float | None,
+    engine: Engine,
 ) -> FstArrays:
     if isinstance(model, ArpaModel):
         return build_grammar(model, labels, unk_cost)
-    return build_user_grammar(model, labels)
+    return build_user_grammar(model, labels, engine)
 
 
 def _usable(
@@ -183,7 +186,7 @@ def _optimized(
             "have sentences over the words of the lexicon?"
         )
     limit = max(_LEAST_STATE_LIMIT, 4 * lg.num_states)
-    lg = engine.unload(engine.determinize(engine.load(lg), limit))
+    lg = engine.determinize(lg, limit)
     _return_free_memory()
     stages.done("det(L o G)", *_size(lg))
     if minimize:
