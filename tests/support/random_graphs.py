@@ -15,7 +15,9 @@ import numpy as np
 
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import GraphError
-from wfstdec.graph.packed import FstArrays, GraphTables, PackedGraph, Pronunciations
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
 from wfstdec.wfst.options import WfstOptions
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.errors import BackendError
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 from wfstdec.wfst.gpu.layout import kernel_source
 
 COMPILE_OPTIONS = (
