@@ -6,11 +6,11 @@ import logging
 import subprocess
 import sys
 
-import naive
 import naive_cases
 import numpy as np
 import pytest
 from fst_tools import ENGINE_NAMES, least_cost
+from oracle_cases import graph_of
 
 import wfstdec
 from wfstdec.errors import (
@@ -170,33 +170,10 @@ def test_the_least_cost_is_the_oracles(fillers, topology, minimize):
         case = naive_cases.random_case(
             rng, topology=topology, fillers=fillers, plain=True
         )
-        graph = naive_cases_graph(case, minimize=minimize)
+        graph = graph_of(case, minimize=minimize)
         expected = naive_cases.solve(case).cost
         found = least_cost(graph, case.logprobs)
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-4)
-
-
-def naive_cases_graph(case, **options):
-    """The graph of a case."""
-    tokens = token_table(case.tokens, case.blank)
-    entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
-    lexicon = Lexicon(
-        tuple(entry.word for entry in entries),
-        tuple(tuple(map(tokens.index, entry.tokens)) for entry in entries),
-        np.array([entry.cost for entry in entries], np.float32),
-    )
-    return wfstdec.build_graph(
-        tokens=tokens,
-        lexicon=lexicon,
-        arpa=read_arpa(io.BytesIO(case.arpa.encode())),
-        topology=case.topology,
-        separator=case.separator,
-        separator_optional=case.separator_optional,
-        silence=case.silence,
-        silence_prob=case.silence_prob,
-        unk_cost=case.unk_cost,
-        **options,
-    )
 
 
 # ------------------------------------------------------------------ words, reports

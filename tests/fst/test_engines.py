@@ -6,7 +6,7 @@ import naive_cases
 import numpy as np
 import pytest
 from fst_tools import ENGINE_NAMES, label_space, least_cost, outputs_of
-from test_build import naive_cases_graph
+from oracle_cases import graph_of
 
 from wfstdec.errors import BackendError, GraphError
 from wfstdec.fst import topology
@@ -80,7 +80,7 @@ def test_both_engines_build_equivalent_graphs(seed):
     pytest.importorskip("pynini")
     rng = np.random.default_rng(seed)
     case = naive_cases.random_case(rng, plain=True)
-    first, second = (naive_cases_graph(case, engine=name) for name in ENGINES)
+    first, second = (graph_of(case, engine=name) for name in ENGINES)
     assert first.words == second.words
     for _ in range(5):
         num_frames = int(rng.integers(0, 8))
@@ -95,7 +95,7 @@ def test_pynini_finds_both_graphs_equivalent():
     checked = 0
     while checked < 5:
         case = naive_cases.random_case(rng, plain=True, topology="normal")
-        graphs = [naive_cases_graph(case, engine=name) for name in ENGINES]
+        graphs = [graph_of(case, engine=name) for name in ENGINES]
         engine = get_engine("pynini")
         first, second = (
             pynini.epsnormalize(engine.load(graph.unpack())) for graph in graphs

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from test_cupy_device import stand_in
+from cupy_stand_in import stand_in
 
 from wfstdec.errors import BackendError
 from wfstdec.gpu import compiling as cuda_compile

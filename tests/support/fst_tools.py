@@ -4,9 +4,11 @@ outputs_of(fst, (1, 2))          # {(7,): 0.5}: output strings -> least cost
 without(fst, labels)             # those input labels turned into epsilons
 rows_of(fst)                     # the arcs and finals as lines of text
 random_fst(rng)                  # any FST
+grammar_of(text, "a b")          # G, and its labels
 """
 
 import heapq
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +17,10 @@ import pytest
 from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.att_text import format_text
 from wfstdec.fst.engine import ENGINES
+from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.openfst_binary import FstContent
+from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import EPSILON, EPSILON_WORD, token_table
 
 ENGINE_NAMES = [
@@ -138,3 +142,17 @@ def random_fst(rng, num_states=6, num_labels=3, epsilons=True, cyclic=False):
     final = np.where(rng.random(num_states) < 0.4, rng.random(num_states), np.inf)
     arcs = arcs_of(state, ilabel, olabel, nextstate, rng.random(len(state)))
     return fst_of([arcs], int(rng.integers(0, 2)), final)
+
+
+def grammar_of(text, words="a b", unk_cost=None):
+    """G of the text of an ARPA model, and its labels."""
+    labels = label_space(words=words.split())
+    model = read_arpa(io.BytesIO(text.encode()))
+    return build_grammar(model, labels, unk_cost), labels
+
+
+def sentence_cost(fst, labels, words):
+    """Cost of a sentence, back-offs free to take; inf if it is impossible."""
+    ids = tuple(labels.words.index(word) for word in words)
+    found = outputs_of(without(fst, [labels.backoff_word]), ids, len(ids))
+    return found.get(ids, np.inf)

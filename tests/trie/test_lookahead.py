@@ -6,7 +6,7 @@ import naive_lm
 import naive_trie
 import numpy as np
 import pytest
-from test_arpa_kenlm import TRIGRAMS
+from arpa_texts import TRIGRAMS
 
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM

@@ -10,7 +10,7 @@ import naive_search
 import naive_search_cases
 import numpy as np
 import pytest
-from test_naive_search import LEXICON, hand
+from naive_search_cases import LEXICON, hand
 
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon

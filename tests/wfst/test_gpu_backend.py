@@ -14,6 +14,7 @@ from cuda_emulation.device import (
     half_rows,
 )
 from random_graphs import (
+    dense_graph,
     random_boosts,
     random_graph,
     random_logprobs,
@@ -21,9 +22,8 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from test_wfst_backends import bits, search
-from test_wfst_invariance import dense_graph, random_splits
 from text_graphs import text_graph
+from wfst_searches import bits, decoded, random_splits, search
 
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
@@ -75,10 +75,6 @@ def expected_paths(graph, options, batch, boosts):
         under_way.advance(logprobs)
         paths.append(bits(under_way.finish()))
     return paths
-
-
-def decoded(backend, options, batch, boosts):
-    return list(map(bits, backend.decode_batch(batch, options, boosts)))
 
 
 # --------------------------------------------------------------------- bit equality

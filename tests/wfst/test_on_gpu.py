@@ -12,9 +12,8 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
-from test_wfst_backends import bits
-from test_wfst_invariance import random_splits
 from text_graphs import text_graph
+from wfst_searches import bits, random_splits
 
 from wfstdec import build_graph
 from wfstdec.boost.boosts import UtteranceBoosts

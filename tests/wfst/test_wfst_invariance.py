@@ -1,13 +1,18 @@
 """A result depends on graph, log-probs, options and boosts, and on nothing else."""
 
-import itertools
 import threading
 
 import numpy as np
 import pytest
-from random_graphs import random_boosts, random_graph, random_logprobs, random_options
-from test_wfst_backends import UNBOUNDED, bits, decoder_of, search
+from random_graphs import (
+    dense_graph,
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+)
 from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, bits, decoder_of, random_splits, search
 
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -19,12 +24,6 @@ from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
 NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
-
-
-def random_splits(rng, array, pieces=4):
-    """The array in pieces, some of them empty."""
-    cuts = np.sort(rng.integers(0, len(array) + 1, pieces - 1))
-    return np.split(array, cuts)
 
 
 def draw(rng, num_frames=9):
@@ -193,17 +192,6 @@ def test_arrays_that_grow_change_nothing():
         expected = bits(search(roomy, options, x, boosts))
         assert bits(search(tight, options, x, boosts)) == expected
         assert bits(search(tight, options, x, boosts)) == expected  # pooled memory
-
-
-def dense_graph(rng, num_states=25):
-    """Every state leads to every other by some token, so that no search dies."""
-    lines = [
-        f"{s} {d} {rng.choice(['_', 'a', 'b'])} {rng.choice(['-', '-', 'A'])} "
-        f"{rng.integers(0, 8) / 4}"
-        for s, d in itertools.product(range(num_states), repeat=2)
-    ]
-    chain = [f"{s} {s + 3} - - 0.5" for s in range(num_states - 3)]
-    return text_graph("\n".join([*lines, *chain, f"{num_states - 1} 0"]))
 
 
 @pytest.mark.parametrize("name", BACKENDS)
