@@ -18,6 +18,7 @@ from random_graphs import (
     random_options,
 )
 from real_speech import speech_graph, utterances
+from searches import start_one
 from text_graphs import text_graph
 
 from wfstdec.boost.boosts import UtteranceBoosts
@@ -43,7 +44,7 @@ def search(backend, options, logprobs, boosts=None):
     """One utterance through a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
-    under_way = backend.start(options, UtteranceBoosts(compiled))
+    under_way = start_one(backend, options, UtteranceBoosts(compiled))
     under_way.advance(logprobs)
     return under_way.finish()
 

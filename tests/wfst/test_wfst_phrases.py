@@ -17,6 +17,7 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
+from searches import start_one
 from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
 from test_wfst_invariance import random_splits
 from test_wfst_oracle import assert_best, build, words_of
@@ -277,7 +278,7 @@ def draw(rng, num_frames=9, **kinds):
 
 def search(backend, options, x, boosts):
     """One utterance through a backend."""
-    under_way = backend.start(options, boosts)
+    under_way = start_one(backend, options, boosts)
     under_way.advance(x)
     return under_way.finish()
 
@@ -315,7 +316,7 @@ def test_any_split_into_chunks(name):
         rng = np.random.default_rng(i)
         graph, options, x, boosts = draw(rng)
         backend = make_backend(BACKENDS, name, graph)
-        under_way = backend.start(options, boosts)
+        under_way = start_one(backend, options, boosts)
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))
