@@ -77,11 +77,6 @@ class PhraseStore:
         self._stored: WeakKeyDictionary[PhraseBoosts, DevicePhrases]
         self._stored = WeakKeyDictionary()
 
-    @property
-    def num_bytes(self) -> int:
-        """What all of them take."""
-        return sum(one._share.num_bytes for one in self._stored.values())
-
     def get(self, phrases: PhraseBoosts) -> DevicePhrases:
         """Phrases on the device.
 

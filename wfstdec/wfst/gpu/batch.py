@@ -58,7 +58,7 @@ class DeviceBatch:
         boosts: Sequence[UtteranceBoosts],
         lengths: Sequence[int] | None = None,
     ) -> None:
-        self._on_device, self._device = device_graph, device_graph.device
+        self._device_graph, self._device = device_graph, device_graph.device
         scales = scales_of(options, any(map(bool, boosts)))
         self._task = d.task_of(scales, device_graph.graph.tokens)
         self._task["shared_slots"] = self._device.shared_bytes // d.SLOT_BYTES
@@ -161,7 +161,7 @@ class DeviceBatch:
         assert steps is not None
         final = bool(utterance["reached_final"])
         died = int(utterance["died"])
-        final_cost = self._on_device.graph.final_cost[utterance["end_state"]]
+        final_cost = self._device_graph.graph.final_cost[utterance["end_state"]]
         return BestPath(
             arcs=steps["arc"].astype(np.int64),
             acoustic=steps["acoustic"].copy(),
@@ -185,7 +185,7 @@ class DeviceBatch:
         """Launch until every utterance has come to the end of its chunk."""
         if len(queue) == 0:
             return
-        pool = self._on_device.scratch
+        pool = self._device_graph.scratch
         scratch = pool.take(min(len(queue), self._device.num_blocks))
         while len(queue):
             scratch.fill_in(self._task)
