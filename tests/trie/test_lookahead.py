@@ -65,10 +65,10 @@ def test_a_look_ahead_by_hand():
     ahead = build_lookahead(lm, trie, "ngram")
     the = lm.step(0, 1)[1]
     the_cat = lm.step(the, 2)[1]
-    assert ahead.root_cost / LN10 == pytest.approx([0.75, 0.75, 1.5, 1.5])
-    row = slice(*ahead.splits[the : the + 2])
-    assert ahead.node[row].tolist() == [0, 2, 3]
-    assert ahead.cost[row] / LN10 == pytest.approx([1.0, 1.0, 1.0])  # the cat
+    assert ahead.unigram_cost / LN10 == pytest.approx([0.75, 0.75, 1.5, 1.5])
+    row = slice(*ahead.row_splits[the : the + 2])
+    assert ahead.row_node[row].tolist() == [0, 2, 3]
+    assert ahead.row_cost[row] / LN10 == pytest.approx([1.0, 1.0, 1.0])  # the cat
     found = [potential(ahead, lm.automaton, the, node) / LN10 for node in range(4)]
     assert found == pytest.approx([1.0, 0.25 + 0.75, 1.0, 1.0])
     found = [potential(ahead, lm.automaton, the_cat, node) / LN10 for node in range(4)]
@@ -84,8 +84,8 @@ def test_rows_are_what_the_definition_says(seed):
     case = Case(seed)
     automaton = case.lm.automaton
     for state in range(case.lm.num_states):
-        row = slice(*case.ahead.splits[state : state + 2])
-        found = case.ahead.node[row].tolist(), bits(case.ahead.cost[row])
+        row = slice(*case.ahead.row_splits[state : state + 2])
+        found = case.ahead.row_node[row].tolist(), bits(case.ahead.row_cost[row])
         listed = {}
         for number, node in enumerate(case.nodes if state else ()):
             cost = naive_trie.list_cost(automaton, case.spoken, state, node)
@@ -103,7 +103,7 @@ def test_potentials_are_what_the_definition_says(seed):
         for state in range(case.lm.num_states)
     ]
     assert bits_of_all(case.ahead, case.lm, case.trie) == bits(expected)
-    assert bits(case.ahead.root_cost) == bits(expected[0])
+    assert bits(case.ahead.unigram_cost) == bits(expected[0])
     ends = automaton.final_cost
     begins = np.array(expected)[:, 0]
     assert bits(case.ahead.state_cost) == bits(np.minimum(begins, ends))
@@ -135,8 +135,8 @@ def test_types_do_not_depend_on_the_kind(kind):
     types = [np.int64, np.int32, *[np.float32] * 3]
     assert [array.dtype for array in case.ahead[:-1]] == types
     assert not any(array.flags.writeable for array in case.ahead[:-1])
-    assert len(case.ahead.root_cost) == case.trie.num_nodes
-    assert len(case.ahead.splits) == len(case.ahead.state_cost) + 1
+    assert len(case.ahead.unigram_cost) == case.trie.num_nodes
+    assert len(case.ahead.row_splits) == len(case.ahead.state_cost) + 1
     assert case.ahead.num_bytes == sum(array.nbytes for array in case.ahead[:-1])
 
 
@@ -167,9 +167,9 @@ def test_nodes_promise_no_less_than_their_parents(seed, kind):
 def test_rows_have_the_ancestors_of_their_nodes(seed):
     case = Case(seed)
     parent = parents_of(case.trie)
-    assert case.ahead.splits[1] == 0  # the root's
-    for begin, end in np.lib.stride_tricks.sliding_window_view(case.ahead.splits, 2):
-        row = case.ahead.node[begin:end].tolist()
+    assert case.ahead.row_splits[1] == 0  # the root's
+    for begin, end in np.lib.stride_tricks.sliding_window_view(case.ahead.row_splits, 2):
+        row = case.ahead.row_node[begin:end].tolist()
         assert row == sorted(set(row))
         assert {int(parent[node]) for node in row} <= {-1, *row}
 

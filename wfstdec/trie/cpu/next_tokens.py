@@ -1,4 +1,9 @@
-"""What the tokens of a frame cost, and which may begin."""
+"""Which tokens may begin in a frame: those within the bound, best first.
+
+count = find_tokens(blank, bound, work)        # found_tokens, found_costs
+count = drop_tokens(count, lower_bound, work)
+num_next = rank_tokens(scales, count, work)    # next_tokens, next_costs
+"""
 
 from __future__ import annotations
 
@@ -8,124 +13,104 @@ from numpy import float32, int64, uint32, uint64
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.trie.cpu.bounds import least_cost
 
-FIRST = 8
-"""Entries that are looked at for the running bound to begin with."""
-MANY = 128
-"""More tokens than these are sorted."""
+PROBED_ENTRIES = 8
+"""So many of the first entries are looked at for a bound to begin with."""
+MAX_RANK_SORT = 128
+"""More tokens than these are sorted by quicksort."""
 _INF = float32(np.inf)
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
 @kernel
-def price(blank, scales, logprobs, work):
-    """Fill `unscaled` and `costs`, by token."""
-    unscaled, costs = work.unscaled, work.costs
-    num_tokens = len(logprobs)
-    for v in range(num_tokens):
-        unscaled[v] = float32(-logprobs[v])
-    unscaled[blank] = float32(-float32(logprobs[blank] - scales.blank_penalty))
-    if logprobs[blank] >= scales.blank_skip_logprob:
-        of_blank = unscaled[blank]
-        unscaled[:] = _INF
-        unscaled[blank] = of_blank
-    for v in range(num_tokens):
-        cost = float32(scales.acoustic_scale * unscaled[v])
-        costs[v] = cost if unscaled[v] < _INF else _INF
-
-
-@kernel
-def least_stay(space, work, frontier, count):
-    """What the best of the first entries costs if nothing new begins.
+def least_stay_cost(space, work, frontier, count):
+    """The least cost of the first entries if no token begins.
 
     A candidate has this cost, so that the running bound may begin with it.
     """
     least, blank = _INF, work.costs[space.blank]
-    for i in range(min(count, FIRST)):
+    for i in range(min(count, PROBED_ENTRIES)):
         entry = frontier[i]
-        least = min(least, float32(min(entry.over, entry.on) + blank))
-        if entry.on < _INF:
+        least = min(least, float32(least_cost(entry) + blank))
+        if entry.nonblank_cost < _INF:
             again = work.costs[space.node_token[entry.node]]
-            least = min(least, float32(entry.on + again))
+            least = min(least, float32(entry.nonblank_cost + again))
     return least
 
 
 @kernel
-def find_near(blank, bound, work):
-    """Fill `near_token` and `near` with the tokens up to `bound`; how many."""
+def find_tokens(blank, bound, work):
+    """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many.
+
+    No branch depends on the costs, so that none is mispredicted.
+    """
     costs, unscaled, blank = work.costs, work.unscaled, uint64(blank)
     bound, count = min(bound, NO_CUTOFF), _ZERO
     for v in range(uint64(len(costs))):
-        work.near_token[count], work.near[count] = v, unscaled[v]
+        work.found_tokens[count], work.found_costs[count] = v, unscaled[v]
         count += uint64(costs[v] <= bound) & uint64(v != blank)
     return count
 
 
 @kernel
-def keep_near(count, bound, work):
-    """Leave out what is over a lower bound; how many are left."""
-    tokens, near, kept = work.near_token, work.near, _ZERO
+def drop_tokens(count, bound, work):
+    """Drop the found tokens that are over a lower bound; how many are left."""
+    tokens, costs, kept = work.found_tokens, work.found_costs, _ZERO
     for i in range(count):
         token = tokens[i]
-        tokens[kept], near[kept] = token, near[i]
+        tokens[kept], costs[kept] = token, costs[i]
         kept += uint64(work.costs[token] <= bound)
     return kept
 
 
 @kernel
-def take_best(count, work):
-    """Let the best of the tokens found be the only one that may begin."""
+def take_best_token(count, work):
+    """Let the best of the found tokens be the only one that may begin."""
     best = _ZERO
     for i in range(_ONE, count):
-        if work.near[i] < work.near[best]:
+        if work.found_costs[i] < work.found_costs[best]:
             best = i
-    token = work.near_token[best]
-    work.live[0] = token
-    work.begin_costs[token] = work.costs[token]
+    token = work.found_tokens[best]
+    work.next_tokens[0] = token
+    work.next_costs[token] = work.costs[token]
 
 
 @kernel
-def put_in_order(scales, count, work):
-    """Fill `live` and `begin_costs` with the tokens found, best first; how many."""
-    if count > uint64(MANY):
-        _sort(work, count)
+def rank_tokens(scales, count, work):
+    """Fill `next_tokens` and `next_costs` with the best of those found; how many."""
+    if count > uint64(MAX_RANK_SORT):
+        _quicksort(work, count)
     else:
-        _count_out(work, count)
-    num_live = min(int64(count), scales.token_top_k)
-    for i in range(num_live):
-        work.begin_costs[work.live[i]] = work.costs[work.live[i]]
-    return num_live
+        _rank_sort(work, count)
+    num_next = min(int64(count), scales.token_top_k)
+    for i in range(num_next):
+        work.next_costs[work.next_tokens[i]] = work.costs[work.next_tokens[i]]
+    return num_next
 
 
 @inlined
-def _sort(work, count):
-    """Fill `live` with the tokens found, the least (cost, token) first."""
+def _quicksort(work, count):
+    """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
     for i in range(count):
-        work.keys[i] = key_of(work.near[i], work.near_token[i])
+        work.keys[i] = key_of(work.found_costs[i], work.found_tokens[i])
     sort_keys(work.keys, int64(count), work.stack)
     for i in range(count):
-        work.live[i] = index_of(work.keys[i])
+        work.next_tokens[i] = index_of(work.keys[i])
 
 
 @inlined
-def _count_out(work, count):
+def _rank_sort(work, count):
     """The same for a few: a token's place is the number of those before it.
 
-    No branch depends on the costs, so that none is guessed wrong.
+    No branch depends on the costs, so that none is mispredicted.
     """
-    near = work.near
+    costs = work.found_costs
     for i in range(count):
-        cost, place = near[i], uint32(0)
+        cost, place = costs[i], uint32(0)
         for j in range(i):
-            place += uint32(near[j] <= cost)
+            place += uint32(costs[j] <= cost)
         for j in range(i + _ONE, count):
-            place += uint32(near[j] < cost)
-        work.live[place] = work.near_token[i]
-
-
-@inlined
-def loosened(bound, credit):
-    """A bound that a sum of costs that can be credited is held against beforehand."""
-    room = float32(abs(bound) + abs(credit)) * float32(1e-5) + float32(1e-3)
-    return float32(float32(bound + credit) + room)
+            place += uint32(costs[j] < cost)
+        work.next_tokens[place] = work.found_tokens[i]
