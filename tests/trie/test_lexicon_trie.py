@@ -71,7 +71,7 @@ def test_a_trie_by_hand():
 def test_tries_are_what_the_definition_says(seed):
     rng = np.random.default_rng(seed)
     entries, ids, *_ = naive_trie.random_case(rng)
-    spoken = naive_trie.said(entries, ids)
+    spoken = naive_trie.pronunciations(entries, ids)
     trie = build_trie(naive_trie.lexicon_of(entries), ids)
     assert lists(trie) == by_definition(spoken)
     assert {name: array.dtype for name, array in trie._asdict().items()} == DTYPES

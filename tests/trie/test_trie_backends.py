@@ -1,4 +1,4 @@
-"""The backends of the beam decoder: the same bits, whatever the way to them."""
+"""The backends of the trie decoder: the same bits, whatever the way to them."""
 
 import itertools
 import logging
