@@ -53,8 +53,8 @@ from wfstdec.trie.cpu.next_tokens import (
 from wfstdec.trie.cpu.word_ends import end_word
 from wfstdec.trie.lexicon_trie import find_child
 
-MAX_UNTRIED = 12
-"""Of more tokens than these the best is followed first, for a better bound."""
+TRY_BEST_ABOVE = 12
+"""Of more tokens than these the best one is followed first, for a better bound."""
 _INF = float32(np.inf)
 _ZERO = float32(0)
 
@@ -122,7 +122,7 @@ def _find_next_tokens(search, work, channel):
     least = least_stay_cost(space, work, frontier, num_entries)
     bound = loosened(running_bound(scales, least), credit)
     count = find_tokens(space.blank, bound, work)
-    if count > uint64(MAX_UNTRIED):
+    if count > uint64(TRY_BEST_ABOVE):
         take_best_token(count, work)
         least = _emit(search, work, frontier[:1], 1, least).least_cost
         work.next_costs[work.next_tokens[0]] = _INF
