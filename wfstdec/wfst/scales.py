@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.options import WfstOptions
 
@@ -19,12 +19,10 @@ class Scales(NamedTuple):
     beam_delta: np.float32  # below 0: none
     max_active: np.uint64
     min_active: np.uint64
-    acoustic_scale: np.float32
     lm_scale: np.float32
     word_insertion: np.float32
     has_extras: bool  # whether insertion or boosts are in force
-    blank_penalty: np.float32
-    blank_skip_logprob: np.float32  # above 0: never
+    pricing: Pricing
 
 
 @functools.lru_cache(maxsize=64)
@@ -35,17 +33,14 @@ def scales_of(options: WfstOptions, boosted: bool) -> Scales:
         options: The user's.
         boosted: Whether any utterance has boosts.
     """
-    skip = options.blank_skip_threshold
     delta = options.beam_delta
     return Scales(
         beam=min(np.float32(options.beam), NO_CUTOFF),
         beam_delta=np.float32(-1 if delta is None else delta),
         max_active=np.uint64(options.max_active or 1 << 40),
         min_active=np.uint64(options.min_active),
-        acoustic_scale=np.float32(options.acoustic_scale),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
         has_extras=bool(options.word_insertion != 0 or boosted),
-        blank_penalty=np.float32(options.blank_penalty),
-        blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
+        pricing=pricing_of(options),
     )

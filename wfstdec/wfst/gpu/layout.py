@@ -118,9 +118,9 @@ def task_of(scales: Scales, tokens: TokenTable) -> np.ndarray:
     task["blank"] = tokens.blank
     for name in ("max_active", "min_active"):
         task[name] = min(int(getattr(scales, name)), NONE)
-    for name in ("beam_delta", "acoustic_scale", "lm_scale", "word_insertion"):
+    for name in ("beam_delta", "lm_scale", "word_insertion"):
         task[name] = getattr(scales, name)
-    for name in ("blank_penalty", "blank_skip_logprob"):
-        task[name] = getattr(scales, name)
+    for name, value in scales.pricing._asdict().items():
+        task[name] = value
     task["beam"] = scales.beam + np.float32(0)  # no -0.0: kernels compare integers
     return task
