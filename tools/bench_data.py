@@ -19,7 +19,7 @@ import numpy as np
 import wfstdec
 from wfstdec.cli import demo
 from wfstdec.compare import machine
-from wfstdec.compare.speech import spread
+from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import FormatError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -168,7 +168,7 @@ def _read(
     logprobs: Path, references: Path, limit: int | None
 ) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
     words = read_text(references)
-    chosen = set(spread(list(words), limit))
+    chosen = set(evenly_spaced(list(words), limit))
     arrays = {
         utterance: np.ascontiguousarray(x, np.float32)
         for utterance, x in open_logprobs(logprobs)

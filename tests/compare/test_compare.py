@@ -18,22 +18,17 @@ from wfstdec import compare
 from wfstdec.compare import memory
 from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
 from wfstdec.compare.grids import WIDTHS, label, parse_grid, split_grid
+from wfstdec.compare.loading import measure_load, trie_factory
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrase_scores import PhraseCounter, PhraseScore
 from wfstdec.compare.plotting import plot
-from wfstdec.compare.points import Found, SearchFacts
+from wfstdec.compare.points import Outcome, SearchFacts
 from wfstdec.compare.report import table
 from wfstdec.compare.running import TOLERANCE, run, search_errors, unfinished
-from wfstdec.compare.searches import (
-    PeerSearch,
-    measured,
-    trie_maker,
-    trie_searches,
-    wfst_searches,
-)
+from wfstdec.compare.searches import PeerSearch, trie_searches, wfst_searches
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
-from wfstdec.io.boost_lists import read_phrases
+from wfstdec.io.boost_files import read_phrases
 from wfstdec.io.text import read_text
 from wfstdec.metrics import WordErrors, score_texts
 from wfstdec.text.lexicon import read_lexicon
@@ -105,7 +100,7 @@ def test_random_texts_have_the_hits_of_brute_force():
 
 def test_search_errors_by_hand():
     widest = [
-        Found("", cost, reached)
+        Outcome("", cost, reached)
         for cost, reached in [
             (100.0, True),
             (100.0, True),
@@ -115,17 +110,17 @@ def test_search_errors_by_hand():
         ]
     ]
     found = [
-        Found("", 100.0 * (1 + TOLERANCE) - 1e-6, True),  # within the tolerance
-        Found("", 100.0 * (1 + TOLERANCE) + 1e-3, True),  # above it
-        Found("", 50.0, False),  # cheaper, but unfinished
-        Found("", 0.5 + 0.9 * TOLERANCE, True),  # relative to 1 nat at least
-        Found("", 99.0, True),  # the widest has nothing to compare with
+        Outcome("", 100.0 * (1 + TOLERANCE) - 1e-6, True),  # within the tolerance
+        Outcome("", 100.0 * (1 + TOLERANCE) + 1e-3, True),  # above it
+        Outcome("", 50.0, False),  # cheaper, but unfinished
+        Outcome("", 0.5 + 0.9 * TOLERANCE, True),  # relative to 1 nat at least
+        Outcome("", 99.0, True),  # the widest has nothing to compare with
     ]
     assert search_errors(found, widest) == 2 / 5
     assert unfinished(found) == 1 / 5
     assert search_errors(widest, widest) == 0.0
-    assert search_errors([Found("a")], [Found("a")]) is None
-    assert unfinished([Found("a")]) is None
+    assert search_errors([Outcome("a")], [Outcome("a")]) is None
+    assert unfinished([Outcome("a")]) is None
 
 
 def point(wer=10.0, rtfx=100.0, **changes):
@@ -245,7 +240,7 @@ def test_the_peak_is_that_of_the_block_whatever_was_before():
 
 
 def test_what_is_kept_is_resident():
-    loaded = measured(lambda: np.ones(50_000_000, np.int8))
+    loaded = measure_load(lambda: np.ones(50_000_000, np.int8))
     assert loaded.item.nbytes == 50_000_000
     assert 40 < loaded.load_mb < 70 and loaded.load_s > 0
 
@@ -330,10 +325,16 @@ SPEECH = Speech(
 
 
 def test_a_comparison_of_scripted_searches():
-    narrow = [Found("a", 5.0, True), Found("x", 7.0, True), Found("c", 9.0, False)]
-    wide = [Found("a", 5.0, True), Found("b", 6.0, True), Found("c c", 9.5, True)]
+    narrow = [
+        Outcome("a", 5.0, True),
+        Outcome("x", 7.0, True),
+        Outcome("c", 9.0, False),
+    ]
+    wide = [Outcome("a", 5.0, True), Outcome("b", 6.0, True), Outcome("c c", 9.5, True)]
     search = Scripted("S", {1: narrow, 2: wide})
-    plain = Scripted("T", {1: [Found("a"), Found("b"), Found("")]}, takes_boosts=False)
+    plain = Scripted(
+        "T", {1: [Outcome("a"), Outcome("b"), Outcome("")]}, takes_boosts=False
+    )
     boosts = {"names": {"v": {"b": 1.0}, "u": {"c": 2.0}}}
     found = run(SPEECH, [search, plain], boosts=boosts, phrases=["c c", "b"], repeats=2)
 
@@ -374,7 +375,7 @@ def test_search_errors_are_counted_with_the_same_list():
     class Cheaper(Scripted):
         def prepare(self, setting):
             def decode(utterances, boosts):
-                return [Found("a", 10.0 - bool(boosts), True)] * len(utterances)
+                return [Outcome("a", 10.0 - bool(boosts), True)] * len(utterances)
 
             return decode
 
@@ -422,7 +423,7 @@ def test_peers_are_named_by_what_their_settings_differ_in():
 def real():
     """Both of our searches on five utterances, with the settings' own decoders."""
     speech = few_utterances(5)
-    graph = measured(lambda: speech_graph("normal"))
+    graph = measure_load(lambda: speech_graph("normal"))
     tokens = read_tokens(RECIPE / "tokens.txt")
     whole = read_lexicon(RECIPE / "lexicon.txt.gz", tokens, separator="<wb>")
     lexicon, _ = whole.restrict(graph.item.word_ids.keys())
@@ -430,7 +431,7 @@ def real():
     parts = dict(tokens=tokens, lexicon=lexicon, lm=lm, separator="<wb>")
     searches = wfst_searches(graph, BASE, {"beam": [4.0, 12.0]})
     searches += trie_searches(
-        measured(lambda: trie_maker(**parts)),
+        measure_load(lambda: trie_factory(**parts)),
         wfstdec.TrieOptions(lm_scale=0.8),
         {"beam_size": [2, 64], "merge": ["max", "sum"]},
         inputs={"lm": "of the test"},
@@ -481,7 +482,7 @@ def test_the_frame_shift_reaches_the_decoders(real):
     made = [
         *wfst_searches(real.graph, BASE, {}, frame_shift_s=0.5),
         *trie_searches(
-            trie_maker(**real.parts, frame_shift_s=0.5),
+            trie_factory(**real.parts, frame_shift_s=0.5),
             wfstdec.TrieOptions(lookahead="none"),
             {},
         ),

@@ -5,7 +5,7 @@ those of a graph; the folder holds them too.
 
     wfstdec build-lm --arpa bpe.arpa --tokens tokens.txt --output lm
     wfstdec build-lm --arpa lm.arpa --tokens ... --lexicon ... --output lm
-    wfstdec decode --decoder beam --lm lm --tokens ... --lexicon ... --logprobs x.npz
+    wfstdec decode --decoder trie --lm lm --tokens ... --lexicon ... --logprobs x.npz
 """
 
 from __future__ import annotations
