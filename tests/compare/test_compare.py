@@ -17,7 +17,14 @@ import wfstdec
 from wfstdec import compare
 from wfstdec.compare import memory
 from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
-from wfstdec.compare.grids import WIDTHS, label, parse_grid, split_grid
+from wfstdec.compare.grids import (
+    TRIE_GRID,
+    WFST_GRID,
+    WIDTHS,
+    label,
+    parse_grid,
+    split_grid,
+)
 from wfstdec.compare.loading import measure_load, trie_factory
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrase_scores import PhraseCounter, PhraseScore
@@ -190,6 +197,44 @@ def test_every_option_is_a_width_or_part_of_what_is_made_least():
     assert {field.name for field in fields(wfstdec.GreedyOptions)} <= objective
 
 
+def test_options_that_go_together_are_settings_of_their_own():
+    known = [*vars(wfstdec.TrieOptions())]
+    grid = parse_grid(["beam:beam-size=8:32,6:16,inf:none", "merge=max,sum"], known)
+    assert grid == {
+        ("beam", "beam_size"): [(8, 32), (6, 16), (math.inf, None)],
+        "merge": ["max", "sum"],
+    }
+    parts = split_grid(grid)
+    assert [part.options for part in parts] == [{"merge": "max"}, {"merge": "sum"}]
+    assert parts[0].settings == parts[1].settings == [
+        {"beam": 6, "beam_size": 16},
+        {"beam": 8, "beam_size": 32},
+        {"beam": math.inf, "beam_size": None},
+    ]  # fmt: skip
+    [part] = split_grid({("beam", "beam_size"): [(6, 16)], "token_top_k": [5, 9]})
+    assert part.options == {"beam": 6, "beam_size": 16}
+    assert part.settings == [{"token_top_k": 5}, {"token_top_k": 9}]
+    [part] = split_grid({("beam", "beam_size"): [(6, 16), (7, 8)], "token_top_k": [5]})
+    assert len(part.settings) == 2 and part.options == {"token_top_k": 5}
+    parts = split_grid({("beam", "lm_scale"): [(6, 0.5), (9, 0.8)]})
+    assert [part.label for part in parts] == [
+        "beam 6, lm_scale 0.5", "beam 9, lm_scale 0.8",
+    ]  # fmt: skip
+    assert [part.settings for part in parts] == [[{}], [{}]]
+
+
+def test_the_grids_that_are_tried_by_default():
+    for texts, options in (
+        (WFST_GRID, wfstdec.WfstOptions()),
+        (TRIE_GRID, wfstdec.TrieOptions()),
+    ):
+        [part] = split_grid(parse_grid(texts, [*vars(options)]))
+        assert len(part.settings) > 3 and not part.options and not part.label
+        for setting in part.settings:
+            replace(options, **setting)
+    assert part.settings[1] == {"beam": 6, "beam_size": 16}
+
+
 def test_no_limit_is_the_widest():
     [part] = split_grid({"max_active": [None, 10], "beam": [3]})
     assert part.settings == [{"max_active": 10}, {"max_active": None}]
@@ -205,6 +250,9 @@ def test_no_limit_is_the_widest():
         (["beam="], "grid 'beam='"),
         (["bean=1"], "grid 'bean=1', expected one of beam, merge"),
         (["beam=1", "beam=2"], "beam a second time, expected once"),
+        (["beam=1", "beam:merge=1:max"], "beam a second time, expected once"),
+        (["beam:merge=1:max,2"], "found '2', expected 2 values joined by ':'"),
+        (["beam=1:2"], "found '1:2', expected 1 values"),
     ],
 )
 def test_faulty_grids(texts, message):
@@ -218,6 +266,10 @@ def test_values_of_grids_are_checked_before_anything_runs():
         wfst_searches(graph, BASE, {"beam": [8, -1]})
     with pytest.raises(OptionError, match="width 'wide', expected a number"):
         wfst_searches(graph, BASE, {"beam": ["wide"]})
+    with pytest.raises(
+        OptionError, match=r"grid of beam:max_active: \(8,\), expected 2"
+    ):
+        wfst_searches(graph, BASE, {("beam", "max_active"): [(8,)]})
 
 
 # Memory
