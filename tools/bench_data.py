@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli import demo
+from wfstdec import recipes
 from wfstdec.compare import machine
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import FormatError
@@ -27,7 +27,7 @@ from wfstdec.io.text import read_text
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 CACHE = ROOT / "build" / "bench"
-RECIPE = ROOT / demo.RECIPE
+RECIPE = ROOT / recipes.RECIPE
 FLATTEN = 0.4
 """What the log-probs of the hard set are multiplied by."""
 _DIGEST_CHARACTERS = 12
@@ -201,7 +201,7 @@ def build_or_load(
 ) -> wfstdec.PackedGraph:
     """A graph: as kept in the cache, if it is of the same making."""
     if is_recipe(arpa.parent) and recipe.tokens.parent == arpa.parent:
-        return demo.build_or_load(arpa.parent, topology)  # shares what the demo built
+        return recipes.build_or_load(arpa.parent, topology)  # as the demo does
     stem = f"{recipe.name}-{arpa.name.split('.arpa')[0]}-{topology}"
     digest = _digest([recipe.tokens, recipe.lexicon, arpa])
     path = cache / f"{stem}-{digest}.npz"
