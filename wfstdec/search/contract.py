@@ -51,7 +51,9 @@ class Batch(Protocol[_Result]):
 class BatchBackend(Protocol[_Result]):
     """A backend that takes many utterances at a time, arrays on its device."""
 
-    def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
+    def as_utterances(
+        self, logprobs: Any, lengths: Any, num_tokens: int
+    ) -> Sequence[Any]:
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
     def start_batch(
@@ -66,3 +68,8 @@ class BatchBackend(Protocol[_Result]):
         boosts: Sequence[UtteranceBoosts],
     ) -> list[_Result]:
         """Decode whole utterances."""
+
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None = None
+    ) -> dict[str, int]:
+        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""
