@@ -121,7 +121,7 @@ class Decoder(ABC, Generic[_Result]):
         """
         utterances = self._utterances(logprobs, lengths)
         compiled = self._boosts.compile(boosts, len(utterances))
-        return self._hypotheses(self._search(utterances, compiled), compiled)
+        return self._read(self._search(utterances, compiled), compiled)
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
@@ -193,10 +193,10 @@ class Decoder(ABC, Generic[_Result]):
             batch,
             len(compiled),
             check=self._utterances,
-            read=lambda results: self._hypotheses(results, compiled),
+            read=lambda results: self._read(results, compiled),
         )
 
-    def _hypotheses(
+    def _read(
         self, results: list[_Result], boosts: list[UtteranceBoosts]
     ) -> list[Hypothesis]:
         return list(map(self._hypothesis, results, boosts))
