@@ -12,18 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from cuda_emulation.device import as_given, half_rows
+from cuda_emulation.device import as_given, in_16_bits
 from cupy_stand_in import Array, Kernel, Lengths, Stream, Tensor, array_of, stand_in
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
 from wfstdec.errors import BackendError, LogprobError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
-from wfstdec.wfst.gpu.layout import BFLOAT16, FLOAT16, FLOAT32, SLOT_BYTES
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -103,7 +104,7 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
         kind = {"float16": FLOAT16, "bfloat16": BFLOAT16}.get(dtype, FLOAT32)
         bits = padded
         if kind != FLOAT32:
-            halves = [half_rows(x, kind).buffer for x in padded]
+            halves = [in_16_bits(x, kind).buffer for x in padded]
             bits = np.stack(halves).view(np.int16 if kind == BFLOAT16 else np.float16)
         given = [x if kind == FLOAT32 else as_given(x, kind) for x in padded]
         boosts = random_boosts(rng, graph)
@@ -111,9 +112,9 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
         expected = reference.decode(given, lengths, boosts)
         decoder = WfstDecoder(graph, options, "cuda")
         tensor = Tensor(bits, dtype)
-        rows = decoder._backend.as_utterances(tensor, lengths, num_tokens)
+        chunks = decoder._backend.as_utterances(tensor, lengths, num_tokens)
         step = bits.strides[0]
-        assert [one.address for one in rows] == [
+        assert [one.address for one in chunks] == [
             bits.ctypes.data + u * step for u in range(3)
         ]
         Kernel.launched.clear()
@@ -166,23 +167,24 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
     wide = np.full((6, 5), np.nan, np.float32)
     wide[:, :3] = x
     view = wide[:, :3].view(Array)  # rows apart: read as they are
-    assert decoder._backend.as_utterances([view], None, 3)[0].stride == 5
+    assert decoder._backend.as_utterances([view], None, 3)[0].frame_stride == 5
     assert decoder.decode([view]) == expected
 
 
 @needs_compiler
 def test_small_blocks_leave_room_for_more_of_them(cupy):
     cupy(stand_in())
-    large, small = cuda.CupyDevice(512), cuda.CupyDevice(128)
+    large, small = cuda.CupyDevice(PROGRAM), cuda.CupyDevice(PROGRAM, 128)
     assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
-    assert large.shared_slots == 2048 and small.shared_slots == 256
-    assert cuda.CupyDevice(1024 // 2, 0).shared_slots == 0
+    assert large.shared_bytes == 2048 * SLOT_BYTES
+    assert small.shared_bytes == 256 * SLOT_BYTES
+    assert cuda.CupyDevice(PROGRAM, 512, 0).shared_bytes == 0
 
 
 @needs_compiler
-def test_shared_memory_is_asked_for_as_the_blocks_at_home_take_it(cupy):
+def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
     cupy(stand_in())
-    search = cuda.CupyDevice()._kernels["search_chunk"]
+    search = cuda.CupyDevice(PROGRAM)._kernels["search_chunk"]
     block = 5800 + 2048 * SLOT_BYTES
     assert search.max_dynamic_shared_size_bytes == 99 * 1024 - 5800
     wanted = search.preferred_shared_memory_carveout
@@ -192,10 +194,10 @@ def test_shared_memory_is_asked_for_as_the_blocks_at_home_take_it(cupy):
 @needs_compiler
 def test_memory_that_cupys_pool_may_not_have_is_not_planned_with(cupy):
     cupy(stand_in(free=1 << 30))
-    roomy = cuda.CupyDevice().budget.limit
+    roomy = cuda.CupyDevice(PROGRAM).budget.limit
     assert roomy == int(0.8 * ((1 << 30) + (1 << 20)))
     cupy(stand_in(free=1 << 30, pool_limit=1 << 28))
-    tight = cuda.CupyDevice().budget.limit
+    tight = cuda.CupyDevice(PROGRAM).budget.limit
     assert tight == int(0.8 * ((1 << 28) - (1 << 10)))
 
 
@@ -208,12 +210,12 @@ def test_decoders_share_a_graph_and_the_memory_of_a_gpu(cupy):
     backends = [decoder._backend for decoder in decoders]
     assert backends[0] is backends[1] and backends[2] is backends[3]
     assert backends[0] is not backends[2]
-    assert backends[0].budget is backends[2].budget
-    left = backends[0].budget.left
+    assert backends[0].device.budget is backends[2].device.budget
+    left = backends[0].device.budget.left
     bytes_of_the_second = decoders[2].memory_plan(1)["graph"]
     del decoders[2:], backends
     gc.collect()
-    assert decoders[0]._backend.budget.left == left + bytes_of_the_second
+    assert decoders[0]._backend.device.budget.left == left + bytes_of_the_second
 
 
 @needs_compiler

@@ -1,4 +1,4 @@
-"""Random small cases for the beam decoder's oracle, and what the library needs of them.
+"""Random small cases for the trie decoder's oracle, and what the library needs of them.
 
 case = random_case(np.random.default_rng(17), kind="separator")
 texts = naive_search.best_texts(case, "sum")

@@ -1,4 +1,4 @@
-"""The oracle of the beam decoder, checked by hand and by facts that do not need it."""
+"""The oracle of the trie decoder, checked by hand and by facts that do not need it."""
 
 import itertools
 import math
@@ -305,7 +305,7 @@ def test_a_sum_is_between_the_least_and_all_alike():
 
 # --------------------------------------------------------------------- other decoders
 def lexicon_cases(count, **fixed):
-    """Cases without what only the beam decoder has."""
+    """Cases without what only the trie decoder has."""
     for i in range(count):
         rng = np.random.default_rng([i, len(fixed)])
         kind = naive_search_cases.WITH_LEXICON[i % 3]

@@ -1,6 +1,7 @@
 """Searches of WFST backends, and all bits of what they find."""
 
 import numpy as np
+from searches import start_one
 
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -19,7 +20,7 @@ def search(backend, options, logprobs, boosts=None):
     """One utterance through a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
-    under_way = backend.start(options, UtteranceBoosts(compiled))
+    under_way = start_one(backend, options, UtteranceBoosts(compiled))
     under_way.advance(logprobs)
     return under_way.finish()
 

@@ -11,6 +11,7 @@ from random_graphs import (
     random_logprobs,
     random_options,
 )
+from searches import start_one
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, random_splits, search
 
@@ -41,9 +42,8 @@ def test_any_split_into_chunks(name):
         graph, options, x, boosts = draw(rng)
         backend = make_backend(BACKENDS, name, graph)
         whole = bits(search(backend, options, x, boosts))
-        under_way = backend.start(
-            options, UtteranceBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
-        )
+        words = compile_word_boosts(boosts, graph.word_ids)[0]
+        under_way = start_one(backend, options, UtteranceBoosts(words))
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == whole
@@ -54,7 +54,7 @@ def test_no_chunk_at_all_is_an_empty_utterance(name):
     for i in range(20):
         graph, options, x, _ = draw(np.random.default_rng(i))
         backend = make_backend(BACKENDS, name, graph)
-        without = backend.start(options, NO_BOOSTS).finish()
+        without = start_one(backend, options, NO_BOOSTS).finish()
         assert bits(without) == bits(search(backend, options, x[:0]))
 
 
@@ -124,7 +124,7 @@ def test_searches_that_take_turns_do_not_touch_each_other(name):
     pairs = list(zip(options, utterances, strict=True))
     alone = [bits(search(backend, o, x)) for o, x in pairs]
     for _ in range(3):  # later rounds use pooled memory
-        searches = [backend.start(o, NO_BOOSTS) for o in options]
+        searches = [start_one(backend, o, NO_BOOSTS) for o in options]
         for frame in range(12):
             for under_way, x in zip(searches, utterances, strict=True):
                 under_way.advance(x[frame : frame + 1])
