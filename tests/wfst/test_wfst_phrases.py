@@ -34,9 +34,9 @@ from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.phrase_labels import rows_of
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
@@ -372,7 +372,7 @@ def rows_case(seed):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]
 
     boosts = PhraseCompiler(spell, labels, options).compile(spelt)
-    return graph, boosts, rows_of(graph.tokens.blank, boosts)
+    return graph, boosts, phrase_rows_of(boosts, graph.tokens.blank)
 
 
 @jit
@@ -497,8 +497,9 @@ def test_phrases_of_tokens_need_marked_repeats(name):
         with pytest.raises(BoostError) as error:
             begin(what, boosts=boosts)
         assert str(error.value) == (
-            "phrases of tokens, but the graph does not say which arcs repeat a token, "
-            "expected a graph of `wfstdec build`; or compile the phrases for words"
+            "utterance 0: phrases of tokens, but the graph does not say which arcs repeat "
+            "a token, expected a graph of `wfstdec build`; or compile the phrases for "
+            "words"
         )
     assert decoder.decode([x], boosts={"A A": 1.0})[0].text == "A"
 

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_words
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
@@ -59,15 +61,23 @@ class UtteranceBoosts(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.words) or self.phrases is not None
 
-    def cost(self, words: Sequence[int], tokens: Sequence[int]) -> float:
-        """What the words and tokens of an utterance are credited, negative, nats."""
+    @property
+    def of_tokens(self) -> bool:
+        """Whether there are phrases of tokens."""
+        return self.phrases is not None and self.phrases.unit == "token"
+
+    def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:
+        """What an utterance is credited, as a cost: negative nats.
+
+        Args:
+            words: The ids of its words.
+            tokens: The tokens that begin in it; only phrases of tokens ask for them.
+        """
         total = 0.0
         if self.words:
             total -= sum(self.words.bonus(word) for word in words)
         if self.phrases is not None:
-            total += self.phrases.total(
-                words if self.phrases.unit == "word" else tokens
-            )
+            total += self.phrases.total(tokens if self.of_tokens else words)
         return total + 0.0  # no -0.0
 
 

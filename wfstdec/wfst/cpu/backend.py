@@ -28,9 +28,10 @@ from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
 from wfstdec.wfst.cpu.following import LEVELS
 from wfstdec.wfst.cpu.phrase_emission import MOST_LABELS, NAMED_AT_MOST
+from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import rows_of, steps_on
+from wfstdec.wfst.phrase_labels import steps_on
 from wfstdec.wfst.scales import scales_of
 
 
@@ -67,7 +68,9 @@ class CpuBackend:
             if unit not in self._arrays_of:
                 self._arrays_of[unit] = _with_plain_sets(self.graph, self.arrays, unit)
             if phrases not in self._phrases:
-                self._phrases[phrases] = rows_of(self.graph.tokens.blank, phrases)
+                self._phrases[phrases] = phrase_rows_of(
+                    phrases, self.graph.tokens.blank
+                )
             return self._arrays_of[unit], self._phrases[phrases]
 
     def take_work(self, entries: int, boosted: bool) -> k.Work:
