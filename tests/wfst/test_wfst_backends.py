@@ -20,7 +20,7 @@ from random_graphs import (
 from real_speech import speech_graph, utterances
 from text_graphs import text_graph
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.arcs import LABEL_MASK
@@ -43,7 +43,7 @@ def search(backend, options, logprobs, boosts=None):
     """One utterance through a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
-    under_way = backend.start(options, UtteranceBoosts(compiled))
+    under_way = backend.start(options, CompiledBoosts(compiled))
     under_way.advance(logprobs)
     return under_way.finish()
 

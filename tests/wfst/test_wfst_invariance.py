@@ -9,7 +9,7 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from test_wfst_backends import UNBOUNDED, bits, decoder_of, search
 from text_graphs import text_graph
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.backends import make_backend
@@ -18,7 +18,7 @@ from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
+NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 
 
 def random_splits(rng, array, pieces=4):
@@ -43,7 +43,7 @@ def test_any_split_into_chunks(name):
         backend = make_backend(BACKENDS, name, graph)
         whole = bits(search(backend, options, x, boosts))
         under_way = backend.start(
-            options, UtteranceBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
+            options, CompiledBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
         )
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)

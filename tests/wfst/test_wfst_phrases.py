@@ -23,7 +23,7 @@ from test_wfst_oracle import assert_best, build, words_of
 from text_graphs import text_graph
 
 from wfstdec.boost import phrase_rows
-from wfstdec.boost.boosts import Boosts, UtteranceBoosts
+from wfstdec.boost.boosts import Boosts, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -272,7 +272,7 @@ def draw(rng, num_frames=9, **kinds):
     graph, options = random_graph(rng, **kinds), random_options(rng)
     x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
     words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-    return graph, options, x, UtteranceBoosts(words, random_phrases(rng, graph))
+    return graph, options, x, CompiledBoosts(words, random_phrases(rng, graph))
 
 
 def search(backend, options, x, boosts):
@@ -497,9 +497,9 @@ def test_phrases_of_tokens_need_marked_repeats(name):
         with pytest.raises(BoostError) as error:
             begin(what, boosts=boosts)
         assert str(error.value) == (
-            "utterance 0: phrases of tokens, but the graph does not say which arcs repeat "
-            "a token, expected a graph of `wfstdec build`; or compile the phrases for "
-            "words"
+            "utterance 0: phrases of tokens, but the graph does not say which arcs "
+            "repeat a token, expected a graph of `wfstdec build`; or compile the "
+            "phrases for words"
         )
     assert decoder.decode([x], boosts={"A A": 1.0})[0].text == "A"
 

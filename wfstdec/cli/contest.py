@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import wfstdec
-from wfstdec.boost.boosts import AnyBoosts
+from wfstdec.boost.boosts import BoostsLike
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.phrases import phrase_compiler
@@ -156,11 +156,13 @@ def with_boosts(
     return [replace(search, compile=_by_tokens(args)) for search in searches]
 
 
-def _by_tokens(args: argparse.Namespace) -> Callable[[Decoder, Any], AnyBoosts]:
+def _by_tokens(args: argparse.Namespace) -> Callable[[Decoder, Any], BoostsLike]:
     """Makes phrases of tokens of a boost list."""
     made: list[wfstdec.PhraseCompiler] = []  # for the decoders of one search
 
-    def compile_list(decoder: Decoder, boosts: Mapping[str, float] | None) -> AnyBoosts:
+    def compile_list(
+        decoder: Decoder, boosts: Mapping[str, float] | None
+    ) -> BoostsLike:
         if not boosts:
             return None
         if not made:

@@ -44,7 +44,7 @@ BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 NAMED_AT_MOST = 5
 
-_NUMBER = re.compile(r"(?<=^utterance )\d+|(?<=^boosts of utterance )\d+")
+_NUMBER = re.compile(r"(?<=^utterance )\d+")
 """How the decoder's errors begin; the batch is ours, so the user gets the id."""
 
 Batch = list[tuple[str, np.ndarray]]

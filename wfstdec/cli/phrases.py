@@ -6,7 +6,7 @@ import argparse
 import itertools
 
 import wfstdec
-from wfstdec.boost.boosts import AnyBoosts
+from wfstdec.boost.boosts import BoostsLike
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.cli.decoders import flag_of
@@ -44,7 +44,7 @@ class UtteranceLists:
         """The utterances that have a list of their own, and were never asked for."""
         return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
-    def of(self, utterance: str) -> AnyBoosts:
+    def of(self, utterance: str) -> BoostsLike:
         """The boosts of an utterance."""
         self._asked.add(utterance)
         words = self._words.of(utterance)

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
@@ -44,7 +44,7 @@ class Search(Protocol[_Result_co]):
 class Backend(Protocol[_Result_co]):
     """What a search goes through, laid out for one kind of machine."""
 
-    def start(self, options: Any, boosts: UtteranceBoosts) -> Search[_Result_co]:
+    def start(self, options: Any, boosts: CompiledBoosts) -> Search[_Result_co]:
         """Begin an utterance."""
 
 
@@ -66,7 +66,7 @@ class BatchBackend(Protocol[_Result]):
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
     def start_batch(
-        self, options: Any, boosts: Sequence[UtteranceBoosts]
+        self, options: Any, boosts: Sequence[CompiledBoosts]
     ) -> Batch[_Result]:
         """Begin utterances, each with its own boosts."""
 
@@ -74,7 +74,7 @@ class BatchBackend(Protocol[_Result]):
         self,
         utterances: Sequence[Any],
         options: Any,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
     ) -> list[_Result]:
         """Whole utterances."""
 
@@ -118,7 +118,7 @@ class Decoder(ABC, Generic[_Result]):
         self._num_tokens = num_tokens
 
     @abstractmethod
-    def _hypothesis(self, result: _Result, boosts: UtteranceBoosts) -> Hypothesis:
+    def _hypothesis(self, result: _Result, boosts: CompiledBoosts) -> Hypothesis:
         """What the user gets of a finished search."""
 
     @property
@@ -136,11 +136,11 @@ class Decoder(ABC, Generic[_Result]):
         other.options = replace(self.options, **changes)
         return other
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
 
     def decode(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[Hypothesis]:
         """Decode whole utterances: start, advance and finish in a row.
 
@@ -164,7 +164,7 @@ class Decoder(ABC, Generic[_Result]):
         results = self._search(utterances, compiled)
         return list(map(self._hypothesis, results, compiled))
 
-    def start(self, n: int, boosts: AnyBoosts | Sequence = None) -> Decoding:
+    def start(self, n: int, boosts: BoostsLike | Sequence = None) -> Decoding:
         """Begin `n` utterances that come in chunks; boosts and errors as in `decode`.
 
         Raises:
@@ -182,7 +182,7 @@ class Decoder(ABC, Generic[_Result]):
         return Decoding(self, batch, compiled)
 
     def _search(
-        self, utterances: list[Any], boosts: list[UtteranceBoosts]
+        self, utterances: list[Any], boosts: list[CompiledBoosts]
     ) -> list[_Result]:
         """The result for each utterance."""
         self._check_boosts(boosts)
@@ -236,7 +236,7 @@ class Decoding:
     """Utterances that come in chunks; made by `Decoder.start`."""
 
     def __init__(
-        self, decoder: Decoder, batch: Batch, boosts: list[UtteranceBoosts]
+        self, decoder: Decoder, batch: Batch, boosts: list[CompiledBoosts]
     ) -> None:
         self._decoder = decoder
         self._batch = batch

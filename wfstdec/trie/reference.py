@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.ends import End, Node, State, add, paths_of, start_cost
@@ -99,7 +99,7 @@ class ReferenceBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: TrieOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.space, options, boosts)
 
@@ -108,7 +108,7 @@ class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
     ) -> None:
         self._network, self._options, self._boosts = space, options, boosts
         self._steps = Steps(space, options, boosts)

@@ -10,7 +10,7 @@ hyps = search.finish()
 
 from __future__ import annotations
 
-from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
@@ -93,12 +93,12 @@ class WfstDecoder(Decoder[BestPath]):
         sums = {"total": plan.total, "limit": self._backend.budget.limit}
         return plan._asdict() | sums
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
 
-    def _hypothesis(self, path: BestPath, boosts: UtteranceBoosts) -> Hypothesis:
+    def _hypothesis(self, path: BestPath, boosts: CompiledBoosts) -> Hypothesis:
         options, shift = self.options, self.frame_shift_s
         read = self._aligner.tokens(path.arcs, path.acoustic)
         frames = self._aligner.word_frames(read, path.reached_final)

@@ -24,7 +24,7 @@ from random_graphs import (
 )
 
 from cuda_emulation.device import EmulatedDevice, as_given, half_rows
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.backend import DeviceBackend
@@ -89,7 +89,7 @@ def main(num_cases, library):
         backend = DeviceBackend(graph, device, first_capacity=capacity)
         rows = [machine.rows(half_rows(x)) for x in batch] if i % 3 else batch
         assert i % 3 == 0 or backend.first_bad(rows) is None, i
-        boosts = UtteranceBoosts(words, phrases)
+        boosts = CompiledBoosts(words, phrases)
         found = backend.decode_batch(rows, options, [boosts] * len(batch))
         for logprobs, path in zip(batch, found, strict=True):
             search = ReferenceBackend(graph).start(options, boosts)

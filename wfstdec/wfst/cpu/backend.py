@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph.arcs import LABEL_MASK
@@ -53,7 +53,7 @@ class CpuBackend:
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
-    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         scales = scales_of(options, bool(boosts.words))
         if boosts.phrases is None:

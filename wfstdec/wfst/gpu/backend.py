@@ -4,7 +4,7 @@
     backend.decode_batch(utterances, options, boosts)    # a BestPath per utterance
     batch = backend.start_batch(options, boosts)         # or as they come in
 
-`boosts` is one `UtteranceBoosts` per utterance.
+`boosts` is one `CompiledBoosts` per utterance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu import memory
 from wfstdec.gpu.device import Device, Rows
@@ -63,12 +63,12 @@ class DeviceBackend:
             self.arrays = {name: upload(device, x) for name, x in arrays.items()}
             device.wait()
 
-    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> DeviceSearch:
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> DeviceSearch:
         """Begin an utterance."""
         return DeviceSearch(self.start_batch(options, [boosts]))
 
     def start_batch(
-        self, options: WfstOptions, boosts: Sequence[UtteranceBoosts]
+        self, options: WfstOptions, boosts: Sequence[CompiledBoosts]
     ) -> DeviceBatch:
         """Begin utterances that go side by side, each with its own boosts."""
         return DeviceBatch(self, options, boosts)
@@ -81,7 +81,7 @@ class DeviceBackend:
         self,
         utterances: Sequence[Any],
         options: WfstOptions,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
     ) -> list[BestPath]:
         """Whole utterances, float32 [T, V], in as many parts as memory asks for.
 

@@ -1,6 +1,6 @@
 """Utterances side by side on a device: many frames of all of them in one launch.
 
-    batch = DeviceBatch(backend, options, boosts)    # one UtteranceBoosts per utterance
+    batch = DeviceBatch(backend, options, boosts)    # one CompiledBoosts per utterance
     batch.advance(chunks)                            # [T, V] per utterance
     batch.finish()                                   # a BestPath per utterance
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import WordBoosts
 from wfstdec.gpu import memory
 from wfstdec.gpu.device import Device, Rows
@@ -85,7 +85,7 @@ class DeviceBatch:
         self,
         backend: DeviceBackend,
         options: WfstOptions,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
         lengths: Sequence[int] | None = None,
     ) -> None:
         self._backend, self._device = backend, backend.device
@@ -255,7 +255,7 @@ class DeviceBatch:
         utterance[name] = self._device.address(longer)
         utterance[f"{name}_capacity"] = count
 
-    def _upload_boosts(self, i: int, boosts: UtteranceBoosts) -> None:
+    def _upload_boosts(self, i: int, boosts: CompiledBoosts) -> None:
         """Each list once."""
         words, phrases = boosts
         if words:
