@@ -35,7 +35,7 @@ from bench_gpu_device import Gpu, Row
 from bench_gpu_measure import Bench, Case, Plan, Setting
 
 from wfstdec.errors import WfstdecError
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 HEADLINE = ["7000:13", "1000:8", "3000:10", "10000:17"]
 PROFILES: dict[str, Row] = {

@@ -39,7 +39,7 @@ from wfstdec.compare.searches import (
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import FormatError
 from wfstdec.text.arpa import read_arpa
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 Row = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]

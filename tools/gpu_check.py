@@ -13,6 +13,7 @@ import numpy as np
 from wfstdec import WfstDecoder
 from wfstdec.cli import demo
 from wfstdec.gpu import cupy_device as cuda
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
 PEER = "riva.asrlib.decoder.python_decoder"
@@ -36,12 +37,13 @@ def describe_device():
     print(f"driver for CUDA {driver}, CUDA {library}, NVRTC", end=" ")
     print(cupy.cuda.nvrtc.getVersion())
     begin = time.perf_counter()
-    search = cuda.CupyDevice()
+    search = cuda.CupyDevice(PROGRAM)
     print(f"kernels after {time.perf_counter() - begin:.1f} s")
     kernel = search._kernels["search_chunk"]
     print(kernel.attributes)
     print(
-        f"{search.num_blocks} blocks, {search.shared_slots} slots in shared memory",
+        f"{search.num_blocks} blocks, "
+        f"{search.shared_bytes // SLOT_BYTES} slots in shared memory",
         end=", ",
     )
     print(f"{search.budget.limit >> 20} MiB for all decoders")

@@ -23,8 +23,7 @@ import sentencepiece
 from bench_data import DATA, spread
 
 from wfstdec.io.text import read_text
-from wfstdec.text.atomic import atomic_write
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import atomic_write, read_lines
 
 TEXT = DATA / "text" / "standardebooks_9.1Mwords.txt.gz"
 ORDER, SENTENCES = 4, 120_000

@@ -9,7 +9,7 @@ import warnings
 import naive_lm
 import numpy as np
 import pytest
-from test_arpa_kenlm import TRIGRAMS
+from arpa_texts import TRIGRAMS
 
 from wfstdec.boost.phrases import (
     GRAIN,

@@ -1,4 +1,4 @@
-"""Random small cases for the beam decoder's oracle, and what the library needs of them.
+"""Random small cases for the trie decoder's oracle, and what the library needs of them.
 
 case = random_case(np.random.default_rng(17), kind="separator")
 texts = naive_search.best_texts(case, "sum")
@@ -337,3 +337,18 @@ def _speller(case: Case, words: Sequence[str], table: TokenTable) -> Speller:
     return lambda texts: [
         [tuple(map(table.index, spelt)) for spelt in spellings[text]] for text in texts
     ]
+
+
+LEXICON = "see s e e\nsea s e a\n"
+
+
+def says(text, tokens, p=0.97):
+    """Log-probs of frames that are probably the characters of a text."""
+    x = np.full((len(text), len(tokens)), (1 - p) / (len(tokens) - 1))
+    x[np.arange(len(text)), [tokens.index(c) for c in text]] = p
+    return np.log(x).astype(np.float32)
+
+
+def hand(text, tokens="-seaxy", **fields):
+    """A case in which the frames are probably those of a text."""
+    return Case(list(tokens), "-", says(text, list(tokens)), **fields)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
 from real_speech import RECIPE
-from test_gpu_backend import decoded
-from test_wfst_backends import bits
+from wfst_searches import bits, decoded
 
 import wfstdec
 from wfstdec.boost.boosts import CompiledBoosts

@@ -12,9 +12,8 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
-from test_wfst_backends import bits
-from test_wfst_invariance import random_splits
 from text_graphs import text_graph
+from wfst_searches import bits, random_splits
 
 from wfstdec import build_graph
 from wfstdec.boost.boosts import CompiledBoosts
@@ -25,6 +24,7 @@ from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.gpu
@@ -44,7 +44,7 @@ def test_random_graphs_over_block_sizes_and_capacities(threads, shared_slots):
             phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
             boosts.append(CompiledBoosts(words, phrases))
         capacity = int(rng.choice([1, 8, 1024]))
-        device = cuda.CupyDevice(threads, shared_slots)
+        device = cuda.CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
         backend = DeviceBackend(graph, device, first_capacity=capacity)
         cpu, expected = make_backend(BACKENDS, "cpu", graph), []
         for logprobs, one in zip(batch, boosts, strict=True):
@@ -116,8 +116,8 @@ def test_every_number_of_16_bits(dtype):
     backend = make_backend(BACKENDS, "cuda", graph)
     none = CompiledBoosts(compile_word_boosts(None, {})[0], None)
     for given in (column.cuda(), column.float().cuda()):
-        rows = backend.as_utterances([given], None, 2)
-        (path,) = backend.decode_batch(rows, WfstOptions(), [none])
+        chunks = backend.as_utterances([given], None, 2)
+        (path,) = backend.decode_batch(chunks, WfstOptions(), [none])
         assert path.acoustic.tolist() == (-column[:, 0].float()).tolist()
 
 

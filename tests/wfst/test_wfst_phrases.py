@@ -8,6 +8,7 @@ import naive_cases
 import numpy as np
 import pytest
 from naive_phrases import Phrases
+from oracle_cases import assert_best, graph_by_files, words_of
 from random_graphs import (
     LARGE,
     random_boosts,
@@ -17,10 +18,9 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
-from test_wfst_invariance import random_splits
-from test_wfst_oracle import assert_best, build, words_of
+from searches import start_one
 from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
 from wfstdec.boost import phrase_rows
 from wfstdec.boost.boosts import Boosts, CompiledBoosts
@@ -212,7 +212,7 @@ def library_phrases(case, graph, folder):
 
 def decode_case(case, folder, backend, **options):
     """The hypothesis of a case with phrases."""
-    graph = build(case, folder)
+    graph = graph_by_files(case, folder)
     options = dataclasses.replace(UNBOUNDED, **case.options, **options)
     boosts = Boosts(case.boosts, library_phrases(case, graph, folder))
     decoder = decoder_of(backend, graph, options)
@@ -277,7 +277,7 @@ def draw(rng, num_frames=9, **kinds):
 
 def search(backend, options, x, boosts):
     """One utterance through a backend."""
-    under_way = backend.start(options, boosts)
+    under_way = start_one(backend, options, boosts)
     under_way.advance(x)
     return under_way.finish()
 
@@ -315,7 +315,7 @@ def test_any_split_into_chunks(name):
         rng = np.random.default_rng(i)
         graph, options, x, boosts = draw(rng)
         backend = make_backend(BACKENDS, name, graph)
-        under_way = backend.start(options, boosts)
+        under_way = start_one(backend, options, boosts)
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))

@@ -1,7 +1,7 @@
 """Compare searches on your own data: WER against speed, at several beams.
 
 With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa or --lm)
-the trie beam decoder, with --greedy the greedy one, and other people's decoders where
+the trie decoder, with --greedy the greedy one, and other people's decoders where
 they are installed. A grid is the product of its options; those that are no widths
 (beam, max_active, beam_size, ...) make searches of their own, but for greedy decoding,
 which has no widths:

@@ -1,6 +1,6 @@
 """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
-For the WFST decoder (--wfst with its options, --graph), the trie beam decoder (--trie
+For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie
 with its options, --tokens, --lexicon, --arpa or --lm), or the greedy decoder (--greedy
 with its options, --tokens, --arpa or --lm). A grid over both ranges first, then ever
 smaller steps around the best; of equally good ones the one with the smaller insertion.

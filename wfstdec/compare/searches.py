@@ -278,7 +278,7 @@ def trie_searches(
     *,
     inputs: Mapping[str, str] | None = None,
 ) -> list[OurSearch]:
-    """The trie beam decoder, over a grid of `TrieOptions`.
+    """The trie decoder, over a grid of `TrieOptions`.
 
     Args:
         make: From `trie_maker`.

@@ -44,8 +44,8 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_tokens, token_named
+from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.reading import Reader
 from wfstdec.trie.space import token_space
 
 
@@ -107,13 +107,13 @@ class GreedyDecoder(Decoder[TokenPath]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._reader = Reader(space, self)
+        self._hypotheses = HypothesisBuilder(space, self)
 
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""
         other = super().with_options(**changes)
-        other._reader = Reader(self._reader.space, other)
+        other._hypotheses = HypothesisBuilder(self._hypotheses.space, other)
         return other
 
     def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
-        return self._reader.hypothesis(result, boosts)
+        return self._hypotheses.build(result, boosts)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 STDOUT = "-"
 

@@ -62,7 +62,9 @@ class Batch(Protocol[_Result]):
 class BatchBackend(Protocol[_Result]):
     """A backend that takes many utterances at a time, arrays on its device."""
 
-    def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
+    def as_utterances(
+        self, logprobs: Any, lengths: Any, num_tokens: int
+    ) -> Sequence[Any]:
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
     def start_batch(
@@ -77,6 +79,11 @@ class BatchBackend(Protocol[_Result]):
         boosts: Sequence[CompiledBoosts],
     ) -> list[_Result]:
         """Whole utterances."""
+
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None = None
+    ) -> dict[str, int]:
+        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""
 
 
 class Decoder(ABC, Generic[_Result]):
@@ -97,7 +104,7 @@ class Decoder(ABC, Generic[_Result]):
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Result],
+        backend: Backend[_Result] | BatchBackend[_Result],
         boosts: BoostCompiler,
         *,
         num_tokens: int,
@@ -182,15 +189,16 @@ class Decoder(ABC, Generic[_Result]):
         return Decoding(self, batch, compiled)
 
     def _search(
-        self, utterances: list[Any], boosts: list[CompiledBoosts]
+        self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
     ) -> list[_Result]:
         """The result for each utterance."""
         self._check_boosts(boosts)
-        if isinstance(self._backend, BatchBackend):
-            return self._backend.decode_batch(utterances, self.options, boosts)
+        backend = self._backend
+        if isinstance(backend, BatchBackend):
+            return backend.decode_batch(utterances, self.options, boosts)
 
         def decode_one(i: int) -> _Result:
-            search = self._backend.start(self.options, boosts[i])
+            search = backend.start(self.options, boosts[i])
             search.advance(utterances[i])
             return search.finish()
 
@@ -201,13 +209,11 @@ class Decoder(ABC, Generic[_Result]):
         by_utterance = dict(zip(longest_first, results, strict=True))
         return [by_utterance[i] for i in range(len(utterances))]
 
-    def _utterances(self, logprobs: Any, lengths: Any) -> list[Any]:
-        """Checked arrays, where the backend wants them."""
+    def _utterances(self, logprobs: Any, lengths: Any) -> Sequence[Any]:
+        """One checked array per utterance, where the backend wants them."""
         if isinstance(self._backend, BatchBackend):
-            place = self._backend.as_utterances
-        else:
-            place = as_utterances
-        return place(logprobs, lengths, self._num_tokens)
+            return self._backend.as_utterances(logprobs, lengths, self._num_tokens)
+        return as_utterances(logprobs, lengths, self._num_tokens)
 
     def _map(self, function: Callable[[int], _Item], items: list[int]) -> list[_Item]:
         """Call for every item, in threads where that helps; results in order."""

@@ -15,11 +15,10 @@ from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
 from wfstdec.search.costs import CostAccount, insertion_cost
-from wfstdec.search.decoder import Decoder
+from wfstdec.search.decoder import BatchBackend, Decoder
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
-from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import begun_tokens, check_phrases
@@ -85,13 +84,11 @@ class WfstDecoder(Decoder[BestPath]):
         Raises:
             BackendError: The backend is not on a device with memory of its own.
         """
-        if not isinstance(self._backend, DeviceBackend):
+        if not isinstance(self._backend, BatchBackend):
             raise BackendError(
                 "this backend works in the host's memory, expected 'cuda' for a plan"
             )
-        plan = self._backend.memory_plan(num_utterances, num_frames)
-        sums = {"total": plan.total, "limit": self._backend.budget.limit}
-        return plan._asdict() | sums
+        return self._backend.memory_plan(num_utterances, num_frames)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):

@@ -31,9 +31,7 @@ class Rule(NamedTuple):
 
     blank: int
     lm: Automaton
-    lm_model: int
     phrases: Automaton
-    boost_model: int
     pricing: Pricing
     lm_scale: np.float32
     token_insertion: float
@@ -76,7 +74,7 @@ class CpuSearch:
     def __init__(self, fusion: Fusion) -> None:
         self._fusion = fusion
         self._rule = _rule_of(fusion)
-        first, num_tokens = fusion.begin(), fusion.space.start
+        first, num_tokens = fusion.begin(), fusion.space.num_tokens
         begin = [first.label, first.last, first.lm_state, first.boost_state, 0, -1, 0]
         self._channel = Channel(
             counts=np.array(begin, np.int64),
@@ -110,9 +108,7 @@ def _rule_of(fusion: Fusion) -> Rule:
     return Rule(
         blank=fusion.space.blank,
         lm=fusion.space.automaton,
-        lm_model=fusion.space.model,
         phrases=fusion.phrases,
-        boost_model=fusion.boost_model,
         pricing=fusion.pricing,
         lm_scale=np.float32(options.lm_scale),
         token_insertion=float(options.token_insertion),
@@ -167,14 +163,8 @@ def _choose(rule, channel, row, best):
     """The token that begins, -1 where none can; the models step by it."""
     counts = channel.counts
     lm_cost, boost_cost = channel.lm_cost, channel.boost_cost
-    kernels.row(rule.lm, rule.lm_model, counts[LM_STATE], lm_cost, channel.lm_next)
-    kernels.row(
-        rule.phrases,
-        rule.boost_model,
-        counts[BOOST_STATE],
-        boost_cost,
-        channel.boost_next,
-    )
+    kernels.row(rule.lm, 0, counts[LM_STATE], lm_cost, channel.lm_next)
+    kernels.row(rule.phrases, 0, counts[BOOST_STATE], boost_cost, channel.boost_next)
     least, chosen, paid = float32(np.inf), np.int64(NONE), float32(0)
     for i in range(-1, len(row)):
         v = best if i < 0 else i
