@@ -19,7 +19,7 @@ import numpy as np
 from naive_phrases import Phrases
 from naive_search import PIECE_START, Case
 
-from wfstdec.boost.boosts import AnyBoosts, Boosts
+from wfstdec.boost.boosts import Boosts, BoostsLike
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_words
 from wfstdec.errors import BoostWarning
@@ -304,7 +304,7 @@ def library_lexicon(case: Case, table: TokenTable) -> Lexicon:
     return Lexicon(words, pronunciations, np.array(costs, np.float32))
 
 
-def decoder_boosts(case: Case, words: Sequence[str]) -> AnyBoosts:
+def decoder_boosts(case: Case, words: Sequence[str]) -> BoostsLike:
     """What decoders take; `words` is their word table."""
     if case.phrases is None:
         return case.boosts or None

@@ -3,7 +3,7 @@
 import numpy as np
 from searches import start_one
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -20,7 +20,7 @@ def search(backend, options, logprobs, boosts=None):
     """One utterance through a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
-    under_way = start_one(backend, options, UtteranceBoosts(compiled))
+    under_way = start_one(backend, options, CompiledBoosts(compiled))
     under_way.advance(logprobs)
     return under_way.finish()
 

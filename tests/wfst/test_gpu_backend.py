@@ -25,7 +25,7 @@ from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import bits, decoded, random_splits, search
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -45,7 +45,7 @@ from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 BLOCK_SIZES = [32, 64, 128, 256]
-NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
+NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
@@ -60,7 +60,7 @@ def draw(rng, num_utterances=3, **kinds):
     for _ in batch:
         words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
         phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-        boosts.append(UtteranceBoosts(words, phrases))
+        boosts.append(CompiledBoosts(words, phrases))
     return graph, random_options(rng), batch, boosts
 
 
@@ -180,7 +180,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
     """)
     spell = {"A C": [(1, 3)], "B C": [(2, 3)]}
     compiler = PhraseCompiler(lambda ps: [spell[p] for p in ps], graph.words, TOTALS)
-    boosts = [UtteranceBoosts(NO_BOOSTS.words, compiler.compile(["A C", "B C"]))]
+    boosts = [CompiledBoosts(NO_BOOSTS.words, compiler.compile(["A C", "B C"]))]
     batch = [np.zeros((2, 3), np.float32)]
     drawn = (graph, WfstOptions(), batch, boosts)
     for schedule in range(20):
@@ -213,7 +213,7 @@ def test_max_active_among_boost_states_of_one_cost():
     spell = [[(graph.word_ids[word], graph.word_ids["W0"])] for word in words]
     compiler = PhraseCompiler(lambda _: spell, graph.words, TOTALS)
     phrases = compiler.compile({f"{word} W0": 0.0 for word in words})
-    boosts = [UtteranceBoosts(NO_BOOSTS.words, phrases)]
+    boosts = [CompiledBoosts(NO_BOOSTS.words, phrases)]
     batch = [np.zeros((2, 2), np.float32)]
     backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=1024)
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, None):
@@ -498,7 +498,7 @@ def real_boosts():
     by_token = PhraseCompiler(speller, tokens).compile(said)
     none = compile_word_boosts(None, {})[0]
     pairs = [(none, None), (words, None), (none, by_word), (words, by_token)]
-    return [UtteranceBoosts(*pair) for pair in pairs]
+    return [CompiledBoosts(*pair) for pair in pairs]
 
 
 @pytest.mark.parametrize(

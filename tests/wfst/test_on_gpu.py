@@ -16,7 +16,7 @@ from text_graphs import text_graph
 from wfst_searches import bits, random_splits
 
 from wfstdec import build_graph
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import LogprobError
 from wfstdec.gpu import cupy_device as cuda
@@ -42,7 +42,7 @@ def test_random_graphs_over_block_sizes_and_capacities(threads, shared_slots):
         for _ in batch:
             words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
             phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-            boosts.append(UtteranceBoosts(words, phrases))
+            boosts.append(CompiledBoosts(words, phrases))
         capacity = int(rng.choice([1, 8, 1024]))
         device = cuda.CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
         backend = DeviceBackend(graph, device, first_capacity=capacity)
@@ -114,7 +114,7 @@ def test_every_number_of_16_bits(dtype):
     values = torch.from_numpy(numbers).view(getattr(torch, dtype))
     column = values[values.float().abs() <= 1e20][:, None].repeat(1, 2)
     backend = make_backend(BACKENDS, "cuda", graph)
-    none = UtteranceBoosts(compile_word_boosts(None, {})[0], None)
+    none = CompiledBoosts(compile_word_boosts(None, {})[0], None)
     for given in (column.cuda(), column.float().cuda()):
         chunks = backend.as_utterances([given], None, 2)
         (path,) = backend.decode_batch(chunks, WfstOptions(), [none])

@@ -15,7 +15,7 @@ from searches import start_one
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, random_splits, search
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.backends import make_backend
@@ -24,7 +24,7 @@ from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
+NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 
 
 def draw(rng, num_frames=9):
@@ -43,7 +43,7 @@ def test_any_split_into_chunks(name):
         backend = make_backend(BACKENDS, name, graph)
         whole = bits(search(backend, options, x, boosts))
         words = compile_word_boosts(boosts, graph.word_ids)[0]
-        under_way = start_one(backend, options, UtteranceBoosts(words))
+        under_way = start_one(backend, options, CompiledBoosts(words))
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == whole

@@ -23,7 +23,7 @@ from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
 from wfstdec.boost import phrase_rows
-from wfstdec.boost.boosts import Boosts, UtteranceBoosts
+from wfstdec.boost.boosts import Boosts, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -34,9 +34,9 @@ from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.phrase_labels import rows_of
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
@@ -272,7 +272,7 @@ def draw(rng, num_frames=9, **kinds):
     graph, options = random_graph(rng, **kinds), random_options(rng)
     x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
     words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-    return graph, options, x, UtteranceBoosts(words, random_phrases(rng, graph))
+    return graph, options, x, CompiledBoosts(words, random_phrases(rng, graph))
 
 
 def search(backend, options, x, boosts):
@@ -372,7 +372,7 @@ def rows_case(seed):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]
 
     boosts = PhraseCompiler(spell, labels, options).compile(spelt)
-    return graph, boosts, rows_of(graph.tokens.blank, boosts)
+    return graph, boosts, phrase_rows_of(boosts, graph.tokens.blank)
 
 
 @jit
@@ -497,8 +497,9 @@ def test_phrases_of_tokens_need_marked_repeats(name):
         with pytest.raises(BoostError) as error:
             begin(what, boosts=boosts)
         assert str(error.value) == (
-            "phrases of tokens, but the graph does not say which arcs repeat a token, "
-            "expected a graph of `wfstdec build`; or compile the phrases for words"
+            "utterance 0: phrases of tokens, but the graph does not say which arcs "
+            "repeat a token, expected a graph of `wfstdec build`; or compile the "
+            "phrases for words"
         )
     assert decoder.decode([x], boosts={"A A": 1.0})[0].text == "A"
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 import os
 from typing import Any, Self
 
-from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.backends import BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
@@ -121,5 +121,5 @@ class GreedyDecoder(Decoder[TokenPath]):
         other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
-    def _hypothesis(self, result: TokenPath, boosts: UtteranceBoosts) -> Hypothesis:
+    def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         return self._builder.build(result, boosts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
 from wfstdec.lm.null import NULL_AUTOMATON
@@ -48,7 +48,7 @@ class Fusion:
     """A language model and the phrases of an utterance, either may be missing."""
 
     def __init__(
-        self, space: SearchSpace, options: GreedyOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: GreedyOptions, boosts: CompiledBoosts
     ) -> None:
         self.space, self.options = space, options
         self.pricing = pricing_of(options)
@@ -92,7 +92,7 @@ class ReferenceBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(Fusion(self.space, options, boosts))
 

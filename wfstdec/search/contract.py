@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 
 _Result = TypeVar("_Result")
 _Result_co = TypeVar("_Result_co", covariant=True)
@@ -33,7 +33,7 @@ class Search(Protocol[_Result_co]):
 class Backend(Protocol[_Result_co]):
     """What is searched, laid out for one kind of machine."""
 
-    def start(self, options: Any, boosts: UtteranceBoosts) -> Search[_Result_co]:
+    def start(self, options: Any, boosts: CompiledBoosts) -> Search[_Result_co]:
         """Begin an utterance."""
 
 
@@ -57,7 +57,7 @@ class BatchBackend(Protocol[_Result]):
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
     def start_batch(
-        self, options: Any, boosts: Sequence[UtteranceBoosts]
+        self, options: Any, boosts: Sequence[CompiledBoosts]
     ) -> Batch[_Result]:
         """Begin utterances, each with its own boosts."""
 
@@ -65,7 +65,7 @@ class BatchBackend(Protocol[_Result]):
         self,
         utterances: Sequence[Any],
         options: Any,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
     ) -> list[_Result]:
         """Decode whole utterances."""
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.automaton import Unit
@@ -77,7 +77,7 @@ class Decoder(ABC, Generic[_Result]):
         """What it can say: tokens, words, and what stands between them."""
 
     @abstractmethod
-    def _hypothesis(self, result: _Result, boosts: UtteranceBoosts) -> Hypothesis:
+    def _hypothesis(self, result: _Result, boosts: CompiledBoosts) -> Hypothesis:
         """What the user gets of a finished search."""
 
     @property
@@ -95,11 +95,11 @@ class Decoder(ABC, Generic[_Result]):
         other.options = replace(self.options, **changes)
         return other
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
 
     def decode(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[Hypothesis]:
         """Decode whole utterances: start, advance and finish in a row.
 
@@ -124,7 +124,7 @@ class Decoder(ABC, Generic[_Result]):
         return self._read(self._search(utterances, compiled), compiled)
 
     def decode_nbest(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
         """Several hypotheses of each utterance, best first; arguments as in `decode`.
 
@@ -173,7 +173,7 @@ class Decoder(ABC, Generic[_Result]):
             sentencepiece_model=sentencepiece_model,
         )
 
-    def start(self, n: int, boosts: AnyBoosts | Sequence = None) -> ChunkedDecoding:
+    def start(self, n: int, boosts: BoostsLike | Sequence = None) -> ChunkedDecoding:
         """Begin `n` utterances that come in chunks; boosts and errors as in `decode`.
 
         Raises:
@@ -197,12 +197,12 @@ class Decoder(ABC, Generic[_Result]):
         )
 
     def _read(
-        self, results: list[_Result], boosts: list[UtteranceBoosts]
+        self, results: list[_Result], boosts: list[CompiledBoosts]
     ) -> list[Hypothesis]:
         return list(map(self._hypothesis, results, boosts))
 
     def _search(
-        self, utterances: Sequence[Any], boosts: list[UtteranceBoosts]
+        self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
     ) -> list[_Result]:
         """The result for each utterance."""
         self._check_boosts(boosts)

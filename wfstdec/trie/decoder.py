@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
-from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
@@ -157,7 +157,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         return other
 
     def decode_nbest(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
         """At most `options.nbest` hypotheses of different texts, best first.
 
@@ -175,7 +175,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         ]
 
     def _different_texts(
-        self, paths: list[TokenPath], boosts: UtteranceBoosts
+        self, paths: list[TokenPath], boosts: CompiledBoosts
     ) -> list[Hypothesis]:
         """The first hypothesis of each text, `nbest` of them."""
         found: dict[str, Hypothesis] = {}
@@ -187,11 +187,11 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         return list(found.values())
 
     def _hypothesis(
-        self, result: list[TokenPath], boosts: UtteranceBoosts
+        self, result: list[TokenPath], boosts: CompiledBoosts
     ) -> Hypothesis:
         return self._builder.build(result[0], boosts)
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
 
     def _token_space(self, options: TrieOptions) -> SearchSpace:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.lexicon import WORD_START
@@ -35,7 +35,7 @@ class HypothesisBuilder:
         names = decoder.tokens.names
         self._is_piece = any(name.startswith(WORD_START) for name in names)
 
-    def build(self, path: TokenPath, boosts: UtteranceBoosts) -> Hypothesis:
+    def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
         options = self._decoder.options
         labels, pron_cost = path.token, 0.0

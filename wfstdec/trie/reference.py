@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
@@ -121,7 +121,7 @@ class ReferenceBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: TrieOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.space, options, boosts)
 
@@ -130,7 +130,7 @@ class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
     ) -> None:
         self._space, self._options = space, options
         self._pricing = pricing_of(options)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.options import TrieOptions
@@ -64,7 +64,7 @@ class Steps:
     """The steps of a space, with the options and boosts of an utterance."""
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
     ) -> None:
         self._space, self._options, self._boosts = space, options, boosts
 

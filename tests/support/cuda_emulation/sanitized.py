@@ -24,7 +24,7 @@ from random_graphs import (
 )
 
 from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.gpu.logprobs import first_bad
@@ -93,7 +93,7 @@ def main(num_cases, library):
         if i % 3:
             chunks = [machine.place(in_16_bits(x)) for x in batch]
             assert first_bad(device, chunks, len(graph.tokens)) is None, i
-        boosts = UtteranceBoosts(words, phrases)
+        boosts = CompiledBoosts(words, phrases)
         found = backend.decode_batch(chunks, options, [boosts] * len(batch))
         for logprobs, path in zip(batch, found, strict=True):
             search = ReferenceBackend(graph).start(options, boosts)

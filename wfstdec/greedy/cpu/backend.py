@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress
 from wfstdec.jit import inlined, kernel
@@ -63,7 +63,7 @@ class CpuBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(Fusion(self.space, options, boosts))
 

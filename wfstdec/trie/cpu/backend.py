@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.jit.ordering import STACK
@@ -57,7 +57,7 @@ class CpuBackend:
         self._works: list[k.Work] = []
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
-    def start(self, options: TrieOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(self, options, boosts, self._capacity)
 
@@ -117,7 +117,7 @@ class CpuSearch:
         self,
         backend: CpuBackend,
         options: TrieOptions,
-        boosts: UtteranceBoosts,
+        boosts: CompiledBoosts,
         capacity: int,
     ) -> None:
         self._backend, self._options = backend, options
@@ -222,7 +222,7 @@ class CpuSearch:
 
 
 def scales_of(
-    options: TrieOptions, space: SearchSpace, boosts: UtteranceBoosts
+    options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
 ) -> k.Scales:
     """The options as the kernels take them."""
     top_k = options.token_top_k

@@ -4,7 +4,7 @@
     backend.decode_batch(utterances, options, boosts)    # a BestPath per utterance
     batch = backend.start_batch(options, boosts)         # or as they come in
 
-`boosts` is one `UtteranceBoosts` per utterance.
+`boosts` is one `CompiledBoosts` per utterance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
@@ -52,7 +52,7 @@ class DeviceBackend:
         return as_utterances(logprobs, lengths, num_tokens)
 
     def start_batch(
-        self, options: WfstOptions, boosts: Sequence[UtteranceBoosts]
+        self, options: WfstOptions, boosts: Sequence[CompiledBoosts]
     ) -> DeviceBatch:
         """Begin utterances that go side by side, each with its own boosts."""
         return DeviceBatch(self.device_graph, options, boosts)
@@ -61,7 +61,7 @@ class DeviceBackend:
         self,
         utterances: Sequence[Chunk],
         options: WfstOptions,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
     ) -> list[BestPath]:
         """Whole utterances, [T, V], in as many parts as memory asks for.
 

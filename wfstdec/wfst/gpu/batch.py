@@ -1,6 +1,6 @@
 """Utterances side by side on a device: many frames of all of them in one launch.
 
-    batch = DeviceBatch(device_graph, options, boosts)    # one UtteranceBoosts each
+    batch = DeviceBatch(device_graph, options, boosts)    # one CompiledBoosts each
     batch.advance(chunks)                                 # [T, V] per utterance
     batch.finish()                                        # a BestPath per utterance
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.launch import Grid, launch
 from wfstdec.gpu.logprobs import Chunk, logprob_records, stream_of, to_device
@@ -55,7 +55,7 @@ class DeviceBatch:
         self,
         device_graph: DeviceGraph,
         options: WfstOptions,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
         lengths: Sequence[int] | None = None,
     ) -> None:
         self._device_graph, self._device = device_graph, device_graph.device
