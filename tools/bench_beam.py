@@ -48,7 +48,7 @@ from bench_report import Row, format_table
 from wfstdec.compare.peers.installed import name_with_version
 from wfstdec.errors import WfstdecError
 from wfstdec.metrics import score_texts
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 WARM_UP = 2
 """Utterances that everyone decodes before the first turn."""

@@ -41,7 +41,7 @@ from wfstdec.fst.stages import peak_memory_gb
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.text.symbols import EPSILON_WORD, read_tokens, token_table
 from wfstdec.wfst.decoder import WfstDecoder

@@ -42,7 +42,7 @@ from bench_report import Row, comparison_line, speed_table, topology_table
 from wfstdec.compare.peers import kaldi as kaldi_peer
 from wfstdec.errors import WfstdecError
 from wfstdec.fst.topology import TOPOLOGIES
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 from wfstdec.wfst.options import WfstOptions
 
 PROFILES: dict[str, Row] = {

@@ -20,7 +20,7 @@ from typing import Any
 from bench_compare import Comparison, Outcome, compare, outcome_of
 from bench_data import SpeechSet
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.compare.peers import kaldi as kaldi_peer
 from wfstdec.graph.packed import PackedGraph, load_graph
@@ -100,7 +100,7 @@ def count_work(case: Case, options: WfstOptions) -> Figures:
     A candidate is an arc whose cost is within the bound when it is looked at.
     """
     backend = make_backend(BACKENDS, "cpu", case.graph)
-    no_boosts = UtteranceBoosts(compile_word_boosts(None, {})[0])
+    no_boosts = CompiledBoosts(compile_word_boosts(None, {})[0])
     sums = dict.fromkeys(("frames", "active", "arcs"), 0)
     for logprobs in case.speech.logprobs.values():
         search: Any = backend.start(options, no_boosts)

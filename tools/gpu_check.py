@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from wfstdec import WfstDecoder
-from wfstdec.cli import demo
+from wfstdec import WfstDecoder, recipes
 from wfstdec.gpu import cupy_device as cuda
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
 PEER = "riva.asrlib.decoder.python_decoder"
@@ -36,12 +36,13 @@ def describe_device():
     print(f"driver for CUDA {driver}, CUDA {library}, NVRTC", end=" ")
     print(cupy.cuda.nvrtc.getVersion())
     begin = time.perf_counter()
-    search = cuda.CupyDevice()
+    search = cuda.CupyDevice(PROGRAM)
     print(f"kernels after {time.perf_counter() - begin:.1f} s")
     kernel = search._kernels["search_chunk"]
     print(kernel.attributes)
     print(
-        f"{search.num_blocks} blocks, {search.shared_slots} slots in shared memory",
+        f"{search.num_blocks} blocks, "
+        f"{search.shared_bytes // SLOT_BYTES} slots in shared memory",
         end=", ",
     )
     print(f"{search.budget.limit >> 20} MiB for all decoders")
@@ -49,13 +50,13 @@ def describe_device():
 
 def compare_a_search():
     """Whether the demo's first utterances come out as on the CPU."""
-    recipe = demo.find_recipe(None)
-    graph = demo.build_or_load(recipe, "normal")
+    recipe = recipes.find_recipe(None)
+    graph = recipes.build_or_load(recipe, "normal")
     with np.load(recipe / "logprobs.npz") as file:
         batch = [file[name].astype(np.float32) for name in file.files[:4]]
     answers = []
     for backend in ("cpu", "cuda"):
-        decoder = WfstDecoder(graph, demo.OPTIONS, backend)
+        decoder = WfstDecoder(graph, recipes.OPTIONS, backend)
         for _ in range(2):  # the first one compiles
             begin = time.perf_counter()
             hypotheses = decoder.decode(batch)

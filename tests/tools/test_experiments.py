@@ -11,7 +11,7 @@ import experiments_list_size  # noqa: E402
 import experiments_magnitude  # noqa: E402
 import numpy as np
 import pytest
-from test_cli import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
+from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
 
 from wfstdec.errors import WfstdecError  # noqa: E402
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy import float32
 
-from wfstdec.jit import kernel
+from wfstdec.jit import inlined, kernel
 
 _INF = np.float32(np.inf)
 
@@ -85,11 +85,22 @@ def price(pricing, blank, logprobs, unscaled, costs):
     """Fill `unscaled` and `costs`, float32 [V] by token, as `price_frame`."""
     for v in range(len(logprobs)):
         unscaled[v] = float32(-logprobs[v])
-    unscaled[blank] = float32(-float32(logprobs[blank] - pricing.blank_penalty))
+        costs[v] = scaled(pricing, unscaled[v])
     if logprobs[blank] >= pricing.blank_skip_logprob:
-        of_blank = unscaled[blank]
         unscaled[:] = _INF
-        unscaled[blank] = of_blank
-    for v in range(len(logprobs)):
-        cost = float32(pricing.acoustic_scale * unscaled[v])
-        costs[v] = cost if unscaled[v] < _INF else _INF
+        costs[:] = _INF
+    unscaled[blank] = -penalised(pricing, logprobs[blank])
+    costs[blank] = scaled(pricing, unscaled[blank])
+
+
+@inlined
+def penalised(pricing, logprob):
+    """The log-prob of a blank, the penalty taken off."""
+    return float32(logprob - pricing.blank_penalty)
+
+
+@inlined
+def scaled(pricing, unscaled):
+    """The scaled cost of a token."""
+    cost = float32(pricing.acoustic_scale * unscaled)
+    return cost if unscaled < _INF else _INF

@@ -22,7 +22,7 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
 if TYPE_CHECKING:
-    from wfstdec.boost.boosts import AnyBoosts, UtteranceBoosts
+    from wfstdec.boost.boosts import BoostsLike, CompiledBoosts
     from wfstdec.search.decoder import Decoder
 
 SessionId = int | str
@@ -65,7 +65,7 @@ class _Session(NamedTuple):
     """A session under way."""
 
     search: Any
-    boosts: UtteranceBoosts
+    boosts: CompiledBoosts
     reader: Any
 
 
@@ -89,7 +89,7 @@ class Sessions:
         return session in self._sessions
 
     def open(
-        self, boosts: AnyBoosts = None, *, session: SessionId | None = None
+        self, boosts: BoostsLike = None, *, session: SessionId | None = None
     ) -> SessionId:
         """Begin a session.
 

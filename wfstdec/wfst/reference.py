@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm import reference as automata
@@ -81,7 +81,7 @@ class ReferenceBackend:
     def __init__(self, graph: PackedGraph) -> None:
         self.graph = graph
 
-    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.graph, options, boosts)
 
@@ -90,7 +90,7 @@ class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, graph: PackedGraph, options: WfstOptions, boosts: UtteranceBoosts
+        self, graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts
     ) -> None:
         self._graph, self._options = graph, options
         self._pricing = pricing_of(options)

@@ -1,4 +1,4 @@
-"""The options as all backends take them: float32, checked, with nothing left out."""
+"""`WfstOptions` as kernels take them: numbers of fixed types, no `None`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wfstdec.wfst.options import WfstOptions
 
 
 class Scales(NamedTuple):
-    """`WfstOptions` as the kernels take them."""
+    """The options of a search, scales, widths and counts, as plain numbers."""
 
     beam: np.float32
     beam_delta: np.float32  # below 0: none
@@ -27,7 +27,12 @@ class Scales(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def scales_of(options: WfstOptions, boosted: bool) -> Scales:
-    """The options as the kernels take them."""
+    """The options as kernels take them.
+
+    Args:
+        options: The user's.
+        boosted: Whether any utterance has boosts.
+    """
     delta = options.beam_delta
     return Scales(
         beam=min(np.float32(options.beam), NO_CUTOFF),

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton
-from wfstdec.search.acoustics import Pricing, price
+from wfstdec.search.acoustics import Pricing, penalised, scaled
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import NONE, SearchSpace
 
@@ -31,9 +31,7 @@ class Rule(NamedTuple):
 
     blank: int
     lm: Automaton
-    lm_model: int
     phrases: Automaton
-    boost_model: int
     pricing: Pricing
     lm_scale: np.float32
     token_insertion: float
@@ -46,7 +44,6 @@ class Channel(NamedTuple):
         counts: int64 [7].
         sums: float64 [2].
         tokens: int32 [N, 3], the token, its first frame, one behind its last.
-        unscaled, costs: float32 [V], what the tokens of a frame cost.
         lm_cost, boost_cost: float32 [V], a row of each model.
         lm_next, boost_next: int32 [V].
     """
@@ -54,8 +51,6 @@ class Channel(NamedTuple):
     counts: np.ndarray
     sums: np.ndarray
     tokens: np.ndarray
-    unscaled: np.ndarray
-    costs: np.ndarray
     lm_cost: np.ndarray
     boost_cost: np.ndarray
     lm_next: np.ndarray
@@ -68,7 +63,7 @@ class CpuBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(Fusion(self.space, options, boosts))
 
@@ -79,14 +74,12 @@ class CpuSearch:
     def __init__(self, fusion: Fusion) -> None:
         self._fusion = fusion
         self._rule = _rule_of(fusion)
-        first, num_tokens = fusion.begin(), fusion.space.start
+        first, num_tokens = fusion.begin(), fusion.space.num_tokens
         begin = [first.label, first.last, first.lm_state, first.boost_state, 0, -1, 0]
         self._channel = Channel(
             counts=np.array(begin, np.int64),
             sums=np.zeros(2),
             tokens=np.empty((0, 3), np.int32),
-            unscaled=np.empty(num_tokens, np.float32),
-            costs=np.empty(num_tokens, np.float32),
             lm_cost=np.empty(num_tokens, np.float32),
             boost_cost=np.empty(num_tokens, np.float32),
             lm_next=np.empty(num_tokens, np.int32),
@@ -115,9 +108,7 @@ def _rule_of(fusion: Fusion) -> Rule:
     return Rule(
         blank=fusion.space.blank,
         lm=fusion.space.automaton,
-        lm_model=fusion.space.model,
         phrases=fusion.phrases,
-        boost_model=fusion.boost_model,
         pricing=fusion.pricing,
         lm_scale=np.float32(options.lm_scale),
         token_insertion=float(options.token_insertion),
@@ -128,25 +119,26 @@ def _rule_of(fusion: Fusion) -> Rule:
 def advance(rule, channel, logprobs):
     """Pass an utterance through the frames of a chunk."""
     counts, sums, tokens = channel.counts, channel.sums, channel.tokens
-    unscaled, costs = channel.unscaled, channel.costs
     for t in range(len(logprobs)):
         if counts[DIED] >= 0:
             return
-        price(rule.pricing, rule.blank, logprobs[t], unscaled, costs)
+        row = logprobs[t]
         frame, label = counts[FRAMES], counts[LABEL]
-        best = _best(unscaled)
+        of_blank = penalised(rule.pricing, row[rule.blank])
+        best = _best(rule, row, of_blank)
         begins = False
         if best == rule.blank:
             label = best
         elif best >= 0 and best != label:
-            if best != counts[LAST] or not unscaled[label] < np.inf:
-                label = _choose(rule, channel, best)
+            if best != counts[LAST] or not row[label] > -np.inf:
+                label = _choose(rule, channel, row, best)
                 begins = True
         if best < 0 or label < 0:
             counts[DIED] = frame
             return
-        sums[ACOUSTIC] += np.float64(unscaled[label])
-        sums[COST] += np.float64(costs[label])
+        unscaled = float32(-(of_blank if label == rule.blank else row[label]))
+        sums[ACOUSTIC] += np.float64(unscaled)
+        sums[COST] += np.float64(scaled(rule.pricing, unscaled))
         if begins:
             tokens[counts[TOKENS], 0], tokens[counts[TOKENS], 1] = label, frame
             counts[TOKENS] += 1
@@ -156,36 +148,31 @@ def advance(rule, channel, logprobs):
 
 
 @inlined
-def _best(unscaled):
+def _best(rule, row, of_blank):
     """The most probable token, -1 where none is possible."""
-    best, least = -1, float32(np.inf)
-    for v in range(len(unscaled)):
-        if unscaled[v] < least:
-            best, least = v, unscaled[v]
+    best, top = -1, float32(-np.inf)
+    for v in range(len(row)):
+        x = of_blank if v == rule.blank else row[v]
+        if x > top:
+            best, top = v, x
     return best
 
 
 @inlined
-def _choose(rule, channel, best):
+def _choose(rule, channel, row, best):
     """The token that begins, -1 where none can; the models step by it."""
     counts = channel.counts
-    costs, lm_cost, boost_cost = channel.costs, channel.lm_cost, channel.boost_cost
-    kernels.row(rule.lm, rule.lm_model, counts[LM_STATE], lm_cost, channel.lm_next)
-    kernels.row(
-        rule.phrases,
-        rule.boost_model,
-        counts[BOOST_STATE],
-        boost_cost,
-        channel.boost_next,
-    )
+    lm_cost, boost_cost = channel.lm_cost, channel.boost_cost
+    kernels.row(rule.lm, 0, counts[LM_STATE], lm_cost, channel.lm_next)
+    kernels.row(rule.phrases, 0, counts[BOOST_STATE], boost_cost, channel.boost_next)
     least, chosen, paid = float32(np.inf), np.int64(NONE), float32(0)
-    for i in range(-1, len(costs)):
+    for i in range(-1, len(row)):
         v = best if i < 0 else i
-        impossible = not costs[v] < np.inf or not lm_cost[v] < np.inf
+        impossible = not row[v] > -np.inf or not lm_cost[v] < np.inf
         if v == rule.blank or v == counts[LABEL] or impossible:
             continue
         extra = float32(float32(rule.lm_scale * lm_cost[v]) + boost_cost[v])
-        cost = float32(extra + costs[v])
+        cost = float32(extra + scaled(rule.pricing, float32(-row[v])))
         if cost < least:
             least, chosen, paid = cost, np.int64(v), extra
     if chosen >= 0:

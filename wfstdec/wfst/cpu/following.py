@@ -15,7 +15,7 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
 from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.wfst.phrase_labels import label_of
+from wfstdec.wfst.cpu.phrase_step import phrase_label
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
@@ -67,7 +67,7 @@ def with_phrase(phrases, arc, boost, credit, cost, acoustic, cutoff):
     The cost is `inf` where even the credit, the most that the phrases give in that
     state, leaves it over the cutoff.
     """
-    label = label_of(phrases, arc)
+    label = phrase_label(phrases, arc)
     if label != uint32(0):
         if float32(float32(cost - credit) + acoustic) > cutoff:
             return float32(np.inf), boost
