@@ -47,6 +47,7 @@ from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_tokens, token_named
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.space import token_space
 
 
@@ -120,6 +121,9 @@ class GreedyDecoder(Decoder[TokenPath]):
         other = super().with_options(**changes)
         other._builder = HypothesisBuilder(self._builder.space, other)
         return other
+
+    def _partial_reader(self) -> PartialReader:
+        return PartialReader(self._builder)
 
     def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         return self._builder.build(result, boosts)

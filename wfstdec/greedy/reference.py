@@ -14,6 +14,7 @@ from wfstdec.lm import reference
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import TokensSoFar
 from wfstdec.trie.space import NONE, SearchSpace
 
 F = np.float32
@@ -71,19 +72,36 @@ class Fusion:
         refund = reference.final(self.phrases, 0, progress.boost_state)
         complete = progress.died_at_frame < 0 and bool(last < np.inf)
         cost = progress.cost + (float(F(scale * last)) if complete else 0.0)
-        rows = np.array(tokens, np.int32).reshape(len(tokens), 3)
         return TokenPath(
-            token=rows[:, 0],
-            start=rows[:, 1],
-            end=rows[:, 2],
-            pron=np.zeros(0, np.int32),
-            pron_end=np.zeros(0, np.int32),
+            rows=rows_of(tokens),
+            last_pron=NONE,
             acoustic=progress.acoustic,
             search_cost=cost + float(refund),
             complete=complete,
             num_frames=progress.frames,
             died_at_frame=progress.died_at_frame,
         )
+
+    def so_far(
+        self, progress: Progress, tokens: Sequence[tuple[int, int, int]] | np.ndarray
+    ) -> TokensSoFar:
+        """How far a search has come; only the last token may go on."""
+        goes_on = len(tokens) and progress.label != self.space.blank
+        rows, end = rows_of(tokens), self.end(progress, tokens)
+        return TokensSoFar(
+            num_settled=len(rows) - bool(goes_on),
+            since=lambda first: rows[first:],
+            pron=NONE,
+            num_frames=progress.frames,
+            final_cost=end.search_cost - progress.cost if end.complete else math.inf,
+        )
+
+
+def rows_of(tokens: Sequence[tuple[int, int, int]] | np.ndarray) -> np.ndarray:
+    """Token, start and end of each as the rows of `TokenPath`, int32 [N, 4]."""
+    rows = np.full((len(tokens), 4), NONE, np.int32)
+    rows[:, :3] = np.array(tokens, np.int32).reshape(len(tokens), 3)
+    return rows
 
 
 class ReferenceBackend:
@@ -115,6 +133,10 @@ class ReferenceSearch:
     def finish(self) -> TokenPath:
         """End the utterance."""
         return self._fusion.end(self._progress, self._tokens)
+
+    def look(self) -> TokensSoFar:
+        """How far the search has come."""
+        return self._fusion.so_far(self._progress, list(self._tokens))
 
     def _frame(self, logprobs: np.ndarray) -> None:
         now = self._progress

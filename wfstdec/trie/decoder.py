@@ -38,6 +38,7 @@ from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
@@ -166,25 +167,25 @@ class TrieDecoder(Decoder[list[TokenPath]]):
 
         Arguments and errors as in `decode`; every list has at least one.
         """
-        utterances = self._utterances(logprobs, lengths)
-        compiled = self._boosts.compile(boosts, len(utterances))
-        results = self._search(utterances, compiled)
-        return [
-            self._different_texts(paths, one)
-            for paths, one in zip(results, compiled, strict=True)
-        ]
+        return super().decode_nbest(logprobs, lengths, boosts)
 
-    def _different_texts(
-        self, paths: list[TokenPath], boosts: CompiledBoosts
+    def _check_nbest(self) -> None:
+        """Any number of texts is found."""
+
+    def _nbest(
+        self, result: list[TokenPath], boosts: CompiledBoosts
     ) -> list[Hypothesis]:
         """The first hypothesis of each text, `nbest` of them."""
         found: dict[str, Hypothesis] = {}
-        for path in paths:
+        for path in result:
             hypothesis = self._builder.build(path, boosts)
             found.setdefault(hypothesis.text, hypothesis)
             if len(found) == self.options.nbest:
                 break
         return list(found.values())
+
+    def _partial_reader(self) -> PartialReader:
+        return PartialReader(self._builder)
 
     def _hypothesis(
         self, result: list[TokenPath], boosts: CompiledBoosts

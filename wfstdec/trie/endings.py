@@ -162,17 +162,9 @@ def path_of(
         outcome: Of the search.
         options: For `merge`.
     """
-    (pron_end,) = np.nonzero(tokens[:, 3] >= 0)
-    pron = tokens[pron_end, 3]
-    if ending.pron >= 0:
-        pron = np.append(pron, ending.pron)
-        pron_end = np.append(pron_end, len(tokens))
     return TokenPath(
-        token=tokens[:, 0],
-        start=tokens[:, 1],
-        end=tokens[:, 2],
-        pron=pron.astype(np.int32),
-        pron_end=pron_end.astype(np.int32),
+        rows=tokens,
+        last_pron=ending.pron,
         acoustic=math.nan if options.merge == "sum" else ending.acoustic,
         search_cost=outcome.base + float(ending.cost),
         complete=outcome.complete,

@@ -17,7 +17,7 @@ from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.lexicon import WORD_START
 from wfstdec.trie.lexicon_trie import parents_of
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.space import SearchSpace
+from wfstdec.trie.space import NONE, SearchSpace
 
 
 class HypothesisBuilder:
@@ -56,9 +56,12 @@ class HypothesisBuilder:
             total = path.search_cost
             acoustic = (total - rest) / scale if scale else 0.0
         return Hypothesis(
-            words=self._words(path),
+            words=tuple(self.words_of(path.rows, path.last_pron)),
             token_ids=tuple(path.token.tolist()),
-            token_frames=(tuple(path.start.tolist()), tuple(path.end.tolist())),
+            token_frames=(
+                tuple(path.rows[:, 1].tolist()),
+                tuple(path.rows[:, 2].tolist()),
+            ),
             token_names=self._decoder.tokens.names,
             frame_shift_s=self._decoder.frame_shift_s,
             total_cost=total,
@@ -78,23 +81,58 @@ class HypothesisBuilder:
         final = float(automaton.final_cost[state]) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final
 
-    def _words(self, path: TokenPath) -> tuple[Word, ...]:
-        if not self.space.has_lexicon:
-            return self._pieces(path)
-        texts = [self._decoder.words[w] for w in self.space.trie.pron_word[path.pron]]
-        spans = [
-            (int(end - self._pron_length[pron]), int(end))
-            for pron, end in zip(path.pron, path.pron_end, strict=True)
-        ]
-        return self._timed(texts, spans, path)
+    def words_of(self, rows: np.ndarray, last_pron: int = NONE) -> list[Word]:
+        """The words of some tokens.
 
-    def _pieces(self, path: TokenPath) -> tuple[Word, ...]:
+        Args:
+            rows: int32 [N, 4], token, first frame, one behind the last, pronunciation
+                that ended before it or -1.
+            last_pron: The pronunciation that ends with them, -1 for none.
+        """
+        texts, spans, _ = self._spans(rows, last_pron)
+        return self._timed(texts, spans, rows)
+
+    def settled_words(self, rows: np.ndarray) -> tuple[list[Word], int]:
+        """The words that stand whatever tokens follow, and how many tokens they take.
+
+        Arguments as of `words_of`; tokens between words are taken with the word before.
+        """
+        texts, spans, whole = self._spans(rows, NONE)
+        if not whole:  # the last word may go on
+            texts, spans = texts[:-1], spans[:-1]
+        taken = len(rows) if whole and not self.space.has_lexicon else 0
+        if spans and not taken:
+            taken = spans[-1][1]
+        return self._timed(texts, spans, rows), taken
+
+    def are_spoken(self, rows: np.ndarray) -> np.ndarray:
+        """Which tokens are no separators, bool [N]."""
+        separator = self._decoder.separator
+        return rows[:, 0] != (NONE if separator is None else separator)
+
+    def _spans(
+        self, rows: np.ndarray, last_pron: int
+    ) -> tuple[list[str], list[tuple[int, int]], bool]:
+        """Texts, positions in `rows`, and whether the last word is over."""
+        if not self.space.has_lexicon:
+            return self._pieces(rows)
+        (ends,) = np.nonzero(rows[:, 3] >= 0)
+        prons = rows[ends, 3]
+        if last_pron >= 0:
+            prons, ends = np.append(prons, last_pron), np.append(ends, len(rows))
+        texts = [self._decoder.words[w] for w in self.space.trie.pron_word[prons]]
+        begins = ends - self._pron_length[prons]
+        return texts, list(zip(begins.tolist(), ends.tolist(), strict=True)), True
+
+    def _pieces(
+        self, rows: np.ndarray
+    ) -> tuple[list[str], list[tuple[int, int]], bool]:
         """Words of bare tokens: cut at separators or before a piece with a mark."""
         names, separator = self._decoder.tokens.names, self._decoder.separator
         texts: list[str] = []
         spans: list[tuple[int, int]] = []
         new_word = True
-        for i, token in enumerate(path.token.tolist()):
+        for i, token in enumerate(rows[:, 0].tolist()):
             if token == separator:
                 new_word = True
                 continue
@@ -106,18 +144,19 @@ class HypothesisBuilder:
             texts[-1] += name.removeprefix(WORD_START) if by_mark else name
             spans[-1] = (spans[-1][0], i + 1)
             new_word = separator is None and not self._is_piece
-        kept = [i for i, text in enumerate(texts) if text]  # a mark alone is no word
-        return self._timed([texts[i] for i in kept], [spans[i] for i in kept], path)
+        return texts, spans, new_word
 
     def _timed(
-        self, texts: list[str], spans: list[tuple[int, int]], path: TokenPath
-    ) -> tuple[Word, ...]:
+        self, texts: list[str], spans: list[tuple[int, int]], rows: np.ndarray
+    ) -> list[Word]:
+        """Words with their times; a mark alone is no word."""
         shift = self._decoder.frame_shift_s
         words = []
         for text, (first, stop) in zip(texts, spans, strict=True):
-            start, end = int(path.start[first]), int(path.end[stop - 1])
-            words.append(Word(text, start * shift, end * shift, start, end))
-        return tuple(words)
+            if text:
+                start, end = int(rows[first, 1]), int(rows[stop - 1, 2])
+                words.append(Word(text, start * shift, end * shift, start, end))
+        return words
 
 
 def _pron_lengths(space: SearchSpace) -> np.ndarray:

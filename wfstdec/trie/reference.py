@@ -50,9 +50,11 @@ from wfstdec.trie.endings import (
     log_add,
     paths_of,
     start_cost,
+    trace_back,
 )
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import TokensSoFar, ending_pron
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
 from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost
 
@@ -171,6 +173,40 @@ class ReferenceSearch:
             outcome,
             has_lexicon=self._space.has_lexicon,
         )
+
+    def look(self) -> TokensSoFar:
+        """How far the search has come."""
+        unfinished = list(self._unfinished_endings())
+        at = min(range(len(unfinished)), key=lambda i: unfinished[i].cost)
+        accepted = [] if self._died_at_frame >= 0 else self._accepted_endings()
+        ended = min((ending.cost for ending in accepted), default=INF)
+        key, best = self._frontier[at // 2].key, unfinished[at]
+        return TokensSoFar(
+            num_settled=self._num_settled(),
+            since=lambda first: trace_back(self._trace, best)[first:],
+            pron=ending_pron(self._space, key.state, key.node),
+            num_frames=self._frames,
+            final_cost=float(ended) - float(best.cost),
+        )
+
+    def _num_settled(self) -> int:
+        """How many first tokens all entries have in common, with their ends."""
+        chains, ends = [], set()
+        for entry in self._frontier:
+            for kind, phase in enumerate(entry.phases):
+                if phase.cost < INF:
+                    chain, at = [], phase.trace
+                    while at >= 0:
+                        node = self._trace[at]
+                        chain.append((node.token, node.pron, *node[3:]))
+                        at = node.previous
+                    chains.append(chain[::-1])
+                    ends.add(phase.token_end if kind == BLANK else None)
+        count = 0
+        while all(len(c) > count and c[count] == chains[0][count] for c in chains):
+            count += 1
+        ended = all(len(chain) == count for chain in chains) and len(ends) == 1
+        return count if count == 0 or (ended and None not in ends) else count - 1
 
     def _frame(self, logprobs: np.ndarray) -> None:
         unscaled, costs = price_frame(logprobs, self._pricing, self._space.blank)

@@ -14,7 +14,7 @@ from wfstdec.errors import BoostError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm.automaton import Unit
-from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
+from wfstdec.text.symbols import EPSILON, ilabel_of
 
 
 def check_phrases(

@@ -18,6 +18,7 @@ from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton
 from wfstdec.search.acoustics import Pricing, penalised, scaled
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import TokensSoFar
 from wfstdec.trie.space import NONE, SearchSpace
 
 LABEL, LAST, LM_STATE, BOOST_STATE, FRAMES, DIED, TOKENS = range(7)
@@ -98,9 +99,16 @@ class CpuSearch:
 
     def finish(self) -> TokenPath:
         """End the utterance."""
+        return self._fusion.end(*self._so_far())
+
+    def look(self) -> TokensSoFar:
+        """How far the search has come."""
+        return self._fusion.so_far(*self._so_far())
+
+    def _so_far(self) -> tuple[Progress, np.ndarray]:
         counts, sums = self._channel.counts.tolist(), self._channel.sums.tolist()
         progress = Progress(*counts[:TOKENS], *sums)
-        return self._fusion.end(progress, self._channel.tokens[: counts[TOKENS]])
+        return progress, self._channel.tokens[: counts[TOKENS]]
 
 
 def _rule_of(fusion: Fusion) -> Rule:

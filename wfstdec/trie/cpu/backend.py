@@ -27,13 +27,13 @@ from wfstdec.trie.cpu import kernels
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.endings import (
     accepted_endings,
-    compact,
-    trace_back,
     unfinished_endings,
 )
+from wfstdec.trie.cpu.trace import settle_trace, trace_back
 from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import SettledTokens, TokensSoFar, ending_pron
 from wfstdec.trie.space import SearchSpace, lookahead_cost
 
 NO_LIMIT = 1 << 40
@@ -135,6 +135,7 @@ class CpuSearch:
         trace = np.empty(capacity, k.TRACE_NODE)
         base = np.array([start_cost(options, first["lookahead_cost"][0])])
         self._channel = k.Channel(frontier, trace, counts, base)
+        self._settled = SettledTokens()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -158,29 +159,51 @@ class CpuSearch:
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
-        counts = self._channel.counts
-        self._sort_frontier()
+        counts, channel = self._channel.counts, self._in_order()
         complete = False
         if counts[k.DIED] < 0:
-            endings = accepted_endings(self._search, self._channel)
+            endings = accepted_endings(self._search, channel)
             complete = bool((endings["cost"] < np.inf).any())
         if not complete:
-            endings = unfinished_endings(self._search, self._channel)
+            endings = unfinished_endings(self._search, channel)
         outcome = Outcome(
-            float(self._channel.base[0]),
+            float(channel.base[0]),
             complete,
             int(counts[k.FRAMES]),
             int(counts[k.DIED]),
         )
         return [
-            path_of(
-                trace_back(self._channel.trace, ending.trace, ending.token_end),
-                ending,
-                outcome,
-                self._options,
-            )
+            path_of(self._tokens(ending), ending, outcome, self._options)
             for ending in self._best_of(endings)
         ]
+
+    def look(self) -> TokensSoFar:
+        """How far the search has come; it goes on as if nobody had looked."""
+        self._settled.add(*settle_trace(self._channel))
+        counts, channel = self._channel.counts, self._in_order()
+        unfinished = unfinished_endings(self._search, channel)
+        at = int(unfinished["cost"].argmin())
+        ended = np.float32(np.inf)
+        if counts[k.DIED] < 0:
+            accepted = accepted_endings(self._search, channel)
+            ended = accepted["cost"].min(initial=np.inf)
+        (best,) = _as_endings(unfinished[at : at + 1])
+        entry = channel.frontier[at // 2]
+        return TokensSoFar(
+            num_settled=self._settled.num_whole,
+            since=lambda first: self._tokens(best, first),
+            pron=ending_pron(
+                self._search.space, int(entry["state"]), int(entry["node"])
+            ),
+            num_frames=int(counts[k.FRAMES]),
+            final_cost=float(ended) - float(best.cost),
+        )
+
+    def _tokens(self, ending: Ending, since: int = 0) -> np.ndarray:
+        """The tokens of an ending but the first ones, as rows of `TokenPath`."""
+        trace = self._channel.trace
+        rows, end = trace_back(trace, ending.trace, ending.token_end)
+        return self._settled.followed_by(rows, end, since)
 
     def _best_of(self, endings: np.ndarray) -> list[Ending]:
         """The endings that become paths, best first."""
@@ -192,11 +215,12 @@ class CpuSearch:
             _as_endings(endings), self._options, has_lexicon=has_lexicon
         )
 
-    def _sort_frontier(self) -> None:
-        """Put the entries in order: the first of equal endings wins."""
+    def _in_order(self) -> k.Channel:
+        """The channel with its entries in order: the first of equal endings wins."""
         frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
         names = ("text", "boost", "node", "state", "cost")
-        frontier[:] = frontier[np.lexsort([frontier[name] for name in names])]
+        order = np.lexsort([frontier[name] for name in names])
+        return self._channel._replace(frontier=frontier[order])
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""
@@ -212,7 +236,8 @@ class CpuSearch:
             sizes = len(work.costs), size, len(work.candidates)
             return self._backend.new_work(*sizes)
         if status == k.GROW_TRACE:
-            kept = compact(channel)
+            self._settled.add(*settle_trace(channel))
+            kept = int(channel.counts[k.TRACE])
             most = 2 * len(work.candidates)
             if 2 * (kept + most) > len(channel.trace):
                 longer = np.empty(2 * (len(channel.trace) + most), k.TRACE_NODE)

@@ -2,7 +2,6 @@
 
 endings = accepted_endings(search, channel)            # whole words and `</s>`
 endings = unfinished_endings(search, channel)          # where none is accepted
-tokens = trace_back(channel.trace, at, token_end)      # int32 [N, 4]
 """
 
 from __future__ import annotations
@@ -148,56 +147,3 @@ def _fill_unfinished(search, channel, endings):
             ending.cost = cost if before < _INF else _INF
             _fill_ending(ending, channel, entry, phase == 1)
             ending.pron = -1
-
-
-@jit
-def trace_back(trace, at, token_end):
-    """As `endings.trace_back`, int32 [N, 4], from a position in the trace."""
-    length, before = 0, at
-    while before >= 0:
-        length += 1
-        before = int64(trace[before].previous)
-    tokens = np.empty((length, 4), np.int32)
-    while at >= 0:
-        length -= 1
-        node = trace[at]
-        tokens[length, 0], tokens[length, 1] = node.token, node.start
-        tokens[length, 2], tokens[length, 3] = token_end, node.pron
-        token_end = int64(node.previous_end)
-        at = int64(node.previous)
-    return tokens
-
-
-@jit
-def compact(channel):
-    """Drop the trace nodes that no entry can reach, in place; how many are left."""
-    trace, counts = channel.trace, channel.counts
-    new = np.full(counts[k.TRACE], -1, np.int32)
-    for i in range(counts[k.FRONTIER]):
-        _mark(channel.frontier[i].blank_trace, trace, new)
-        _mark(channel.frontier[i].nonblank_trace, trace, new)
-    kept = 0
-    for i in range(counts[k.TRACE]):
-        if new[i] >= 0:
-            new[i] = kept
-            node = trace[i]
-            if node.previous >= 0:
-                node.previous = new[node.previous]
-            trace[kept] = node
-            kept += 1
-    for i in range(counts[k.FRONTIER]):
-        entry = channel.frontier[i]
-        if entry.blank_trace >= 0:
-            entry.blank_trace = new[entry.blank_trace]
-        if entry.nonblank_trace >= 0:
-            entry.nonblank_trace = new[entry.nonblank_trace]
-    counts[k.TRACE] = kept
-    return kept
-
-
-@inlined
-def _mark(at, trace, new):
-    """Mark a trace node and all before it."""
-    while at >= 0 and new[at] < 0:
-        new[at] = 0
-        at = trace[at].previous
