@@ -1,8 +1,8 @@
 """Building graphs, stage by stage, against the bare calls of kaldifst.
 
-    python tools/bench_build.py                              # takes minutes
-    python tools/bench_build.py --lms lm_books.3g_pruned --lexicon ipa
-    python tools/bench_build.py --lms en-us.3g --lexicon cmudict --output run.json
+    python -m tools.bench.build                              # takes minutes
+    python -m tools.bench.build --lms lm_books.3g_pruned --lexicon ipa
+    python -m tools.bench.build --lms en-us.3g --lexicon cmudict --output run.json
 
 Each build runs in a process of its own, for its peak memory. "bare" reads the same L, G
 and T from OpenFst files, then sorts, composes, determinizes, minimizes and composes in
@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import logging
 import multiprocessing
 import re
-import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -26,11 +24,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import bench_data
 import kaldifst
 import numpy as np
 
 import wfstdec
+from tools.bench import data
+from tools.bench.command import Run, bare_parser, exit_with
+from tools.bench.report import Row
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
@@ -41,7 +41,6 @@ from wfstdec.fst.stages import peak_memory_gb
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.atomic import atomic_write
 from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.text.symbols import EPSILON_WORD, read_tokens, token_table
 from wfstdec.wfst.decoder import WfstDecoder
@@ -60,13 +59,10 @@ PHONES = dict(
     """.split()
 )
 """cmudict's phones, without stress where it does not matter, as tokens."""
-Figures = dict[str, Any]
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bare_parser(__doc__)
     add = parser.add_argument
     add("--lms", nargs="+", default=["lm_books.3g", "en-us.3g"])
     add("--lexicon", choices=LEXICONS, help="default: cmudict for en-us, else ipa")
@@ -78,37 +74,33 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    data = bench_data.find_data(args.data)
-    run: Figures = {"machine": bench_data.describe_machine(), "builds": []}
-    run["compiling_seconds"] = round(in_own_process(compile_kernels), 1)
-    print(f"kernels compiled, or read from their cache: {run['compiling_seconds']} s")
-    alike = True
+    run = Run("tools.bench.build", args)
+    folder = data.find_data(args.data)
+    compiling_s = round(in_own_process(compile_kernels), 1)
+    print(f"kernels compiled, or read from their cache: {compiling_s} s")
+    rows = []
     for lm in args.lms:
-        lexicon = args.lexicon or ("cmudict" if lm.startswith("en-us") else "ipa")
-        case = {
-            "lm": lm,
-            "lexicon": lexicon,
-            "topology": args.topology,
-            "arpa": bench_data.find_lm(lm, data),
-            "tokens": data / "tokens.txt",
-        }
-        with tempfile.TemporaryDirectory() as folder:
-            case["path"] = lexicon_file(data / LEXICONS[lexicon], Path(folder))
-            in_own_process(write_parts, case, Path(folder))
-            ours = in_own_process(build_ours, case, Path(folder))
-            bare = in_own_process(build_bare, Path(folder))
-            difference = in_own_process(largest_difference, case, Path(folder))
-        report(case, ours, bare)
-        print(f"  costs of {SENTENCES} sentences differ by {difference:.1e} at most")
-        alike &= difference < TOLERANCE
-        names = {key: case[key] for key in ("lm", "lexicon", "topology")}
-        figures = {"ours": ours, "bare": bare, "largest_cost_difference": difference}
-        run["builds"].append(names | figures)
-    if args.output:
-        with atomic_write(args.output, "w") as file:
-            json.dump(run, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-    return 0 if alike else 1
+        name = args.lexicon or ("cmudict" if lm.startswith("en-us") else "ipa")
+        rows.append(compare_builds(lm, name, args.topology, folder))
+    run.write(rows, compiling_s=compiling_s)
+    return 0 if all(row["largest_cost_difference"] < TOLERANCE for row in rows) else 1
+
+
+def compare_builds(lm: str, lexicon: str, topology: str, source: Path) -> Row:
+    """Build the same graph in both ways, and compare what it costs to say sentences."""
+    names = {"lm": lm, "lexicon": lexicon, "topology": topology}
+    arpa, tokens = data.find_lm(lm, source), source / "tokens.txt"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        path = lexicon_file(source / LEXICONS[lexicon], folder)
+        case = {**names, "arpa": arpa, "tokens": tokens, "path": path}
+        in_own_process(write_parts, case, folder)
+        ours = in_own_process(build_ours, case, folder)
+        bare = in_own_process(build_bare, folder)
+        difference = in_own_process(largest_difference, case, folder)
+    report(names, ours, bare)
+    print(f"  costs of {SENTENCES} sentences differ by {difference:.1e} at most")
+    return names | {"ours": ours, "bare": bare, "largest_cost_difference": difference}
 
 
 def in_own_process(function: Any, *arguments: Any) -> Any:
@@ -143,7 +135,7 @@ def lexicon_file(path: Path, folder: Path) -> Path:
     return converted
 
 
-def write_parts(case: Figures, folder: Path) -> None:
+def write_parts(case: Row, folder: Path) -> None:
     """L, G and T as files, for the bare calls."""
     tokens, model = read_tokens(case["tokens"]), read_arpa(case["arpa"])
     lexicon = read_lexicon(case["path"], tokens, separator=SEPARATOR)
@@ -161,9 +153,9 @@ def write_parts(case: Figures, folder: Path) -> None:
         write_fst(folder / f"{name}.fst", FstContent(fst), "vector")
 
 
-def build_ours(case: Figures, folder: Path) -> Figures:
+def build_ours(case: Row, folder: Path) -> Row:
     """A whole build, from text to `graph.npz`, as users run it."""
-    stages: list[Figures] = []
+    stages: list[Row] = []
 
     class Collect(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -186,9 +178,9 @@ def build_ours(case: Figures, folder: Path) -> Figures:
     return rounded(stages, time.process_time() - began)
 
 
-def build_bare(folder: Path) -> Figures:
+def build_bare(folder: Path) -> Row:
     """The same by kaldifst's own calls, from files to a file."""
-    stages: list[Figures] = []
+    stages: list[Row] = []
     last = time.perf_counter(), time.process_time()
     cpu_seconds = 0.0
 
@@ -224,7 +216,7 @@ def build_bare(folder: Path) -> Figures:
     return rounded(stages, cpu_seconds)
 
 
-def largest_difference(case: Figures, folder: Path) -> float:
+def largest_difference(case: Row, folder: Path) -> float:
     """The largest relative difference of costs between both TLGs, over sentences.
 
     A sentence is made of the words of random n-grams, said in tokens one frame each
@@ -263,7 +255,7 @@ def said(graph: PackedGraph, model: ArpaModel, rng: np.random.Generator) -> np.n
     return x
 
 
-def rounded(stages: list[Figures], cpu_seconds: float) -> Figures:
+def rounded(stages: list[Row], cpu_seconds: float) -> Row:
     for figures in stages:
         for key in ("seconds", "peak_memory_gb"):
             figures[key] = round(figures[key], 3)
@@ -275,16 +267,18 @@ def rounded(stages: list[Figures], cpu_seconds: float) -> Figures:
     }
 
 
-def report(case: Figures, ours: Figures, bare: Figures) -> None:
+def report(names: Row, ours: Row, bare: Row) -> None:
     """Print both."""
-    print(f"{case['lm']} with {case['lexicon']}, {case['topology']}:")
-    for name, build in (("ours", ours), ("bare", bare)):
-        for figures in build["stages"]:
-            size = f"{figures['states'] or '':>10} {figures['arcs'] or '':>10}"
-            memory = f"{figures['peak_memory_gb']:6.2f} GB"
-            spent = f"{figures['seconds']:8.2f} s"
-            print(f"  {name} {figures['stage']:16} {size} {spent}{memory}")
-    for name, build in (("ours", ours), ("bare", bare)):
+    print(f"{names['lm']} with {names['lexicon']}, {names['topology']}:")
+    both = ("ours", ours), ("bare", bare)
+    for name, build in both:
+        for one in build["stages"]:
+            print(
+                f"  {name} {one['stage']:16} {one['states'] or '':>10} "
+                f"{one['arcs'] or '':>10} {one['seconds']:8.2f} s"
+                f"{one['peak_memory_gb']:6.2f} GB"
+            )
+    for name, build in both:
         print(
             f"  {name} {build['seconds']} s ({build['cpu_seconds']} s of CPU), "
             f"{build['peak_memory_gb']} GB"
@@ -293,4 +287,4 @@ def report(case: Figures, ours: Figures, bare: Figures) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

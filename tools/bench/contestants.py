@@ -1,4 +1,4 @@
-"""Who takes part in `bench_beam.py`: our two decoders and the peers, at their settings.
+"""Who takes part in `tools.bench.trie`: our two decoders and the peers, at their settings.
 
 for one in contestants(case, ["flashlight", "nemo"]):
     answers = one.run(case.utterances)
@@ -8,41 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from beam_cases import Case
 
+from tools.bench.cases import Case
 from wfstdec.compare.peers import PEERS
-from wfstdec.compare.points import Peer, Setting
+from wfstdec.compare.peers.scored import ScoredPeer
+from wfstdec.compare.points import Found, Peer, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.arpa import read_arpa
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-TRIE, WFST, NEMO = "trie", "WFST", "nemo"
-PEER_NAMES = (*PEERS, NEMO)
+TRIE, WFST = "trie", "WFST"
 MANY_TOKENS = 200
 """From so many on Flashlight is also given a choice of tokens per frame."""
 
 Grid = Sequence[Mapping[str, Any]]
-
-
-class Answer(NamedTuple):
-    """What a decoder said of an utterance.
-
-    Attributes:
-        text: The words.
-        cost: Its total by its own account, nats; None where it gives none.
-        hypothesis: Ours alone.
-    """
-
-    text: str
-    cost: float | None = None
-    hypothesis: Hypothesis | None = None
+Answer = Hypothesis | Found
+"""Our hypotheses tell more than a text and a cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +44,7 @@ class Contestant:
 
     decoder: str
     setting: Setting
-    run: Callable[[Sequence[np.ndarray]], list[Answer]]
+    run: Callable[[Sequence[np.ndarray]], Sequence[Answer]]
 
     @property
     def name(self) -> str:
@@ -108,12 +95,17 @@ def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
 
     Why others cannot is printed.
     """
-    found = _tries(case) + _wfst(case)
+    found = _ours(case)
     for name in peers:
         try:
-            found += _peer(case, name)
+            peer = PEERS[name](case.peer_inputs())
         except (BackendError, OptionError) as error:
             print(f"  without {name}: {error}", flush=True)
+            continue
+        found += [
+            Contestant(peer.name, setting, _run(peer, setting))
+            for setting in _settings(case, name, peer)
+        ]
     return found
 
 
@@ -131,50 +123,20 @@ def trie_decoder(case: Case, backend: str = "cpu") -> TrieDecoder:
     )
 
 
-def _tries(case: Case) -> list[Contestant]:
-    decoder = trie_decoder(case)
-    settings = TRIE_WORDS if case.lexicon else TRIE_TOKENS
-    return [
-        Contestant(TRIE, setting, _ours(decoder.with_options(**setting).decode))
-        for setting in settings
+def _ours(case: Case) -> list[Contestant]:
+    """The trie at all settings; the WFST too where there is a graph."""
+    trie = trie_decoder(case)
+    found = [
+        Contestant(TRIE, setting, trie.with_options(**setting).decode)
+        for setting in (TRIE_WORDS if case.lexicon else TRIE_TOKENS)
     ]
-
-
-def _wfst(case: Case) -> list[Contestant]:
-    if case.graph is None:
-        return []
-    made = []
-    for setting in WFST_WORDS:
+    for setting in WFST_WORDS if case.graph else ():
         options = WfstOptions(lm_scale=case.lm_scale, **setting)
-        shift = case.speech.frame_shift_s
-        decoder = WfstDecoder(
-            case.graph, options, "cpu", frame_shift_s=shift, threads=1
-        )
-        made.append(Contestant(WFST, setting, _ours(decoder.decode)))
-    return made
+        found.append(Contestant(WFST, setting, case.wfst_decoder(options).decode))
+    return found
 
 
-def _ours(decode: Callable[..., list[Hypothesis]]) -> Callable[..., list[Answer]]:
-    def run(utterances: Sequence[np.ndarray]) -> list[Answer]:
-        return [Answer(h.text, h.total_cost, h) for h in decode(utterances)]
-
-    return run
-
-
-def _peer(case: Case, name: str) -> list[Contestant]:
-    if name == NEMO:
-        from nemo_peer import NemoPeer
-
-        peer: Any = NemoPeer(case.peer_inputs())
-    else:
-        peer = PEERS[name](case.peer_inputs())
-    return [
-        Contestant(peer.name, setting, _peer_run(peer, setting))
-        for setting in _peer_settings(case, name, peer)
-    ]
-
-
-def _peer_settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
+def _settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
     if name != "flashlight":
         return peer.settings()
     if case.lexicon is None:
@@ -183,13 +145,10 @@ def _peer_settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
     return FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
 
 
-def _peer_run(peer: Any, setting: Setting) -> Callable[..., list[Answer]]:
-    """Peers that give a score, higher being better, give that too."""
-    if hasattr(peer, "decode_scored"):
+def _run(peer: Peer, setting: Setting) -> Callable[..., Sequence[Answer]]:
+    if isinstance(peer, ScoredPeer):
         return lambda utterances: [
-            Answer(text, -score)
+            Found(text, -score)
             for text, score in peer.decode_scored(utterances, setting)
         ]
-    return lambda utterances: [
-        Answer(text) for text in peer.decode(utterances, setting)
-    ]
+    return lambda utterances: list(map(Found, peer.decode(utterances, setting)))

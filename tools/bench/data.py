@@ -1,4 +1,4 @@
-"""What benchmarks run on: sets of posteriors, language models, graphs, the machine.
+"""What benchmarks run on: sets of posteriors, language models, graphs.
 
 data = find_data(None)                       # ../shared/data, or the demo's recipe
 speech = load_set("dev", data, limit=40)
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,18 +17,17 @@ import numpy as np
 
 import wfstdec
 from wfstdec.cli import demo
-from wfstdec.compare import machine
-from wfstdec.compare.speech import spread
+from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import FormatError
-from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.text import read_text
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
 CACHE = ROOT / "build" / "bench"
 RECIPE = ROOT / demo.RECIPE
 FLATTEN = 0.4
 """What the log-probs of the hard set are multiplied by."""
+BUILDERS = ("text", "graph", "lm", "fst", "jit")
+"""The rooms of the package that building a graph runs."""
 _DIGEST_CHARACTERS = 12
 
 
@@ -43,35 +41,25 @@ class Recipe:
     separator: str | None
 
 
-@dataclass(frozen=True, eq=False)
-class SpeechSet:
-    """Utterances to decode.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SpeechSet(Speech):
+    """Utterances to decode, with references.
 
     Attributes:
         name: What reports call it.
-        note: How it came to be, where that must be said beside a figure.
-        logprobs: float32 [T, V] per utterance.
-        references: The words of each utterance.
-        frame_shift_s: Seconds per frame.
         recipe: Builds graphs for it.
+        note: How it came to be, where that must be said beside a figure.
     """
 
     name: str
-    note: str
-    logprobs: dict[str, np.ndarray]
-    references: dict[str, tuple[str, ...]]
-    frame_shift_s: float
     recipe: Recipe
+    note: str = ""
 
-    @property
-    def num_frames(self) -> int:
-        """Frames of all utterances."""
-        return sum(map(len, self.logprobs.values()))
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of all utterances."""
-        return self.num_frames * self.frame_shift_s
+    def take(self, names: Iterable[str]) -> SpeechSet:
+        """Some of the utterances."""
+        logprobs = {name: self.logprobs[name] for name in names}
+        references = {name: self.references[name] for name in logprobs}
+        return replace(self, logprobs=logprobs, references=references)
 
 
 def find_data(folder: Path | None) -> Path:
@@ -88,7 +76,7 @@ def load_set(name: str, data: Path, limit: int | None = None) -> SpeechSet:
     """Load a set: `dev`, `hard` (dev, flattened), `ljspeech`, or a folder.
 
     Args:
-        name: Of the set, or a folder that `make_synthetic.py` wrote.
+        name: Of the set, or a folder that `tools.data.make_synthetic` wrote.
         data: From `find_data`; a recipe has `dev` and `hard` alone.
         limit: So many utterances, evenly spread; None for all.
 
@@ -101,24 +89,41 @@ def load_set(name: str, data: Path, limit: int | None = None) -> SpeechSet:
         files = {"dev": (data / "logprobs.npz", data / "refs.txt")}
         lexicon, note = data / "lexicon.txt.gz", f"the recipe {data.name}"
     else:
-        folder, lexicon, note = (
-            data / "posteriors",
-            data / "lexicon/lexicon_ipa.txt",
-            "",
-        )
+        stems = {"dev": "librispeech_dev", "ljspeech": "ljspeech"}
+        folder = data / "posteriors"
         files = {
             key: (folder / f"{stem}.npz", folder / f"{stem}.txt")
-            for key, stem in (("dev", "librispeech_dev"), ("ljspeech", "ljspeech"))
+            for key, stem in stems.items()
         }
+        lexicon, note = data / "lexicon" / "lexicon_ipa.txt", ""
     if name not in (*files, "hard"):
         known = ", ".join(map(repr, (*files, "hard")))
         raise FormatError(f"set {name!r}, expected {known} or a folder")
-    logprobs, references = _read(*files["dev" if name == "hard" else name], limit)
-    if name == "hard":
-        note = f"dev, log-probs times {FLATTEN} and renormalised; {note}".rstrip("; ")
-        logprobs = {u: flatten(x) for u, x in logprobs.items()}
     recipe = Recipe("phones", data / "tokens.txt", lexicon, "<wb>")
-    return SpeechSet(name, note, logprobs, references, 0.02, recipe)
+    source = files["dev" if name == "hard" else name]
+    speech = _named(read_speech(*source, limit=limit), name, recipe, note)
+    if name != "hard":
+        return speech
+    note = f"dev, log-probs times {FLATTEN} and renormalised; {note}".rstrip("; ")
+    flat = {utterance: flatten(x) for utterance, x in speech.logprobs.items()}
+    return replace(speech, logprobs=flat, note=note)
+
+
+def _load_synthetic(folder: Path, limit: int | None) -> SpeechSet:
+    parameters = json.loads((folder / "parameters.json").read_text("utf-8"))
+    recipe = Recipe(folder.name, folder / "tokens.txt", folder / "lexicon.txt", None)
+    speech = read_speech(
+        folder / "posteriors.npz",
+        folder / "refs.txt",
+        limit=limit,
+        frame_shift_s=parameters["frame_shift_s"],
+    )
+    num_tokens = next(iter(speech.logprobs.values())).shape[1]
+    return _named(speech, folder.name, recipe, f"synthetic, V={num_tokens}")
+
+
+def _named(speech: Speech, name: str, recipe: Recipe, note: str) -> SpeechSet:
+    return SpeechSet(**vars(speech), name=name, recipe=recipe, note=note)
 
 
 def flatten(logprobs: np.ndarray, scale: float = FLATTEN) -> np.ndarray:
@@ -149,34 +154,6 @@ def lengthen(speech: SpeechSet, seconds: float, count: int) -> SpeechSet:
     return replace(speech, name=name, logprobs=logprobs, references=references)
 
 
-def _load_synthetic(folder: Path, limit: int | None) -> SpeechSet:
-    logprobs, references = _read(folder / "posteriors.npz", folder / "refs.txt", limit)
-    parameters = json.loads((folder / "parameters.json").read_text("utf-8"))
-    recipe = Recipe(folder.name, folder / "tokens.txt", folder / "lexicon.txt", None)
-    num_tokens = next(iter(logprobs.values())).shape[1]
-    return SpeechSet(
-        name=folder.name,
-        note=f"synthetic, V={num_tokens}",
-        logprobs=logprobs,
-        references=references,
-        frame_shift_s=parameters["frame_shift_s"],
-        recipe=recipe,
-    )
-
-
-def _read(
-    logprobs: Path, references: Path, limit: int | None
-) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-    words = read_text(references)
-    chosen = set(spread(list(words), limit))
-    arrays = {
-        utterance: np.ascontiguousarray(x, np.float32)
-        for utterance, x in open_logprobs(logprobs)
-        if utterance in chosen
-    }
-    return arrays, {utterance: words[utterance] for utterance in arrays}
-
-
 def default_lms(data: Path) -> list[str]:
     """The language models to use where none are named."""
     return ["lm"] if is_recipe(data) else ["lm_books.3g_pruned", "lm_books.3g"]
@@ -196,15 +173,19 @@ def find_lm(name: str, data: Path) -> Path:
     raise FormatError(f"language model {name!r}, expected {inside.name!r} or a file")
 
 
+def name_of_lm(arpa: Path) -> str:
+    """What reports call a language model."""
+    return arpa.name.split(".arpa")[0]
+
+
 def build_or_load(
     recipe: Recipe, arpa: Path, topology: str, cache: Path
 ) -> wfstdec.PackedGraph:
     """A graph: as kept in the cache, if it is of the same making."""
     if is_recipe(arpa.parent) and recipe.tokens.parent == arpa.parent:
         return demo.build_or_load(arpa.parent, topology)  # shares what the demo built
-    stem = f"{recipe.name}-{arpa.name.split('.arpa')[0]}-{topology}"
-    digest = _digest([recipe.tokens, recipe.lexicon, arpa])
-    path = cache / f"{stem}-{digest}.npz"
+    stem = f"{recipe.name}-{name_of_lm(arpa)}-{topology}"
+    path = cache / f"{stem}-{graph_key([recipe.tokens, recipe.lexicon, arpa])}.npz"
     if path.exists():
         return wfstdec.load_graph(path)
     print(f"building {path.name}", flush=True)
@@ -223,39 +204,16 @@ def build_or_load(
     return graph
 
 
-def _digest(inputs: list[Path]) -> str:
-    """Of the inputs and of the sources that build: a changed search builds nothing."""
+def graph_key(inputs: Sequence[Path]) -> str:
+    """Of the inputs and of all sources that build: a changed search builds nothing."""
     package = Path(wfstdec.__file__).parent
-    sources = [*package.glob("*.py"), *package.glob("fst/*.py")]
+    sources = [source for room in BUILDERS for source in package.glob(f"{room}/**/*.py")]
+    return file_key([*inputs, *sorted(sources)])
+
+
+def file_key(paths: Iterable[Path]) -> str:
+    """A name for what files hold."""
     digest = hashlib.blake2b(digest_size=_DIGEST_CHARACTERS // 2)
-    for path in [*inputs, *sorted(sources)]:
+    for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def describe_machine() -> dict[str, object]:
-    """Processor, memory, versions and commit: nothing about who owns them."""
-    return {**machine.describe_machine(), "commit": _commit()}
-
-
-def _commit() -> str | None:
-    """The commit checked out, with a `+` where the work tree's library differs.
-
-    Where there is no repository, what WFSTDEC_COMMIT says.
-    """
-    if "WFSTDEC_COMMIT" in os.environ:
-        return os.environ["WFSTDEC_COMMIT"] or None
-    git = ["git", "-C", str(ROOT)]
-    try:
-        done = [
-            subprocess.run([*git, *arguments], capture_output=True, text=True)
-            for arguments in (
-                ("rev-parse", "--short", "HEAD"),
-                ("status", "--porcelain", "--", "wfstdec"),
-            )
-        ]
-    except OSError:
-        return None
-    if any(one.returncode for one in done):
-        return None
-    return done[0].stdout.strip() + ("+" if done[1].stdout.strip() else "")

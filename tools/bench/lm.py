@@ -1,22 +1,27 @@
-"""Times language model and phrase boost queries on one thread; checks answers first.
+"""Language model and phrase boost queries on one thread; answers are checked first.
 
-python tools/bench_lm.py                   # the demo's model, its lexicon and text
-python tools/bench_lm.py --phrases 5000 --queries 1000000
+    python -m tools.bench.lm                   # the demo's model, its lexicon and text
+    python -m tools.bench.lm --phrases 5000 --queries 1000000
+    python -m tools.bench.lm --output run.json
 """
 
-import argparse
-import functools
-import os
-import time
-import warnings
-from pathlib import Path
+from __future__ import annotations
 
-os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+import argparse
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from tools.bench.command import Run, bare_parser, exit_with
+from tools.bench.data import RECIPE
+from tools.bench.report import Row
+from tools.bench.timing import fastest
 from wfstdec.boost.phrases import PhraseCompiler
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.io.text import read_text
 from wfstdec.lm import reference
 from wfstdec.lm.automaton import BackoffModel
 from wfstdec.lm.ngram import NgramLM, load_lm
@@ -24,28 +29,38 @@ from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import EPSILON_WORD, read_tokens
 
-DEMO = Path(__file__).parents[1] / "graphs/librispeech_demo"
+ROWS = 200
+"""Rows that are asked for, and queries that are compared with the reference."""
 
 
-def timed(function, repeats=3):
-    """The least seconds of some calls, and what the last one gave."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = function()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds), result
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = bare_parser(__doc__)
+    add = parser.add_argument
+    add("--phrases", type=int, default=20_000)
+    add("--queries", type=int, default=2_000_000)
+    add("--lm", type=Path, default=RECIPE / "lm.arpa.gz")
+    add("--save", type=Path, metavar="FOLDER", help="save the model and map it")
+    add("--output", type=Path, help="write all figures as JSON")
+    return parser.parse_args(argv)
 
 
-def check(model: BackoffModel, states, labels) -> None:
+def size_of(model: BackoffModel) -> Row:
+    return {
+        "states": model.num_states,
+        "arcs": model.num_arcs,
+        "mb": round(model.num_bytes / 1e6, 1),
+    }
+
+
+def check_steps(model: BackoffModel, states: np.ndarray, labels: np.ndarray) -> None:
     """Compare some queries with the reference, bit for bit."""
     costs, nextstates = model.step_batch(states, labels)
-    for i in range(0, len(states), len(states) // 200):
+    for i in range(0, len(states), len(states) // ROWS):
         expected = reference.step(model.automaton, 0, int(states[i]), int(labels[i]))
         assert (costs[i], nextstates[i]) == expected, i
 
 
-def walk(model: BackoffModel, labels):
+def walk(model: BackoffModel, labels: Sequence[int]) -> np.ndarray:
     """The states before each label of a text."""
     states, state = [], model.start
     for label in labels:
@@ -54,118 +69,117 @@ def walk(model: BackoffModel, labels):
     return np.array(states, np.int32)
 
 
-def report_queries(name, model, states, labels):
-    check(model, states, labels)
-    seconds, _ = timed(lambda: model.step_batch(states, labels))
-    print(f"{name}: {len(states) / seconds / 1e6:.1f} million steps/s")
-
-
-def bench_queries(name, model, text, queries):
+def time_steps(model: BackoffModel, text: Sequence[int], queries: int) -> Row:
     """Steps along a text, and from random states with random labels."""
-    rng = np.random.default_rng(0)
-    copies = queries // len(text) + 1
+    rng, copies = np.random.default_rng(0), queries // len(text) + 1
     labels = np.tile(np.array(text, np.int32), copies)
-    report_queries(f"{name}, a text", model, np.tile(walk(model, text), copies), labels)
-    states = rng.integers(0, model.num_states, queries, dtype=np.int32)
-    labels = rng.integers(1, model.num_labels, queries, dtype=np.int32)
-    report_queries(f"{name}, at random", model, states, labels)
+    at_random = (
+        rng.integers(0, model.num_states, queries, dtype=np.int32),
+        rng.integers(1, model.num_labels, queries, dtype=np.int32),
+    )
+    along = np.tile(walk(model, text), copies), labels
+    figures = {}
+    for name, asked in ("text", along), ("random", at_random):
+        check_steps(model, *asked)
+        seconds, _ = fastest(partial(model.step_batch, *asked))
+        million = len(asked[0]) / seconds / 1e6
+        figures[f"million_steps_per_s_{name}"] = round(million, 1)
+    return figures
 
 
-def bench_rows(name, model, count=200):
-    """Rows of random states."""
-    rng = np.random.default_rng(0)
-    states = rng.integers(0, model.num_states, count, dtype=np.int32)
+def time_rows(model: BackoffModel) -> Row:
+    """Rows of random states, of which one is compared with steps."""
+    states = np.random.default_rng(0).integers(0, model.num_states, ROWS, np.int32)
     costs, _ = model.row_batch(states[:1])
-    expected, _ = model.step_batch(
-        np.full(model.num_labels, states[0]), np.arange(model.num_labels)
-    )
-    assert np.array_equal(costs[0], expected)
-    seconds, _ = timed(lambda: model.row_batch(states))
-    labels = count * model.num_labels
-    print(
-        f"{name}: a row of {model.num_labels} labels {seconds / count * 1e6:.0f} us, "
-        f"{labels / seconds / 1e6:.0f} million labels/s"
-    )
+    every = np.full(model.num_labels, states[0]), np.arange(model.num_labels)
+    assert np.array_equal(costs[0], model.step_batch(*every)[0])
+    seconds, _ = fastest(partial(model.row_batch, states))
+    return {"labels": model.num_labels, "us_per_row": round(seconds / ROWS * 1e6, 1)}
 
 
-def random_phrases(words, count):
+def random_phrases(words: Sequence[str], count: int) -> list[str]:
     """Phrases of one to four words."""
     rng = np.random.default_rng(0)
-    return list(
-        dict.fromkeys(
-            " ".join(words[i] for i in rng.integers(0, len(words), rng.integers(1, 5)))
-            for _ in range(count)
-        )
+    made = (
+        " ".join(words[i] for i in rng.integers(0, len(words), rng.integers(1, 5)))
+        for _ in range(count)
     )
+    return list(dict.fromkeys(made))
 
 
-def bench_phrases(kind, make_compiler, phrases, text, queries):
+def time_phrases(
+    make: Callable[[], PhraseCompiler],
+    phrases: Sequence[str],
+    text: Sequence[int],
+    queries: int,
+) -> Row:
     """Compile, again from memory, and query."""
-    make_compiler().compile(phrases[:10])  # compiles the kernels
-    spelling_s, _ = timed(lambda: make_compiler().speller(phrases))
-    compile_s, boosts = timed(lambda: make_compiler().compile(phrases))
-    compiler = make_compiler()
+    make().compile(phrases[:10])  # compiles the kernels
+    spelling_s, _ = fastest(lambda: make().speller(phrases))
+    compile_s, boosts = fastest(lambda: make().compile(phrases))
+    compiler = make()
     compiler.compile(phrases)
-    again_s, _ = timed(lambda: compiler.compile(phrases))
-    print(
-        f"{len(phrases)} phrases as {kind}s: {compile_s:.3f} s (spelling "
-        f"{spelling_s:.3f}), again {again_s:.4f} s; {boosts.num_states} states, "
-        f"{boosts.num_arcs} arcs, {boosts.num_bytes / 1e6:.1f} MB"
-    )
-    bench_queries(f"{kind} phrases", boosts, text, queries)
+    again_s, _ = fastest(lambda: compiler.compile(phrases))
+    return {
+        "phrases": len(phrases),
+        "spelling_s": round(spelling_s, 3),
+        "compile_s": round(compile_s, 3),
+        "again_s": round(again_s, 4),
+        **size_of(boosts),
+        **time_steps(boosts, text, queries),
+    }
 
 
-def bench_boosts(said, ids, args):
+def phrase_rows(said: list[str], ids: dict[str, int], args: argparse.Namespace) -> dict:
     """Random phrases of words of the lexicon, as words and as tokens."""
-    tokens = read_tokens(DEMO / "tokens.txt")
+    tokens = read_tokens(RECIPE / "tokens.txt")
     space = tokens.index("<wb>")
-    lexicon = read_lexicon(DEMO / "lexicon.txt.gz", tokens, separator=space)
-    table = (EPSILON_WORD, *ids)
-    text = [ids.get(word, len(table)) for word in said]
+    lexicon = read_lexicon(RECIPE / "lexicon.txt.gz", tokens, separator=space)
     phrases = random_phrases(sorted(set(lexicon.words) & ids.keys()), args.phrases)
-    by_word = functools.partial(PhraseCompiler, by_words(ids), table)
-    bench_phrases("word", by_word, phrases, text, args.queries)
+    table = (EPSILON_WORD, *ids)
+    by_word = partial(PhraseCompiler, by_words(ids), table)
+    words = [ids.get(word, len(table)) for word in said]
     speller = by_lexicon(lexicon, separator=space)
-    by_token = functools.partial(PhraseCompiler, speller, tokens, boundary=space)
-    first = dict(
-        zip(reversed(lexicon.words), reversed(lexicon.pronunciations), strict=True)
-    )
-    text = [token for word in said for token in (*first.get(word, ()), space)]
-    bench_phrases("token", by_token, phrases, text, args.queries)
+    by_token = partial(PhraseCompiler, speller, tokens, boundary=space)
+    pairs = zip(reversed(lexicon.words), reversed(lexicon.pronunciations), strict=True)
+    first = dict(pairs)
+    spelt = [token for word in said for token in (*first.get(word, ()), space)]
+    return {
+        "phrases as words": time_phrases(by_word, phrases, words, args.queries),
+        "phrases as tokens": time_phrases(by_token, phrases, spelt, args.queries),
+    }
 
 
-def main() -> None:
-    """Run all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--phrases", type=int, default=20_000)
-    parser.add_argument("--queries", type=int, default=2_000_000)
-    parser.add_argument("--lm", default=str(DEMO / "lm.arpa.gz"))
-    parser.add_argument("--save", metavar="FOLDER", help="save the model and map it")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-
-    model = read_arpa(args.lm)
-    words = [word for word in model.words if not word.startswith("<")]
-    table = (EPSILON_WORD, *words)
-    ids = {word: i for i, word in enumerate(table) if i}
-    lines = (DEMO / "refs.txt").read_text("utf-8").splitlines()
-    said = [word for line in lines for word in line.split()[1:]]
-
-    NgramLM.from_arpa(model, table)  # compiles
-    seconds, lm = timed(lambda: NgramLM.from_arpa(model, table))
-    print(
-        f"language model from arrays: {seconds:.3f} s; {lm.num_states} states, "
-        f"{lm.num_arcs} arcs, {lm.num_bytes / 1e6:.1f} MB"
-    )
+def model_rows(said: list[str], words: list[str], args: argparse.Namespace) -> dict:
+    """The language model: made of arrays, mapped from a folder, asked."""
+    arpa, table = read_arpa(args.lm), (EPSILON_WORD, *words)
+    NgramLM.from_arpa(arpa, table)  # compiles
+    seconds, lm = fastest(lambda: NgramLM.from_arpa(arpa, table))
+    row = {"build_s": round(seconds, 3), **size_of(lm)}
     if args.save:
         lm.save(args.save)
-        seconds, lm = timed(lambda: load_lm(args.save))
-        print(f"mapped from a folder and checked: {seconds * 1e3:.1f} ms")
+        seconds, lm = fastest(lambda: load_lm(args.save))
+        row["map_s"] = round(seconds, 4)
+    ids = {word: i for i, word in enumerate(table) if i}
     text = [ids.get(word, len(table)) for word in said]
-    bench_queries("language model", lm, text, args.queries)
-    bench_rows("language model", lm)
-    bench_boosts(said, ids, args)
+    row |= time_steps(lm, text, args.queries) | time_rows(lm)
+    return {"language model": row}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run = Run("tools.bench.lm", args)
+    warnings.simplefilter("ignore")
+    references = read_text(RECIPE / "refs.txt").values()
+    said = [word for words in references for word in words]
+    words = [word for word in read_arpa(args.lm).words if not word.startswith("<")]
+    ids = {word: i for i, word in enumerate(words, start=1)}
+    named = model_rows(said, words, args) | phrase_rows(said, ids, args)
+    for name, row in named.items():
+        print(f"{name}: " + ", ".join(f"{key} {value:,}" for key, value in row.items()))
+    run.write([{"of": name} | row for name, row in named.items()])
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

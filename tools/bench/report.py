@@ -1,97 +1,37 @@
-"""The tables of `bench_cpu.py`, from rows of figures.
+"""Rows of figures, and tables of them.
 
-print(comparison_line(beam, comparison))
-print(speed_table(rows))
-print(topology_table(rows))
+row = {"decoder": "trie"} | word_errors(references, texts)
+print(format_table({"decoder": lambda row: row["decoder"]}, [row]))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from bench_compare import TOLERANCE, Comparison
+from wfstdec.metrics import WordErrors, score_texts
 
 Row = dict[str, Any]
-Columns = dict[str, Callable[[Row], str]]
-
-SPEED: Columns = {
-    "beam": lambda row: f"{row['beam']:g}",
-    "WER %": lambda row: f"{row['wer']:.2f}",
-    "active": lambda row: f"{row['active_per_frame']:.0f}",
-    "candidates": lambda row: f"{row['candidates_per_frame']:.0f}",
-    "RTFx": lambda row: f"{row['ours_rtfx_min']:.0f}",
-    "Kaldi": lambda row: f"{row['kaldi_rtfx_min']:.0f}",
-    "ratio": lambda row: f"{row['ratio_min']:.2f}",
-    "median: RTFx": lambda row: f"{row['ours_rtfx_median']:.0f}",
-    " Kaldi": lambda row: f"{row['kaldi_rtfx_median']:.0f}",
-    " ratio": lambda row: f"{row['ratio_median']:.2f}",
-    "spread %": lambda row: f"{spread_of(row['ours_cpu_s']):.0f}",
-    " Kaldi's": lambda row: f"{spread_of(row['kaldi_cpu_s']):.0f}",
-    "2 threads": lambda row: f"{row.get('two_threads_ratio_min', 1):.2f}",
-}
-"""Columns by heading; those of timings have the least of all repetitions first."""
-
-TOPOLOGY: Columns = {
-    "set": lambda row: row["set"],
-    "LM": lambda row: row["lm"],
-    "beam": lambda row: f"{row['beam']:g}",
-    "topology": lambda row: row["topology"],
-    "states": lambda row: f"{row['graph']['states']:,}",
-    "arcs": lambda row: f"{row['graph']['arcs']:,}",
-    "MB": lambda row: f"{row['graph']['file_mb']:.0f}",
-    "WER %": lambda row: f"{row['wer']:.2f}",
-    "ins/del/sub": lambda row: "/".join(map(str, row["errors"])),
-    "active": lambda row: f"{row['active_per_frame']:.0f}",
-    "candidates": lambda row: f"{row['candidates_per_frame']:.0f}",
-    "RTFx": lambda row: f"{row['ours_rtfx_min']:.0f}",
-    "Kaldi": lambda row: f"{row['kaldi_rtfx_min']:.0f}",
-}
+Columns = Mapping[str, Callable[[Row], str]]
 
 
-def comparison_line(beam: float, found: Comparison) -> str:
-    """What a comparison of costs has shown, in a line or a few."""
-    verdict = "costs agree" if found.agrees else "COSTS DISAGREE, no speed is given"
-    share = 100 / found.utterances
-    lines = [
-        f"  beam {beam:g}: {verdict}: ours {found.ours_total:.3f}, Kaldi "
-        f"{found.kaldi_total:.3f}; ours lower {share * found.ours_lower:.1f} %, Kaldi "
-        f"lower {share * found.kaldi_lower:.1f} %; largest difference "
-        f"{found.largest_difference:.1e}; unfinished {found.ours_unfinished} and "
-        f"{found.kaldi_unfinished}, other words {found.texts_differ} of "
-        f"{found.utterances}"
-    ]
-    lines += [
-        f"    {name}: ours {ours:.6f}, Kaldi {kaldi:.6f}"
-        for name, ours, kaldi in found.worst
-    ]
-    if not found.agrees:
-        lines.append(
-            f"    tolerance {TOLERANCE:g}. What costs exactly as much as the cutoff is "
-            "kept by ours and dropped by Kaldi: try a beam off the log-probs' grid "
-            f"({beam + 0.0137:g}); where max_active binds, try --beam-delta 0.5"
-        )
-    return "\n".join(lines)
+def figure(name: str, form: str, missing: str = "-") -> Callable[[Row], str]:
+    """A column of numbers; what stands where a row has none."""
+
+    def cell(row: Row) -> str:
+        value = row.get(name)
+        return missing if value is None else format(value, form)
+
+    return cell
 
 
-def speed_table(rows: list[Row]) -> str:
-    """What was measured where costs agree; "" where they do nowhere."""
-    return format_table(SPEED, [row for row in rows if row["costs"]["agree"]])
+def text_figure(name: str) -> Callable[[Row], str]:
+    """A column of texts."""
+    return lambda row: str(row[name])
 
 
-def topology_table(rows: list[Row]) -> str:
-    """The topologies of a set, LM and beam below each other."""
-    agreed = [row for row in rows if row["costs"]["agree"]]
-    agreed.sort(key=lambda row: (row["set"], row["lm"], row["beam"]))  # stable
-    return format_table(TOPOLOGY, agreed)
-
-
-def spread_of(seconds: list[float]) -> float:
-    """How much longer the slowest repetition took than the fastest, per cent."""
-    return 100 * (max(seconds) / min(seconds) - 1)
-
-
-def format_table(columns: Columns, rows: list[Row]) -> str:
+def format_table(columns: Columns, rows: Sequence[Row]) -> str:
     """Columns in line: headings, then a line for each row; "" for no rows."""
     if not rows:
         return ""
@@ -101,3 +41,36 @@ def format_table(columns: Columns, rows: list[Row]) -> str:
         "  " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True))
         for line in cells
     )
+
+
+def errors_of(errors: WordErrors) -> list[int]:
+    """Insertions, deletions, substitutions."""
+    return [errors.insertions, errors.deletions, errors.substitutions]
+
+
+def word_errors(
+    references: Mapping[str, Sequence[str]], texts: Mapping[str, str]
+) -> Row:
+    """The word error rate, the errors by kind and the words of the references."""
+    words = {utterance: text.split() for utterance, text in texts.items()}
+    score = score_texts(references, words)
+    errors = score.errors
+    return {
+        "wer": score.wer,
+        "errors": errors_of(errors),
+        "words": errors.reference_words,
+    }
+
+
+def speed(audio_s: float, seconds: Sequence[float]) -> Row:
+    """Seconds of all turns, and real-time factors of the fastest and the median."""
+    return {
+        "cpu_s": [round(one, 6) for one in seconds],
+        "rtfx": round(audio_s / min(seconds), 2),
+        "rtfx_median": round(audio_s / median(seconds), 2),
+    }
+
+
+def range_percent(seconds: Sequence[float]) -> float:
+    """How much longer the slowest turn took than the fastest, per cent."""
+    return 100 * (max(seconds) / min(seconds) - 1)

@@ -1,4 +1,4 @@
-"""Are the answers right? What `bench_beam.py` asks before it prints a time.
+"""Are the answers right? What `tools.bench.trie` asks before it prints a time.
 
 faults = compare_backends(case, settings)             # cpu and reference, all bits
 costs = TextCosts(case, texts)                        # an independent route
@@ -16,16 +16,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from beam_cases import Case
-from beam_contestants import trie_decoder
-from posterior_stats import START, Pronunciations, Sausage, force_align
 
+from tools.bench.cases import Case
+from tools.bench.contestants import trie_decoder
+from tools.bench.costs import TOLERANCE
+from tools.data.posterior_stats import START, Pronunciations, Sausage, force_align
 from wfstdec.compare.points import Setting
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import read_lines
 
-TOLERANCE = 1e-5
-"""Relative; of sums of float32."""
 SHORT, FEW = 40, 3
 """Frames and utterances that the reference, plain Python, is given."""
 

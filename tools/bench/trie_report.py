@@ -1,4 +1,4 @@
-"""The tables of `bench_beam.py`, and what they say of its targets.
+"""The tables of `tools.bench.trie`, and what they say of its targets.
 
 print(format_table(COLUMNS, rows))
 print("\\n".join(verdict_lines(verdicts(rows))))
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from beam_check import TOLERANCE
-from beam_contestants import TRIE, WFST
-from bench_report import Columns, Row, spread_of
+from tools.bench.contestants import TRIE, WFST
+from tools.bench.costs import TOLERANCE
+from tools.bench.report import Columns, Row, figure, range_percent, text_figure
 
 TARGETS = {"flashlight-text": 5.0, "pyctcdecode": 20.0, "nemo-toolkit": 5.0}
 """How many times as fast as each peer the trie decoder is to be, at its WER or less."""
@@ -18,16 +18,16 @@ WFST_MARGIN = 0.2
 """Per cent of WER that the trie's widest beam may have above the WFST's."""
 
 COLUMNS: Columns = {
-    "decoder": lambda row: row["decoder"],
+    "decoder": text_figure("decoder"),
     "setting": lambda row: setting_text(row["setting"]),
-    "WER %": lambda row: f"{row['wer']:.2f}",
-    "known": lambda row: _number(row["wer_known"], ".2f"),
-    "gap": lambda row: _number(row["gap"], ".3f"),
-    "own cost": lambda row: _number(row["own_cost"], ".2f"),
-    "RTFx": lambda row: f"{row['rtfx_best']:.0f}",
-    "median": lambda row: f"{row['rtfx_median']:.0f}",
+    "WER %": figure("wer", ".2f"),
+    "known": figure("wer_known", ".2f"),
+    "gap": figure("gap", ".3f"),
+    "own cost": figure("own_cost", ".2f"),
+    "RTFx": figure("rtfx", ".0f"),
+    "median": figure("rtfx_median", ".0f"),
     "runs": lambda row: str(len(row["cpu_s"])),
-    "spread %": lambda row: f"{spread_of(row['cpu_s']):.0f}",
+    "range %": lambda row: f"{range_percent(row['cpu_s']):.0f}",
 }
 LEGEND = """\
   WER % of all utterances; known: of those all of whose words are in the lexicon
@@ -85,7 +85,7 @@ def verdicts(rows: Iterable[Row]) -> list[Row]:
 def _verdict(peer: Row, tries: list[Row], measure: str) -> Row:
     limit = peer[measure] * (1 + TOLERANCE)
     fit = [row for row in tries if row[measure] <= limit]
-    ours = max(fit, key=lambda row: row["rtfx_best"], default=None)
+    ours = max(fit, key=lambda row: row["rtfx"], default=None)
     return {
         "case": peer["case"],
         "peer": peer["decoder"],
@@ -94,7 +94,7 @@ def _verdict(peer: Row, tries: list[Row], measure: str) -> Row:
         "value": peer[measure],
         "least": min(row[measure] for row in tries),
         "ours": ours and ours["setting"],
-        "ratio_best": ours and round(ours["rtfx_best"] / peer["rtfx_best"], 2),
+        "ratio": ours and round(ours["rtfx"] / peer["rtfx"], 2),
         "ratio_median": ours and round(ours["rtfx_median"] / peer["rtfx_median"], 2),
     }
 
@@ -116,10 +116,10 @@ def _summary(own: list[Row]) -> str:
     target = TARGETS.get(own[0]["peer"].split()[0])
     parts, low = [], None
     if matched:
-        low = min(matched, key=lambda one: one["ratio_best"])
-        high = max(matched, key=lambda one: one["ratio_best"])
+        low = min(matched, key=lambda one: one["ratio"])
+        high = max(matched, key=lambda one: one["ratio"])
         parts.append(
-            f"trie {low['ratio_best']:.1f} to {high['ratio_best']:.1f} times as fast "
+            f"trie {low['ratio']:.1f} to {high['ratio']:.1f} times as fast "
             f"(medians {low['ratio_median']:.1f} to {high['ratio_median']:.1f})"
         )
     if len(matched) < len(own):
@@ -129,7 +129,7 @@ def _summary(own: list[Row]) -> str:
             f"{min(one['value'] for one in lacking):.3f} by {own[0]['least']:.3f}"
         )
     if target is not None:
-        reached = len(matched) == len(own) and low and low["ratio_best"] >= target
+        reached = len(matched) == len(own) and low and low["ratio"] >= target
         parts.append(f"{target:g} times wanted: {'reached' if reached else 'MISSED'}")
     return "; ".join(parts)
 
@@ -151,6 +151,3 @@ def wfst_lines(rows: Iterable[Row]) -> list[str]:
             )
     return lines
 
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)

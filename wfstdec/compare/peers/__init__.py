@@ -7,6 +7,8 @@ available_peers(inputs)                     # those that can be made of the inpu
 flashlight       flashlight-text: a lexicon's trie, or tokens alone
 pyctcdecode      words over pieces or characters; no pronunciations
 kaldi-decoder    FasterDecoder on the graph
+nemo             NeMo's batched search: tokens, no lexicon
+riva             Kaldi's decoder for NVIDIA GPUs on the graph; not among `PEERS`
 """
 
 from __future__ import annotations
@@ -41,12 +43,28 @@ def kaldi_decoder(inputs: PeerInputs) -> Peer:
     return KaldiPeer(inputs)
 
 
+def nemo(inputs: PeerInputs) -> Peer:
+    """NeMo's batched search; see `peers.nemo`."""
+    from wfstdec.compare.peers.nemo import NemoPeer
+
+    return NemoPeer(inputs)
+
+
+def riva(inputs: PeerInputs) -> Peer:
+    """riva-asrlib-decoder, on a GPU; see `peers.riva`."""
+    from wfstdec.compare.peers.riva import RivaPeer
+
+    return RivaPeer(inputs)
+
+
 PEERS: Mapping[str, MakePeer] = {
     "flashlight": flashlight,
     "pyctcdecode": pyctcdecode,
     "kaldi-decoder": kaldi_decoder,
+    "nemo": nemo,
 }
-"""What makes each peer, by the name that options call it."""
+"""What makes each peer, by the name that options call it: those that run on the CPU,
+since comparisons count the CPU seconds of one thread."""
 
 
 def available_peers(inputs: PeerInputs) -> list[Peer]:

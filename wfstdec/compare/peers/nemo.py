@@ -1,4 +1,4 @@
-"""NeMo's batched CTC beam search with a token language model, as a peer on the CPU.
+"""NeMo's batched CTC beam search with a token language model, on the CPU.
 
     pip install --no-deps nemo-toolkit==3.0.0               # and torch
     peer = NemoPeer(inputs)                                 # tokens and an ARPA file
@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.compare.peers.scored import ScoredPeer
 from wfstdec.compare.points import PeerInputs, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.files import read_lines
@@ -55,8 +56,8 @@ _OFFSET = 100
 _NEVER = -1e4
 
 
-class NemoPeer:
-    """A `Peer`: tokens with a language model over tokens, no lexicon.
+class NemoPeer(ScoredPeer):
+    """A `ScoredPeer`: tokens with a language model over tokens, no lexicon.
 
     Utterances are decoded in batches of like length. What an utterance gets depends on
     the frames that fill its batch up (a defect of that code): here they are certainly
@@ -92,16 +93,10 @@ class NemoPeer:
             for size in (4, 8, 16)
         ]
 
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """See `Peer`."""
-        return [text for text, _ in self.decode_scored(utterances, setting)]
-
     def decode_scored(
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> list[tuple[str, float]]:
-        """The words of each utterance and their score, higher is better."""
+        """See `ScoredPeer`."""
         search = self.search(setting)
         by_length = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
         found: list[tuple[str, float]] = [("", 0.0)] * len(utterances)
