@@ -3,9 +3,9 @@
 import functools
 import re
 
-import kernel_resources
 import pytest
 
+from tools.gpu import kernel_resources
 from wfstdec.gpu.cupy_device import KERNELS
 from wfstdec.wfst.gpu.layout import (
     BLOCKS_AT_HOME,

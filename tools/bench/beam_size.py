@@ -1,7 +1,7 @@
 """Beam against WER, F and speed, with and without a list of key phrases.
 
-    python tools/experiments_beam.py --output run.json --plot run.svg
-    python tools/experiments_beam.py --case bpe-mild:pieces      # without a lexicon
+    python -m tools.bench.beam_size --output run.json --plot run.svg
+    python -m tools.bench.beam_size --case bpe-mild:pieces      # without a lexicon
 
 After "FlexCTC: GPU-powered CTC Beam Decoding with advanced Contextual Abilities" (arXiv
 2508.07315), figure 2. The list is one for all utterances: the rare words that they say,
@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 
-import experiments_common as common  # sets the number of threads first
-
+from tools.bench import experiments
+from tools.bench.cases import Case
+from tools.bench.command import exit_with
+from tools.bench.experiments import Experiment
 from wfstdec.compare.plotting import plot
-from wfstdec.compare.report import table
-from wfstdec.compare.running import run
-from wfstdec.errors import WfstdecError
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -33,42 +31,35 @@ def add_own(parser: argparse.ArgumentParser) -> None:
     add("--others", type=int, default=4, help="times as many words that nobody says")
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = common.parse_arguments(__doc__, argv, add_own)
-    case = common.load_case(args)
-    rare = common.rare_words(case, args.common)
+def key_phrases(case: Case, args: argparse.Namespace) -> list[str]:
+    """The rare words that are said, then some that are not."""
+    rare = experiments.rare_words(case, args.common)
     spoken = {word for words in case.speech.references.values() for word in words}
     said = [word for word in rare if word in spoken]
-    known = spoken | common.like_others(case, set(rare))
+    known = spoken | experiments.like_others(case, set(rare))
     others = [word for word in rare if word not in known]
-    more = random.Random(args.seed).sample(
-        others, min(len(others), args.others * len(said))
-    )
-    words = said + more
+    count = min(len(others), args.others * len(said))
+    words = said + random.Random(args.seed).sample(others, count)
     print(f"{len(said)} rare words are said; the list has {len(words)}")
-    given = common.token_phrases(case, dict.fromkeys(words, args.magnitude))
-    searches = common.searches_of(
-        case,
-        {"beam": args.beams},
-        {"beam_size": args.beam_sizes, "merge": args.merges},
+    return words
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = experiments.parse_arguments(__doc__, argv, add_own)
+    case = experiments.load_case(args)
+    words = key_phrases(case, args)
+    given = experiments.token_phrases(case, dict.fromkeys(words, args.magnitude))
+    trie_widths = {"beam_size": args.beam_sizes, "merge": args.merges}
+    comparison = Experiment("tools.bench.beam_size", case, args).compare(
+        experiments.searches_of(case, {"beam": args.beams}, trie_widths),
+        {"list": dict.fromkeys(case.speech.references, given)},
+        words,
+        lambda point: {"list": point.boosts},
     )
-    comparison = run(
-        common.speech_of(case),
-        searches,
-        boosts={"list": dict.fromkeys(case.speech.references, given)},
-        phrases=words,
-        repeats=args.repeats,
-    )
-    print(table(comparison))
-    rows = [common.row_of(one, list=one.boosts) for one in comparison.points]
-    common.write_report(args, "experiments_beam", comparison, rows)
     if args.plot is not None:
         plot(comparison, args.plot)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except WfstdecError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    exit_with(main)

@@ -111,7 +111,9 @@ class Case:
         whole = read_lexicon(recipe.lexicon, self.tokens, separator=recipe.separator)
         return whole.restrict(read_arpa(self.arpa).index)[0]
 
-    def wfst_decoder(self, options: WfstOptions, threads: int | None = 1) -> WfstDecoder:
+    def wfst_decoder(
+        self, options: WfstOptions, threads: int | None = 1
+    ) -> WfstDecoder:
         """Ours on the graph, on the CPU; None for a thread per processor."""
         assert self.graph is not None
         shift = self.speech.frame_shift_s

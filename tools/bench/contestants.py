@@ -1,4 +1,4 @@
-"""Who takes part in `tools.bench.trie`: our two decoders and the peers, at their settings.
+"""Who takes part in `tools.bench.trie`: our decoders and the peers, at settings.
 
 for one in contestants(case, ["flashlight", "nemo"]):
     answers = one.run(case.utterances)

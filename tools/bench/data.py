@@ -207,7 +207,9 @@ def build_or_load(
 def graph_key(inputs: Sequence[Path]) -> str:
     """Of the inputs and of all sources that build: a changed search builds nothing."""
     package = Path(wfstdec.__file__).parent
-    sources = [source for room in BUILDERS for source in package.glob(f"{room}/**/*.py")]
+    sources = [
+        source for room in BUILDERS for source in package.glob(f"{room}/**/*.py")
+    ]
     return file_key([*inputs, *sorted(sources)])
 
 

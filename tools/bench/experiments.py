@@ -1,49 +1,42 @@
-"""What the `experiments_*.py` have in common: cases, word lists, searches, files.
+"""What the papers' experiments on boosts and beams have in common.
 
-args = parse_arguments(__doc__, argv, utterances=None)
+args = parse_arguments(__doc__, argv, add_own)
 case = load_case(args)
 rare = rare_words(case, args.common)
+experiment = Experiment("tools.bench.magnitude", case, args)
+comparison = experiment.compare(searches, boosts, phrases, describe)
+draw(args.plot, panels, "boost, nats")
 """
 
 from __future__ import annotations
 
-import os
-
-for _name in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
-    os.environ[f"{_name}_NUM_THREADS"] = "1"  # before NumPy reads it
-
-# ruff: noqa: E402
 import argparse
-import json
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import bench_data
 import numpy as np
-from beam_cases import Case, Inputs, make_cases
 
 import wfstdec
+from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench.command import Run, make_parser, parse
+from tools.bench.report import Row, errors_of
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.plotting import COLOURS, MARKERS, check_plot
+from wfstdec.compare.report import table
+from wfstdec.compare.running import run
 from wfstdec.compare.searches import (
     OurSearch,
     trie_maker,
     trie_searches,
     wfst_searches,
 )
-from wfstdec.compare.speech import Speech
-from wfstdec.errors import FormatError
 from wfstdec.text.arpa import read_arpa
-from wfstdec.text.atomic import atomic_write
 
-Row = dict[str, Any]
 Grid = Mapping[str, Sequence[Any]]
-Phrases = Mapping[str, float]
 Panel = tuple[str, str, Mapping[str, list[tuple[float, float]]]]
 """Of a picture: title, y label, and curves by name."""
 
@@ -56,58 +49,71 @@ def parse_arguments(
     """The flags of all experiments, and those of one.
 
     Raises:
-        WfstdecError: A file could not be written at the end.
+        WfstdecError: The plot could not be written at the end.
     """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(description)
+    parser.set_defaults(repeats=3)
     add = parser.add_argument
-    add("--case", default="dev:lm_books.3g_pruned", help="set:model, see beam_cases")
-    add("--utterances", type=int, help="so many of the set, evenly spread")
+    add("--case", default="dev:lm_books.3g_pruned", help="set:language model")
     add("--common", type=int, default=5000, help="the likeliest words are not rare")
-    add("--lm-scale", type=float, default=0.8, help="of word language models")
     add("--token-lm-scale", type=float, default=0.3, help="of those over pieces")
-    add("--repeats", type=int, default=3, help="timings of each point; default 3")
     add("--seed", type=int, default=1, help="what lists are drawn by; default 1")
-    add("--data", type=Path, help="default ../shared/data, else the demo's recipe")
-    add("--cache", type=Path, default=bench_data.CACHE, help="for graphs and models")
-    add("--synthetic", type=Path, help="where sets are made; default in the cache")
-    add("--output", type=Path, help="write all figures as JSON")
-    add("--plot", type=Path, help="draw them: .png or .svg")
+    add("--plot", type=Path, help="draw the figures: .png or .svg")
     add_own(parser)
-    args = parser.parse_args(argv)
-    _check_files(args)
+    args = parse(parser, argv)
+    if args.plot is not None:
+        check_plot(args.plot)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("wfstdec").setLevel(logging.WARNING)
     logging.getLogger("wfstdec.compare").setLevel(logging.INFO)
     return args
 
 
-def _check_files(args: argparse.Namespace) -> None:
-    if args.plot is not None:
-        check_plot(args.plot)
-    if args.output is not None and not args.output.parent.is_dir():
-        raise FormatError(f"{args.output}: cannot write: no such folder")
-
-
 def load_case(args: argparse.Namespace) -> Case:
     """The set and language model of `--case`."""
-    inputs = Inputs(
-        data=bench_data.find_data(args.data),
-        cache=args.cache,
-        synthetic=args.synthetic or args.cache,
-        limit=args.utterances,
-        lm_scale=args.lm_scale,
-        token_lm_scale=args.token_lm_scale,
-    )
-    [case] = make_cases([args.case], inputs)
+    [case] = make_cases([args.case], Inputs.of(args))
     return case
 
 
-def speech_of(case: Case) -> Speech:
-    """The utterances as comparisons take them."""
-    speech = case.speech
-    return Speech(speech.logprobs, speech.references, speech.frame_shift_s)
+class Experiment:
+    """A comparison of our decoders whose figures go to a file.
+
+    Args:
+        tool: What was started.
+        case: What is decoded.
+        args: From `parse_arguments`.
+    """
+
+    def __init__(self, tool: str, case: Case, args: argparse.Namespace) -> None:
+        self._case, self._args, self._run = case, args, Run(tool, args)
+
+    def compare(
+        self,
+        searches: Sequence[OurSearch],
+        boosts: Mapping[str, Mapping[str, Any]],
+        phrases: Iterable[str],
+        describe: Callable[[Point], Row],
+    ) -> Comparison:
+        """Run, print and keep a comparison.
+
+        Args:
+            searches: From `searches_of`.
+            boosts: By the name of a list, the boosts of each utterance.
+            phrases: Those that are scored.
+            describe: What is added to a point's row.
+        """
+        comparison = run(
+            self._case.speech,
+            searches,
+            boosts=boosts,
+            phrases=phrases,
+            repeats=self._args.repeats,
+        )
+        print(table(comparison))
+        rows = [row_of(point) | describe(point) for point in comparison.points]
+        options = {name: dict(one.options) for name, one in comparison.searches.items()}
+        self._run.write(rows, facts=dict(comparison.facts), searches=options)
+        return comparison
 
 
 def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[OurSearch]:
@@ -125,6 +131,30 @@ def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[OurSearch]:
         frame_shift_s=shift,
     )
     return searches + trie_searches(make, wfstdec.TrieOptions(lm_scale=scale), trie)
+
+
+def row_of(point: Point) -> Row:
+    """A point as it goes into the file."""
+    row: Row = {
+        "search": point.search,
+        "setting": dict(point.setting),
+        "wer": round(point.wer, 3),
+        "errors": errors_of(point.errors),
+        "rtfx": round(point.rtfx, 1),
+        "cpu_s": list(point.cpu_s),
+        "search_errors": point.search_errors,
+        "unfinished": point.unfinished,
+        "memory_mb": point.memory_mb,
+    }
+    if point.phrases is None:
+        return row
+    scored = point.phrases
+    return row | {
+        "phrases": [scored.hits, scored.in_references, scored.in_hypotheses],
+        "precision": scored.precision,
+        "recall": scored.recall,
+        "f": scored.f_score,
+    }
 
 
 def rare_words(case: Case, common: int) -> list[str]:
@@ -158,7 +188,7 @@ def like_others(case: Case, rare: set[str]) -> set[str]:
     return {word for word, way in said if word in rare and way in others}
 
 
-def token_phrases(case: Case, phrases: Phrases) -> PhraseBoosts:
+def token_phrases(case: Case, phrases: Mapping[str, float]) -> PhraseBoosts:
     """Phrases credited token by token, in whole worth what is said of them, nats."""
     between = None if case.separator is None else case.tokens.ids[case.separator]
     if case.lexicon is not None:
@@ -167,56 +197,21 @@ def token_phrases(case: Case, phrases: Phrases) -> PhraseBoosts:
         model = case.speech.recipe.tokens.parent / "bpe.model"
         speller = by_table(case.tokens, sentencepiece_model=model)
     options = PhraseOptions(weights_are_totals=True)
-    return PhraseCompiler(speller, case.tokens, options, boundary=between).compile(
-        phrases
-    )
+    compiler = PhraseCompiler(speller, case.tokens, options, boundary=between)
+    return compiler.compile(phrases)
 
 
-def row_of(point: Point, **more: Any) -> Row:
-    """A point as it goes into the file."""
-    scored = point.phrases
-    row: Row = {"search": point.search, **point.setting, **more}
-    row |= {
-        "wer": round(point.wer, 3),
-        "errors": [
-            point.errors.insertions,
-            point.errors.deletions,
-            point.errors.substitutions,
-        ],
-        "rtfx": round(point.rtfx, 1),
-        "cpu_s": list(point.cpu_s),
-        "search_errors": point.search_errors,
-        "unfinished": point.unfinished,
-        "memory_mb": point.memory_mb,
-    }
-    if scored is not None:
-        row |= {
-            "phrases": [scored.hits, scored.in_references, scored.in_hypotheses],
-            "precision": scored.precision,
-            "recall": scored.recall,
-            "f": scored.f_score,
-        }
-    return row
-
-
-def write_report(
-    args: argparse.Namespace, tool: str, comparison: Comparison, rows: Iterable[Row]
-) -> None:
-    """Keep the figures, without any path."""
-    if args.output is None:
-        return
-    options = {
-        name: value
-        for name, value in vars(args).items()
-        if not isinstance(value, Path) and value is not None
-    }
-    facts = dict(comparison.facts) | {"machine": bench_data.describe_machine()}
-    searches = {name: dict(one.options) for name, one in comparison.searches.items()}
-    report = {"tool": tool, "date": time.strftime("%Y-%m-%d"), "options": options}
-    report |= {"facts": facts, "searches": searches, "rows": list(rows)}
-    with atomic_write(args.output, "w") as file:
-        json.dump(report, file, indent=1)
-        file.write("\n")
+def curves_of(
+    points: Iterable[Point],
+    name: Callable[[Point], str | None],
+    place: Callable[[Point], tuple[float, float]],
+) -> dict[str, list[tuple[float, float]]]:
+    """Points joined to curves by name; those without a name are left out."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for point in points:
+        if (called := name(point)) is not None:
+            curves.setdefault(called, []).append(place(point))
+    return curves
 
 
 def draw(

@@ -2,26 +2,26 @@
 
 gpu = Gpu()                                          # tests have one that is none
 batch = gpu.upload(arrays, "float32")                # padded, [B, T, V]
-timing = gpu.time(lambda: decoder.decode(batch.logprobs, batch.lengths), repeats=5)
+timing = gpu.time(lambda: decoder.decode(*batch), repeats=5)
 """
 
 from __future__ import annotations
 
 import gc
-import statistics
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tools.bench.report import Row
+from wfstdec.compare.peers.riva import pad
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
 from wfstdec.wfst.options import WfstOptions
 
-Row = dict[str, Any]
 COPIED_MIB = 1024
 
 
@@ -46,7 +46,7 @@ class Timing(NamedTuple):
     @property
     def median_s(self) -> float:
         """The median by events."""
-        return statistics.median(self.event_s)
+        return median(self.event_s)
 
 
 class Gpu:
@@ -101,10 +101,10 @@ class Gpu:
 
     def upload(self, arrays: Sequence[np.ndarray], dtype: str) -> Padded:
         """A padded batch; done when it returns."""
-        padded, lengths = pad(arrays, dtype)
-        on_gpu = self._cupy.asarray(padded)
+        batch = padded(arrays, dtype)
+        on_gpu = self._cupy.asarray(batch.logprobs)
         self._cupy.cuda.Device().synchronize()
-        return Padded(on_gpu, lengths)
+        return batch._replace(logprobs=on_gpu)
 
     def time(self, run: Callable[[], Any], repeats: int) -> Timing:
         """Run once to warm up, then time."""
@@ -131,24 +131,7 @@ class Gpu:
         self._cupy.get_default_memory_pool().free_all_blocks()
 
 
-def pad(arrays: Sequence[np.ndarray], dtype: str) -> Padded:
-    """[B, T, V] with zeros after each utterance."""
-    lengths = np.array([len(x) for x in arrays], np.int64)
-    padded = np.zeros((len(arrays), lengths.max(), arrays[0].shape[1]), dtype)
-    for row, x in zip(padded, arrays, strict=True):
-        row[: len(x)] = x
-    return Padded(padded, lengths)
-
-
-def count_work(
-    decoder: WfstDecoder, batches: list[Padded], boosts: Mapping[str, float] | None
-) -> Counter[str]:
-    """What the searches of batches look at and make, in sums over frames."""
-    counts: Counter[str] = Counter()
-    for batch in batches:
-        under_way = decoder.start(len(batch.lengths), boosts)
-        under_way.advance(*batch)
-        under_way.finish()
-        search: Any = under_way._batch
-        counts.update(search.counts)
-    return counts
+def padded(arrays: Sequence[np.ndarray], dtype: str) -> Padded:
+    """A batch of a type, on the host."""
+    logprobs, lengths = pad(arrays)
+    return Padded(logprobs.astype(dtype), lengths)

@@ -1,29 +1,31 @@
-"""What `bench_gpu.py` measures: no time without the answers of the CPU.
+"""What `tools.bench.gpu` measures: no time without the answers of the CPU.
 
-bench = Bench(Case(speech, "lm_books.3g", graph), plan, Gpu())
+bench = Bench(case, args, Gpu(), skip)
 setting = Setting(max_active=7000, beam=13.0)
 expected = bench.expect(setting)                     # by utterance, from the CPU
-rows = [bench.cpu(setting), *bench.ours(setting, expected)]
-rows += bench.riva(setting, expected, files)
+rows = [*bench.cpu(setting), *bench.ours(setting, expected)]
+rows += bench.riva(setting, expected, peer)
 """
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
-import riva_peer
-from bench_compare import Comparison, compare, outcome_of
-from bench_data import SpeechSet, spread
-from bench_gpu_device import Gpu, Padded, Row, Timing, count_work
 
-from wfstdec.graph.packed import PackedGraph
-from wfstdec.metrics import score_texts
+from tools.bench.cases import Case
+from tools.bench.costs import compare_costs, found_by_us
+from tools.bench.gpu_device import Gpu, Padded, Timing
+from tools.bench.report import Row, word_errors
+from wfstdec.compare.peers.riva import RivaPeer, RivaResult, path_costs
+from wfstdec.compare.speech import spread
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -51,35 +53,21 @@ class Setting(NamedTuple):
     boosted: int = 0
 
 
-class Plan(NamedTuple):
-    """What all points have in common.
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Measures a case on a GPU; each method gives rows of figures.
 
     Attributes:
-        batches: Numbers of utterances.
-        dtypes: Of the log-probs, for ours.
-        threads: Of a block, for ours.
-        lattice_beams: For Riva's.
-        lm_scale: Of all decoders.
-        repeats: Timings of each point.
+        case: A set on a graph.
+        args: From `gpu.parse_arguments`.
+        gpu: Where.
         skip: Whether a point is not wanted, by the beginning of its row.
     """
 
-    batches: Sequence[int]
-    dtypes: Sequence[str]
-    threads: Sequence[int]
-    lattice_beams: Sequence[float]
-    lm_scale: float
-    repeats: int
+    case: Case
+    args: argparse.Namespace
+    gpu: Gpu
     skip: Callable[[Row], bool]
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A set on a graph."""
-
-    speech: SpeechSet
-    lm: str
-    graph: PackedGraph
 
     def batches(self, size: int) -> list[list[str]]:
         """The utterances of the batches of a point, one batch after the other.
@@ -88,40 +76,24 @@ class Case:
         Large ones: the utterances of the set, again and again.
         """
         count = max(1, FEWEST // size)
-        names = spread(list(self.speech.logprobs), count * size)
+        names = spread(list(self.case.speech.logprobs), count * size)
         return [
             [names[i % len(names)] for i in range(first, first + size)]
             for first in range(0, count * size, size)
         ]
 
-    def arrays(self, names: Sequence[str]) -> list[np.ndarray]:
-        """Their log-probs."""
-        return [self.speech.logprobs[name] for name in names]
-
-    def boosts(self, count: int) -> dict[str, float] | None:
-        """So many words of the graph, evenly spread over its table."""
-        if count == 0:
+    def boosts(self, setting: Setting) -> dict[str, float] | None:
+        """Words of the graph, evenly spread over its table."""
+        if setting.boosted == 0:
             return None
-        words = self.graph.words[1:]
-        return dict.fromkeys(words[:: max(1, len(words) // count)][:count], BONUS)
-
-    def wer(self, texts: dict[str, str]) -> float:
-        """The word error rate, per cent, of some of the utterances."""
-        references = {name: self.speech.references[name] for name in texts}
-        return score_texts(references, {n: t.split() for n, t in texts.items()}).wer
-
-
-class Bench:
-    """Measures a case on a GPU; each method gives rows of figures."""
-
-    def __init__(self, case: Case, plan: Plan, gpu: Gpu) -> None:
-        self.case, self.plan, self.gpu = case, plan, gpu
-        self._shift_s = case.speech.frame_shift_s
+        words = self.case.graph.words[1:]
+        step = max(1, len(words) // setting.boosted)
+        return dict.fromkeys(words[::step][: setting.boosted], BONUS)
 
     def options(self, setting: Setting) -> WfstOptions:
         """The options of all decoders."""
-        beam, max_active = setting.beam, setting.max_active
-        return WfstOptions(beam, max_active, lm_scale=self.plan.lm_scale)
+        scale = self.case.lm_scale
+        return WfstOptions(setting.beam, setting.max_active, lm_scale=scale)
 
     def row(self, setting: Setting, batch: int, **more: object) -> Row:
         """What says which point a row is of."""
@@ -129,131 +101,128 @@ class Bench:
         told = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
         return told | setting._asdict() | {"batch": batch} | more
 
-    def on_cpu(self, setting: Setting) -> WfstDecoder:
-        """Our decoder on the CPU, one utterance per processor."""
-        graph, options = self.case.graph, self.options(setting)
-        return WfstDecoder(graph, options, "cpu", frame_shift_s=self._shift_s)
-
     def expect(self, setting: Setting, dtype: str = "float32") -> dict[str, Hypothesis]:
         """What the CPU finds in all utterances, their log-probs rounded to a type."""
-        names, boosts = list(self.case.speech.logprobs), self._boosts(setting)
-        arrays = [as_given(x, dtype) for x in self.case.arrays(names)]
-        found = self.on_cpu(setting).decode(arrays, boosts=boosts)
-        return dict(zip(names, found, strict=True))
+        arrays = [as_given(rows, dtype) for rows in self.case.utterances]
+        decoder = self.case.wfst_decoder(self.options(setting), threads=None)
+        found = decoder.decode(arrays, boosts=self.boosts(setting))
+        return dict(zip(self.case.speech.logprobs, found, strict=True))
 
-    def cpu(self, setting: Setting) -> Row:
-        """A row for the CPU, on all utterances; empty where it is not wanted."""
-        names, boosts = list(self.case.speech.logprobs), self._boosts(setting)
-        decoder, arrays = self.on_cpu(setting), self.case.arrays(names)
+    def cpu(self, setting: Setting) -> Iterator[Row]:
+        """A row for the CPU, a thread per processor, on all utterances."""
+        names, arrays = list(self.case.speech.logprobs), self.case.utterances
+        decoder = self.case.wfst_decoder(self.options(setting), threads=None)
         row = self.row(setting, len(names), decoder="cpu", threads=decoder.threads)
-        if self.plan.skip(row):
-            return {}
+        if self.skip(row):
+            return
         decoder.decode(arrays[:1])
         begin = time.perf_counter()
-        found = decoder.decode(arrays, boosts=boosts)
+        found = decoder.decode(arrays, boosts=self.boosts(setting))
         seconds = time.perf_counter() - begin
         texts = [hypothesis.text for hypothesis in found]
-        return row | self._times([names], texts, Timing([seconds], [seconds]))
+        yield row | self._times([names], texts, Timing([seconds], [seconds]))
 
     def ours(self, setting: Setting, expected: dict[str, Hypothesis]) -> Iterator[Row]:
         """Rows per batch; without times where answers are not the CPU's."""
-        plan, boosts = self.plan, self._boosts(setting)
-        arrays = self.case.speech.logprobs.values()
+        args, graph = self.args, self.case.graph
         wanted = {
-            dtype: expected
-            if all(np.array_equal(x, as_given(x, dtype)) for x in arrays)
-            else self.expect(setting, dtype)
-            for dtype in plan.dtypes
+            dtype: expected if self._exact_in(dtype) else self.expect(setting, dtype)
+            for dtype in args.dtypes
         }
-        for size, dtype, threads in product(plan.batches, plan.dtypes, plan.threads):
+        for size, dtype, threads in product(args.batches, args.dtypes, args.threads):
             row = self.row(setting, size, decoder="ours", dtype=dtype, threads=threads)
-            if plan.skip(row):
+            if self.skip(row):
                 continue
             decoder = self.gpu.decoder(
-                self.case.graph,
+                graph,
                 self.options(setting),
-                frame_shift_s=self._shift_s,
+                frame_shift_s=self.case.speech.frame_shift_s,
                 threads=threads,
             )
-            names = self.case.batches(size)
-            batches = self._upload(names, dtype)
-            run = partial(_each, batches, partial(_decode, decoder, boosts))
-            found = run()
-            row["differ"] = sum(
-                hypothesis != wanted[dtype][name]
-                for name, hypothesis in zip(chain(*names), found, strict=True)
-            )
-            if row["differ"] == 0:
-                timing = self.gpu.time(run, plan.repeats)
-                row |= self._times(names, [one.text for one in found], timing)
-                row |= _traffic(count_work(decoder, batches, boosts), timing)
-                paths = partial(_each, batches, partial(_search, decoder, boosts))
-                timing = self.gpu.time(paths, plan.repeats)
-                row["search_ms"] = 1e3 * timing.median_s / len(batches)
+            names = self.batches(size)
+            row |= self._check_and_time(setting, decoder, names, wanted[dtype], dtype)
             yield row
 
-    def riva(
+    def _exact_in(self, dtype: str) -> bool:
+        """Whether no log-prob changes when it is rounded to a type."""
+        arrays = self.case.utterances
+        return all(np.array_equal(rows, as_given(rows, dtype)) for rows in arrays)
+
+    def _check_and_time(
         self,
         setting: Setting,
-        expected: dict[str, Hypothesis],
-        files: riva_peer.RivaFiles,
+        decoder: WfstDecoder,
+        names: list[list[str]],
+        wanted: dict[str, Hypothesis],
+        dtype: str,
+    ) -> Row:
+        """How many answers differ; if none does, times and work too."""
+        batches, boosts = self._upload(names, dtype), self.boosts(setting)
+        run = partial(_each, batches, partial(_decode, decoder, boosts))
+        found = run()
+        pairs = zip(chain(*names), found, strict=True)
+        differ = sum(hypothesis != wanted[name] for name, hypothesis in pairs)
+        if differ:
+            return {"differ": differ}
+        timing = self.gpu.time(run, self.args.repeats)
+        row = self._times(names, [one.text for one in found], timing)
+        row |= _traffic(_count_work(decoder, batches, boosts), timing)
+        paths = partial(_each, batches, partial(_search, decoder, boosts))
+        timing = self.gpu.time(paths, self.args.repeats)
+        search_ms = 1e3 * timing.median_s / len(batches)
+        return {"differ": 0, **row, "search_ms": search_ms}
+
+    def riva(
+        self, setting: Setting, expected: dict[str, Hypothesis], peer: RivaPeer
     ) -> Iterator[Row]:
         """Rows per batch and lattice beam: best paths, and words of least risk."""
-        for size, lattice_beam in product(self.plan.batches, self.plan.lattice_beams):
+        args = self.args
+        for size, lattice_beam in product(args.batches, args.lattice_beams):
             row = self.row(setting, size, decoder="riva", lattice_beam=lattice_beam)
-            if self.plan.skip(row):
+            if self.skip(row):
                 continue
-            peer = riva_peer.RivaDecoder(
-                files,
-                self.options(setting),
-                batch=size,
-                lattice_beam=lattice_beam,
-                frame_shift_s=self._shift_s,
-            )
-            names = self.case.batches(size)
+            names = self.batches(size)
             batches = self._upload(names, "float32")
-            found = _each(batches, peer.decode)
-            run = partial(_each, batches, peer.run)
-            timing = self.gpu.time(run, self.plan.repeats)
-            costs = {"costs": self._compare(setting, chain(*names), expected, found)}
+            decoder = peer.decoder(row)  # a row has the options that it takes
+            found = _each(batches, decoder.decode)
+            timing = self.gpu.time(partial(_each, batches, decoder.run), args.repeats)
+            costs = {"costs": self._compare(chain(*names), expected, found)}
             texts = [" ".join(one.words) for one in found]
             yield row | costs | self._times(names, texts, timing)
-            texts = list(map(" ".join, _each(batches, peer.decode_mbr)))
-            timing = self.gpu.time(
-                partial(_each, batches, peer.run_mbr), self.plan.repeats
-            )
+            texts = list(map(" ".join, _each(batches, decoder.decode_mbr)))
+            run = partial(_each, batches, decoder.run_mbr)
+            timing = self.gpu.time(run, args.repeats)
             yield row | {"decoder": "riva mbr"} | self._times(names, texts, timing)
-            del peer
+            del decoder, run
             self.gpu.release()
 
     def _upload(self, names: list[list[str]], dtype: str) -> list[Padded]:
-        return [self.gpu.upload(self.case.arrays(batch), dtype) for batch in names]
+        logprobs = self.case.speech.logprobs
+        return [self.gpu.upload([logprobs[n] for n in one], dtype) for one in names]
 
     def _compare(
         self,
-        setting: Setting,
         names: Iterable[str],
         expected: dict[str, Hypothesis],
-        found: list[riva_peer.RivaResult],
+        results: list[RivaResult],
     ) -> Row:
         """The costs of both, each utterance once."""
-        by_name = dict(zip(names, found, strict=True))
-        graph, options = self.case.graph, self.options(setting)
-        arrays, results = self.case.arrays(list(by_name)), list(by_name.values())
-        theirs = riva_peer.outcomes_of(graph, options, arrays, results)
-        ours = [outcome_of(expected[name]) for name in by_name]
-        return _renamed(compare(list(by_name), ours, theirs))
-
-    def _boosts(self, setting: Setting) -> dict[str, float] | None:
-        return self.case.boosts(setting.boosted)
+        by_name, case = dict(zip(names, results, strict=True)), self.case
+        arrays = [case.speech.logprobs[name] for name in by_name]
+        found = list(by_name.values())
+        theirs = path_costs(case.graph, arrays, found, lm_scale=case.lm_scale)
+        ours = [found_by_us(expected[name]) for name in by_name]
+        return asdict(compare_costs(list(by_name), ours, theirs))
 
     def _times(self, names: list[list[str]], texts: list[str], timing: Timing) -> Row:
         """Times, rates and the word error rate; each utterance counts once."""
-        lengths = [[len(x) for x in self.case.arrays(batch)] for batch in names]
-        audio_s = sum(map(sum, lengths)) * self._shift_s
+        speech = self.case.speech
+        lengths = [[len(speech.logprobs[name]) for name in batch] for batch in names]
+        audio_s = sum(map(sum, lengths)) * speech.frame_shift_s
         seconds, longest = timing.median_s, sum(map(max, lengths))
+        by_name = dict(zip(chain(*names), texts, strict=True))
         return {
-            "wer": self.case.wer(dict(zip(chain(*names), texts, strict=True))),
+            **word_errors({name: speech.references[name] for name in by_name}, by_name),
             "batches": len(names),
             "audio_s": round(audio_s, 2),
             "longest_frames": longest,
@@ -290,7 +259,21 @@ def _each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
     return [found for batch in batches for found in decode(*batch)]
 
 
-def _traffic(counts: Row, timing: Timing) -> Row:
+def _count_work(
+    decoder: WfstDecoder, batches: list[Padded], boosts: dict[str, float] | None
+) -> Counter[str]:
+    """What the searches of batches look at and make, in sums over frames."""
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        under_way = decoder.start(len(batch.lengths), boosts)
+        under_way.advance(*batch)
+        under_way.finish()
+        search: Any = under_way._batch
+        counts.update(search.counts)
+    return counts
+
+
+def _traffic(counts: Counter[str], timing: Timing) -> Row:
     """Work per frame, and the bandwidth that it makes, whatever cache it comes from."""
     frames = max(counts["frames"], 1)
     moved = sum(counts[name] * size for name, size in BYTES.items())
@@ -298,9 +281,3 @@ def _traffic(counts: Row, timing: Timing) -> Row:
     for name in ("shared", "spilled"):
         figures[f"{name}_share"] = round(counts[name] / frames, 4)
     return figures | {"gb_per_s": moved / timing.median_s / 1e9}
-
-
-def _renamed(found: Comparison) -> Row:
-    """A comparison with a decoder that is not Kaldi's own."""
-    figures = asdict(found)
-    return {name.replace("kaldi", "theirs"): value for name, value in figures.items()}

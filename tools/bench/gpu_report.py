@@ -1,4 +1,4 @@
-"""The tables of `bench_gpu.py`, and what its rows say about what was asked for.
+"""The tables of `tools.bench.gpu`, and what its rows say about what was asked for.
 
 print(table(rows))
 print("\n".join(verdicts(rows)))
@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import median
-from typing import Any
 
-from bench_report import Columns, format_table
-
-Row = dict[str, Any]
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
 
 LARGE, SMALL = 128, 8
 """Batches from here up are throughput, batches down to here are latency."""
@@ -20,14 +17,8 @@ THROUGHPUT, LATENCY = 5.0, 10.0
 """What is asked: so many times Riva's at an equal or lower word error rate."""
 POINT = ("set", "lm", "max_active", "beam", "batch")
 """What a point of ours and one of Riva's have in common."""
-
-
 OF = {"dtype": "", "threads": "threads", "lattice_beam": "lattice beam"}
 """What tells rows of one point apart, and how it is said."""
-
-
-def _figure(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: format(row[name], form) if name in row else "-"
 
 
 def _of_costs(name: str) -> Callable[[Row], str]:
@@ -39,23 +30,23 @@ def _of_costs(name: str) -> Callable[[Row], str]:
 
 
 COLUMNS: Columns = {
-    "max_active": _figure("max_active", "d"),
-    "beam": _figure("beam", "g"),
-    "boosts": _figure("boosted", "d"),
-    "batch": _figure("batch", "d"),
-    "decoder": lambda row: row["decoder"],
+    "max_active": figure("max_active", "d"),
+    "beam": figure("beam", "g"),
+    "boosts": figure("boosted", "d"),
+    "batch": figure("batch", "d"),
+    "decoder": text_figure("decoder"),
     "of": lambda row: ", ".join(
         f"{row[name]} {said}".strip()
         for name, said in OF.items()
         if row.get(name) is not None
     ),
-    "WER %": _figure("wer", ".2f"),
-    "RTFx": _figure("rtfx", ".0f"),
-    "ms/batch": _figure("ms_per_batch", ".2f"),
-    "search ms": _figure("search_ms", ".2f"),
-    "us/frame": _figure("us_per_frame", ".2f"),
-    "arcs/frame": _figure("looked_per_frame", ".0f"),
-    "GB/s": _figure("gb_per_s", ".1f"),
+    "WER %": figure("wer", ".2f"),
+    "RTFx": figure("rtfx", ".0f"),
+    "ms/batch": figure("ms_per_batch", ".2f"),
+    "search ms": figure("search_ms", ".2f"),
+    "us/frame": figure("us_per_frame", ".2f"),
+    "arcs/frame": figure("looked_per_frame", ".0f"),
+    "GB/s": figure("gb_per_s", ".1f"),
     "ours lower %": _of_costs("ours_lower"),
     "theirs lower %": _of_costs("theirs_lower"),
 }

@@ -1,6 +1,6 @@
 """How many phrases can be boosted: WER, F and speed for lists of 100 to 20,000.
 
-    python tools/experiments_list_size.py --output run.json --plot run.svg
+    python -m tools.bench.list_size --output run.json --plot run.svg
 
 After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
 Phrase-Boosting Tree" (arXiv 2508.07014), figure 2. One list for all utterances: key
@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import experiments_common as common  # sets the number of threads first
-from beam_cases import Case
-
+from tools.bench import experiments
+from tools.bench.cases import Case
+from tools.bench.command import exit_with
+from tools.bench.experiments import Experiment, Panel, curves_of
+from tools.bench.report import Row
 from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.report import table
-from wfstdec.compare.running import run
-from wfstdec.errors import WfstdecError
 from wfstdec.text.arpa import read_arpa
 
 SIZES = [100, 500, 1000, 5000, 10_000, 20_000]
@@ -72,8 +70,8 @@ def unsaid_phrases(case: Case, rare: set[str]) -> list[str]:
 def lists_of(case: Case, args: argparse.Namespace) -> dict[int, list[str]]:
     """Phrases by the size of the list; each list holds the shorter ones."""
     rng = random.Random(args.seed)
-    rare = set(common.rare_words(case, args.common))
-    distinct = rare - common.like_others(case, rare)
+    rare = set(experiments.rare_words(case, args.common))
+    distinct = rare - experiments.like_others(case, rare)
     keys, others = said_phrases(case, rare), unsaid_phrases(case, distinct)
     rng.shuffle(keys)
     rng.shuffle(others)
@@ -88,11 +86,13 @@ def compile_lists(
 ) -> tuple[dict[str, dict[str, Any]], dict[int, float]]:
     """Boosts of each utterance by `unit size`; CPU seconds to compile tokens."""
     boosts, seconds = {}, {}
-    common.token_phrases(case, {lists[min(lists)][0]: 1.0})  # compiles code, untimed
+    experiments.token_phrases(
+        case, {lists[min(lists)][0]: 1.0}
+    )  # compiles code, untimed
     for size, phrases in lists.items():
         by_word = dict.fromkeys(phrases, magnitude)
         begin = time.process_time()
-        by_token = common.token_phrases(case, by_word)
+        by_token = experiments.token_phrases(case, by_word)
         seconds[size] = round(time.process_time() - begin, 3)
         for unit, given in zip(UNITS, (by_word, by_token), strict=True):
             boosts[f"{unit} {size}"] = dict.fromkeys(case.speech.references, given)
@@ -107,14 +107,14 @@ def size_of(point: Point) -> tuple[str, int]:
 
 def panel(
     comparison: Comparison, y_label: str, value: Callable[[Point], float]
-) -> common.Panel:
+) -> Panel:
     """Something against the size of the list."""
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for point in comparison.points:
-        unit, size = size_of(point)
-        if unit != "none":
-            curve = curves.setdefault(f"{point.search}, {unit}s", [])
-            curve.append((size, value(point)))
+    boosted = [point for point in comparison.points if point.boosts]
+    curves = curves_of(
+        boosted,
+        lambda point: f"{point.search}, {size_of(point)[0]}s",
+        lambda point: (size_of(point)[1], value(point)),
+    )
     return "", y_label, curves
 
 
@@ -123,39 +123,30 @@ def f_percent(point: Point) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = common.parse_arguments(__doc__, argv, add_own)
-    case = common.load_case(args)
+    args = experiments.parse_arguments(__doc__, argv, add_own)
+    case = experiments.load_case(args)
     if case.lexicon is None:
         raise SystemExit("phrases are spelt by a lexicon: a case with one, please")
     lists = lists_of(case, args)
     boosts, compile_s = compile_lists(case, lists, args.magnitude)
-    widths = {"beam": [args.beam]}, {"beam_size": [args.beam_size]}
-    comparison = run(
-        common.speech_of(case),
-        common.searches_of(case, *widths),
-        boosts=boosts,
-        phrases=lists[max(lists)],
-        repeats=args.repeats,
-    )
-    print(table(comparison))
-    rows = []
-    for point in comparison.points:
-        unit, size = size_of(point)
-        row = common.row_of(point, unit=unit, size=size)
-        rows.append(row | {"compile_s": compile_s.get(size)})
     print("CPU seconds to compile token phrases:", compile_s)
-    common.write_report(args, "experiments_list_size", comparison, rows)
+
+    def describe(point: Point) -> Row:
+        unit, size = size_of(point)
+        return {"unit": unit, "size": size, "compile_s": compile_s.get(size)}
+
+    widths = {"beam": [args.beam]}, {"beam_size": [args.beam_size]}
+    comparison = Experiment("tools.bench.list_size", case, args).compare(
+        experiments.searches_of(case, *widths), boosts, lists[max(lists)], describe
+    )
     panels = [
         panel(comparison, "WER %", lambda point: point.wer),
         panel(comparison, "F %", f_percent),
         panel(comparison, "RTFx", lambda point: point.rtfx),
     ]
-    common.draw(args.plot, panels, "phrases in the list", log_x=True)
+    experiments.draw(args.plot, panels, "phrases in the list", log_x=True)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except WfstdecError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    exit_with(main)

@@ -1,8 +1,8 @@
 """Language model and phrase boost queries on one thread; answers are checked first.
 
-    python -m tools.bench.lm                   # the demo's model, its lexicon and text
-    python -m tools.bench.lm --phrases 5000 --queries 1000000
-    python -m tools.bench.lm --output run.json
+python -m tools.bench.lm                   # the demo's model, its lexicon and text
+python -m tools.bench.lm --phrases 5000 --queries 1000000
+python -m tools.bench.lm --output run.json
 """
 
 from __future__ import annotations

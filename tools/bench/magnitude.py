@@ -1,6 +1,6 @@
 """Boost magnitude against WER, for accurate and inaccurate word lists.
 
-    python tools/experiments_magnitude.py --output run.json --plot run.svg
+    python -m tools.bench.magnitude --output run.json --plot run.svg
 
 After "GPU-Accelerated WFST Beam Search Decoder for CTC-based Speech Recognition"
 (arXiv 2311.04996), figure 6. Every utterance has a list of its own. Accurate: the rare
@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 
-import experiments_common as common  # sets the number of threads first
-from beam_cases import Case
-
+from tools.bench import experiments
+from tools.bench.cases import Case
+from tools.bench.command import exit_with
+from tools.bench.experiments import Experiment, Panel, curves_of
+from tools.bench.report import Row
 from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.report import table
-from wfstdec.compare.running import run
-from wfstdec.errors import WfstdecError
 
 MAGNITUDES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0]
 KINDS = ("accurate", "inaccurate")
@@ -73,46 +71,41 @@ def magnitude_of(point: Point) -> tuple[str, float]:
     return kind, float(magnitude)
 
 
-def panel(comparison: Comparison, wanted: str) -> common.Panel:
+def panel(comparison: Comparison, wanted: str) -> Panel:
     """WER against the magnitude for one kind of lists."""
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for point in comparison.points:
-        kind, magnitude = magnitude_of(point)
-        if kind in ("none", wanted):
-            curve = curves.setdefault(f"{point.search}, {point.label}", [])
-            curve.append((magnitude, point.wer))
+    of_kind = [p for p in comparison.points if magnitude_of(p)[0] in ("none", wanted)]
+    curves = curves_of(
+        of_kind,
+        lambda point: f"{point.search}, {point.label}",
+        lambda point: (magnitude_of(point)[1], point.wer),
+    )
     return f"{wanted} lists", "WER %", curves
 
 
+def describe(point: Point) -> Row:
+    return dict(zip(("list", "magnitude"), magnitude_of(point), strict=True))
+
+
 def main(argv: list[str] | None = None) -> int:
-    args = common.parse_arguments(__doc__, argv, add_own)
-    case = common.load_case(args)
+    args = experiments.parse_arguments(__doc__, argv, add_own)
+    case = experiments.load_case(args)
     if case.lexicon is None:
         raise SystemExit("words are boosted: a case with a lexicon, please")
-    rare = set(common.rare_words(case, args.common))
+    rare = set(experiments.rare_words(case, args.common))
     lists = word_lists(case, rare, args.strangers, args.seed)
     widths = {"beam": args.beams}
-    comparison = run(
-        common.speech_of(case),
-        common.searches_of(case, widths, widths | {"beam_size": [args.beam_size]}),
-        boosts=boosts_of(lists, args.magnitudes),
-        phrases=sorted({w for words in lists["accurate"].values() for w in words}),
-        repeats=args.repeats,
+    trie_widths = widths | {"beam_size": [args.beam_size]}
+    comparison = Experiment("tools.bench.magnitude", case, args).compare(
+        experiments.searches_of(case, widths, trie_widths),
+        boosts_of(lists, args.magnitudes),
+        sorted({word for words in lists["accurate"].values() for word in words}),
+        describe,
     )
-    print(table(comparison))
-    rows = []
-    for point in comparison.points:
-        kind, magnitude = magnitude_of(point)
-        rows.append(common.row_of(point, list=kind, magnitude=magnitude))
-    common.write_report(args, "experiments_magnitude", comparison, rows)
     panels = [panel(comparison, kind) for kind in KINDS]
     halves = [beam / 2 for beam in args.beams]
-    common.draw(args.plot, panels, "boost, nats", lines_at=halves)
+    experiments.draw(args.plot, panels, "boost, nats", lines_at=halves)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except WfstdecError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    exit_with(main)

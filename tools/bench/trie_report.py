@@ -150,4 +150,3 @@ def wfst_lines(rows: Iterable[Row]) -> list[str]:
                 f"most {WFST_MARGIN} above wanted: {'reached' if reached else 'MISSED'}"
             )
     return lines
-

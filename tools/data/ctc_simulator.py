@@ -27,7 +27,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from piece_distance import piece_distances
+
+from tools.data.piece_distance import piece_distances
 
 BLANK = 0
 FIRST_PIECE = 1

@@ -1,6 +1,6 @@
 """Make the data of graphs/librispeech_demo from the development data.
 
-    python tools/make_demo_recipe.py ../shared/data graphs/librispeech_demo
+    python -m tools.data.make_demo_recipe ../shared/data graphs/librispeech_demo
 
 Takes a few utterances of each speaker, evenly over what each has read, and those that
 the boost list is for; writes the same bytes every time.

@@ -1,8 +1,8 @@
 """Make a seeded set of BPE posteriors: a large vocabulary, with the truth known.
 
     pip install -e '.[tools]'
-    python tools/make_synthetic.py                              # build/synthetic
-    python tools/make_synthetic.py --level hard --out build/synthetic_hard
+    python -m tools.data.make_synthetic                              # build/synthetic
+    python -m tools.data.make_synthetic --level hard --out build/synthetic_hard
 
 Writes tokens.txt, bpe.model, lexicon.txt, posteriors.npz, refs.txt, parameters.json and
 README.md, and prints how the set compares with real posteriors. The same arguments
@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 import sentencepiece
-from ctc_simulator import BLANK, Acoustics, Simulator
-from posterior_stats import describe, greedy_tokens, sausage, table
 
+from tools.data.ctc_simulator import BLANK, Acoustics, Simulator
+from tools.data.posterior_stats import describe, greedy_tokens, sausage, table
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text, write_text
 from wfstdec.metrics import score_texts
@@ -49,7 +49,7 @@ Spellings = dict[str, list[tuple[int, ...]]]
 
 README = """# Synthetic BPE posteriors
 
-Made by `tools/make_synthetic.py`; parameters and figures are in `parameters.json`.
+Made by `tools/data/make_synthetic.py`; parameters and figures are in `parameters.json`.
 A simulated model: {vocabulary} tokens with the blank (0), frames of {shift} s, natural
 log-probs float16 [T, {vocabulary}] in `posteriors.npz`. The references are sentences
 that the SentencePiece model was not trained on. The language models `lm_books.*` were

@@ -1,6 +1,6 @@
-"""Copy a set of make_synthetic.py with some of its utterances, evenly spread.
+"""Copy a set of make_synthetic with some of its utterances, evenly spread.
 
-python tools/thin_set.py build/synthetic thin 60
+python -m tools.data.thin_set build/synthetic thin 60
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train an n-gram language model over the pieces of a synthetic set, as an ARPA file.
 
     pip install -e '.[tools]'
-    python tools/train_token_lm.py build/synthetic --out build/bench/pieces.4g.arpa
+    python -m tools.data.train_token_lm build/synthetic --out build/bench/pieces.4g.arpa
 
 The sentences are so many of the text's different ones, evenly spread, without those
 that the set's references are; the set's SentencePiece model cuts them into pieces.
@@ -20,8 +20,9 @@ import time
 from pathlib import Path
 
 import sentencepiece
-from bench_data import DATA, spread
 
+from tools.bench.data import DATA
+from wfstdec.compare.speech import spread
 from wfstdec.io.text import read_text
 from wfstdec.text.atomic import atomic_write
 from wfstdec.text.files import read_lines
@@ -86,7 +87,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("folder", type=Path, help="a set of make_synthetic.py")
+    add("folder", type=Path, help="a set of make_synthetic")
     add("--out", type=Path, required=True, help="the ARPA file to write")
     add("--text", type=Path, default=TEXT, help="sentences, one a line")
     add("--order", type=int, default=ORDER)

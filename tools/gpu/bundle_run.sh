@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests and measures on a GPU machine without a network, from a bundle of
-# tools/make_gpu_bundle.sh.
+# tools/gpu/make_bundle.sh.
 #   bash run.sh                  # all steps, one after the other
 #   bash run.sh tests bench      # some of: check tests sanitizer bench threads long bpe full
 # OUT is where files go (default: out). They are kept here too, under kept/: a benchmark
@@ -42,7 +42,7 @@ logged() {
 bench() {
     local name=$1
     shift
-    logged "$name" python3 tools/bench_gpu.py --output "$out/gpu-$name.json" \
+    logged "$name" python3 -m tools.bench.gpu --output "$out/gpu-$name.json" \
         --minutes "${MINUTES:-9}" --resume "$@"
 }
 
@@ -51,7 +51,7 @@ step() {
     case $1 in
     check)
         nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv || true
-        logged check python3 tools/gpu_check.py
+        logged check python3 -m tools.gpu.check
         ;;
     tests)
         logged tests python3 -m pytest -q --maxfail=8 -m gpu -p no:cacheprovider \

@@ -1,6 +1,6 @@
 """Whether a machine can run the CUDA backend: versions, limits, one search.
 
-python tools/gpu_check.py         # exit status 1 where the search is not the CPU's
+python -m tools.gpu.check         # exit status 1 where the search is not the CPU's
 """
 
 import importlib

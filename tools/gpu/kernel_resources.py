@@ -1,6 +1,6 @@
 """Registers, spills and shared memory of the CUDA kernels; no GPU is needed.
 
-python tools/kernel_resources.py [sm_90 ...]       # pip install 'wfstdec[nvrtc]'
+python -m tools.gpu.kernel_resources [sm_90 ...]       # pip install 'wfstdec[nvrtc]'
 """
 
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs what a GPU machine without a network needs to test and to measure, in 60 MB:
-#   bash tools/make_gpu_bundle.sh bundle.tar
+#   bash tools/gpu/make_bundle.sh bundle.tar
 # there:
 #   tar xf bundle.tar && bash run.sh check tests bench          # all steps: see run.sh
 # Environment:
@@ -8,21 +8,21 @@
 #                   for 311 and 312
 #   DATA            the project's data, ../shared/data by default; without it the demo's
 #                   40 utterances are measured
-#   BPE             a folder that tools/make_synthetic.py wrote: 60 of its utterances
+#   BPE             a folder that tools.data.make_synthetic wrote: 60 of its utterances
 # Not in it, for their size: CuPy with CUDA's libraries (cupy-cuda12x or cupy-cuda13x, as
 # the driver is), NumPy, numba, and torch, whose tests are skipped where it is missing.
 set -euo pipefail
 out=$(realpath -m "${1:?name the file to write}")
 version=${PYTHON_VERSION:-312}
 most=$((60 * 1000 * 1000))
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 data=${DATA:-../shared/data}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$(dirname "$out")"
 mkdir "$folder/wfstdec"
 git archive HEAD | tar x -C "$folder/wfstdec"
-cp tools/gpu_bundle_run.sh "$folder/run.sh"
+cp tools/gpu/bundle_run.sh "$folder/run.sh"
 git rev-parse --short HEAD >"$folder/commit"
 
 download() {
@@ -44,7 +44,7 @@ if [ -d "$data" ]; then
     done
 fi
 if [ -n "${BPE:-}" ]; then
-    python3 tools/thin_set.py "$BPE" "$folder/shared/bpe" 60
+    python3 -m tools.data.thin_set "$BPE" "$folder/shared/bpe" 60
 fi
 
 tar cf "$out" -C "$folder" .
