@@ -21,7 +21,7 @@ from typing import Any
 from tools.bench.data import CACHE, ROOT
 from tools.bench.report import Row
 from wfstdec.compare import machine
-from wfstdec.errors import WfstdecError
+from wfstdec.errors import FormatError, WfstdecError
 from wfstdec.text.atomic import atomic_write
 
 
@@ -56,6 +56,9 @@ def parse(
         parser: From `make_parser`.
         argv: The flags; None for those of this process.
         profiles: Other defaults by name, for `--profile`; the first is the usual one.
+
+    Raises:
+        FormatError: The output could not be written at the end.
     """
     if profiles:
         names = list(profiles)
@@ -66,7 +69,7 @@ def parse(
     if args.repeats < 1 or (args.utterances is not None and args.utterances < 1):
         parser.error("--repeats and --utterances must be 1 or more")
     if args.output is not None and not args.output.parent.is_dir():
-        parser.error(f"--output {args.output}: cannot write: no such folder")
+        raise FormatError(f"{args.output}: cannot write: no such folder")
     return args
 
 

@@ -2,28 +2,25 @@
 
 import dataclasses
 import json
-import math
 import shutil
 import sys
 import time
 import types
 
-import bench_data  # noqa: E402
-import bench_gpu  # noqa: E402
-import bench_gpu_report as report  # noqa: E402
 import numpy as np
 import pytest
-import riva_peer  # noqa: E402
 import riva_stand_in
-from bench_gpu_device import Gpu, Timing, pad  # noqa: E402
-from bench_gpu_measure import Bench, Case, Plan, Setting, as_given  # noqa: E402
 from cuda_emulation.device import EmulatedDevice
-from text_graphs import text_graph
 from tiny_sets import write_sets
 
-from wfstdec.wfst.decoder import WfstDecoder  # noqa: E402
-from wfstdec.wfst.gpu.backend import DeviceBackend  # noqa: E402
-from wfstdec.wfst.options import WfstOptions  # noqa: E402
+from tools.bench import data, gpu
+from tools.bench import gpu_report as report
+from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench.gpu_device import Gpu, Timing, padded
+from tools.bench.gpu_measure import Bench, Setting, as_given
+from wfstdec.compare.peers import riva as riva_peer
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.backend import DeviceBackend
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -45,7 +42,7 @@ class Emulated(Gpu):
         return decoder
 
     def upload(self, arrays, dtype):
-        return pad(arrays, dtype)
+        return padded(arrays, dtype)
 
     def time(self, run, repeats):
         self.timed += 1
@@ -63,12 +60,12 @@ def run(tmp_path):
     """Runs the tool on a small folder: (exit status, what it wrote)."""
     write_sets(tmp_path)
 
-    def go(*arguments, gpu=None):
+    def go(*arguments, device=None):
         output = tmp_path / "run.json"
         fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"
         fixed += " --threads 32"
         words = [*fixed.split(), "--output", str(output), *map(str, arguments)]
-        status = bench_gpu.main(words, gpu or Emulated())
+        status = gpu.main(words, device or Emulated())
         return status, json.loads(output.read_text())
 
     return go
@@ -77,10 +74,8 @@ def run(tmp_path):
 @pytest.fixture
 def riva(monkeypatch):
     """A stand-in for riva-asrlib-decoder, which a test may change."""
-    names = ("BatchedMappedDecoderCudaConfig", "BatchedMappedDecoderCuda")
-    module = types.SimpleNamespace(**{n: getattr(riva_stand_in, n) for n in names})
-    monkeypatch.setattr(riva_peer, "load_module", lambda: module)
-    monkeypatch.setattr(bench_gpu, "riva_version", lambda: "0.4.4")
+    module = riva_stand_in.module()
+    monkeypatch.setattr(riva_peer, "import_peer", lambda *_: module)
     return module
 
 
@@ -119,9 +114,10 @@ def test_a_run_without_riva(run, capsys):
 
 
 def test_no_time_without_the_cpus_answers(run, capsys):
-    gpu = Emulated(lambda options: dataclasses.replace(options, max_active=1, beam=0.1))
-    status, written = run("--settings", "100:9", "--batches", "8", gpu=gpu)
-    assert status == 1 and gpu.timed == 0
+    narrow = {"max_active": 1, "beam": 0.1}
+    device = Emulated(lambda options: dataclasses.replace(options, **narrow))
+    status, written = run("--settings", "100:9", "--batches", "8", device=device)
+    assert status == 1 and device.timed == 0
     ours = [row for row in written["rows"] if row["decoder"] == "ours"]
     assert len(ours) == 4
     assert all(row["differ"] > 0 and "rtfx" not in row for row in ours)
@@ -182,14 +178,14 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     status, written = run(*arguments, "--minutes", "0")
     assert status == 0 and written["rows"] == []
     assert "left out for --minutes: go on with --resume" in capsys.readouterr().out
-    gpu = Emulated()
-    _, written = run(*arguments, "--no-riva", gpu=gpu)
+    device = Emulated()
+    _, written = run(*arguments, "--no-riva", device=device)
     before = written["rows"]
     ours = sum(row["decoder"] == "ours" for row in before)
-    assert gpu.timed == 2 * ours  # whole, search alone; the CPU by another clock
-    gpu = Emulated()
-    _, written = run(*arguments, "--resume", gpu=gpu)
-    assert gpu.timed == 2 and written["rows"][: len(before)] == before
+    assert device.timed == 2 * ours  # whole, search alone; the CPU by another clock
+    device = Emulated()
+    _, written = run(*arguments, "--resume", device=device)
+    assert device.timed == 2 and written["rows"][: len(before)] == before
     assert [row["decoder"] for row in written["rows"][len(before) :]] == [
         "riva",
         "riva mbr",
@@ -202,7 +198,7 @@ def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
     ours = [row for row in written["rows"] if row["decoder"] == "ours"]
     assert [row["dtype"] for row in ours] == ["float32", "float16"]
     assert status == 0 and not any(row["differ"] for row in ours)
-    speech = bench_data.load_set("hard", bench_data.RECIPE, 1)
+    speech = data.load_set("hard", data.RECIPE, 1)
     (x,) = speech.logprobs.values()
     assert (as_given(x, "float16") != x).any() and (as_given(x, "float32") == x).all()
 
@@ -212,20 +208,6 @@ def test_long_recordings(run):
     ours = [row for row in written["rows"] if row["decoder"] == "ours"]
     names = {row["set"]: row["audio_s"] for row in ours}
     assert set(names) == {"dev, 0.5 s long", "dev, 0.9 s long"}
-    speech = bench_data.SpeechSet(
-        "dev",
-        "",
-        {f"u{i}": np.full((10 + i, 2), i, np.float32) for i in range(7)},
-        {f"u{i}": (f"w{i}",) for i in range(7)},
-        0.1,
-        None,
-    )
-    long = bench_data.lengthen(speech, 3.3, 2)
-    assert {name: len(x) for name, x in long.logprobs.items()} == {"u0": 33, "u3": 42}
-    assert long.references == {"u0": ("w0", "w1", "w2"), "u3": ("w3", "w4", "w5")}
-    assert list(bench_data.lengthen(speech, 1.2, 1).logprobs) == ["u0"]
-    with pytest.raises(bench_data.FormatError, match="has no 999 s"):
-        bench_data.lengthen(speech, 999, 1)
 
 
 @pytest.mark.parametrize(
@@ -234,98 +216,30 @@ def test_long_recordings(run):
 )
 def test_arguments_that_make_no_sense(words, capsys):
     with pytest.raises(SystemExit, match="2"):
-        bench_gpu.parse_arguments(["--output", "x.json", *words])
+        gpu.parse_arguments(["--output", "x.json", *words])
     assert "error" in capsys.readouterr().err
 
 
 def test_profiles():
-    full = bench_gpu.parse_arguments(["--output", "x", "--profile", "full"])
-    assert len(full.points) == 16 and len(full.lms) == 2
-    assert {(p.max_active, p.beam) for p in full.points} >= {(1000, 8.0), (10000, 17.0)}
-    small = bench_gpu.parse_arguments(
+    full = gpu.parse_arguments(["--output", "x", "--profile", "full"])
+    assert len(full.settings) == 16 and len(full.lms) == 2
+    assert set(full.settings) >= {(1000, 8.0), (10000, 17.0)}
+    small = gpu.parse_arguments(
         ["--output", "x", "--profile", "small", "--batches", "3"]
     )
     assert (small.batches, small.repeats) == ([3], 2)
 
 
 def test_the_batches_of_a_point():
-    speech = bench_data.SpeechSet(
-        "", "", {f"u{i}": np.zeros((1, 2)) for i in range(50)}, {}, 0.02, None
-    )
-    case = Case(speech, "", None)
-    assert [len(batch) for batch in case.batches(1)] == [1] * 16
-    assert len({name for (name,) in case.batches(1)}) == 16
-    assert [len(batch) for batch in case.batches(8)] == [8] * 2
-    (large,) = case.batches(120)
+    names = [f"u{i}" for i in range(50)]
+    rows, said = dict.fromkeys(names, np.zeros((1, 2))), dict.fromkeys(names, ())
+    speech = data.SpeechSet(rows, said, name="", recipe=None)
+    bench = Bench(Case(speech, "", None, 0.8, None), None, None, None)
+    assert [len(batch) for batch in bench.batches(1)] == [1] * 16
+    assert len({name for (name,) in bench.batches(1)}) == 16
+    assert [len(batch) for batch in bench.batches(8)] == [8] * 2
+    (large,) = bench.batches(120)
     assert large[:50] == large[50:100] and len(large) == 120
-
-
-# ------------------------------------------------------------------------ the adapter
-def test_rivas_configuration():
-    options = WfstOptions(beam=17.0, max_active=3000, lm_scale=0.8)
-    config = riva_peer.make_config(
-        riva_stand_in, options, batch=32, lattice_beam=4.0, frame_shift_s=0.04
-    )
-    online = config.online_opts
-    decoder = online.decoder_opts
-    assert (decoder.default_beam, decoder.max_active, decoder.lattice_beam) == (
-        17.0,
-        3000,
-        4.0,
-    )
-    assert (online.max_batch_size, online.num_channels) == (32, 64)
-    assert online.frame_shift_seconds == 0.04
-    for more in ({"min_active": 20}, {"max_active": None}, {"word_insertion": 1.0}):
-        with pytest.raises(ValueError, match="expected a beam, max_active and"):
-            riva_peer.make_config(
-                riva_stand_in,
-                dataclasses.replace(options, **more),
-                batch=1,
-                lattice_beam=1.0,
-                frame_shift_s=0.02,
-            )
-
-
-def test_what_a_path_of_theirs_costs():
-    graph = text_graph("""
-        0 1 a A 1
-        0 1 a B 2
-        0 1 b C 3
-        1 1 _ - 0.5
-        1 0.25
-    """)
-    x = np.log(np.array([[0.2, 0.5, 0.3], [0.7, 0.2, 0.1]], np.float32))
-    result = riva_peer.RivaResult(("B",), (1, 0), 0.0)
-    found = riva_peer.outcomes_of(
-        graph,
-        WfstOptions(lm_scale=0.5, beam=0.0),
-        [x, x, x, x],
-        [
-            result,
-            result._replace(alignment=(2, 0), words=("C",)),
-            result._replace(alignment=(1,)),
-            riva_peer.NOTHING,
-        ],
-    )
-    acoustic = -math.log(0.5 * 0.7), -math.log(0.3 * 0.7)
-    assert found[0].cost == pytest.approx(acoustic[0] + 0.5 * (1 + 0.5 + 0.25))
-    assert found[1].cost == pytest.approx(acoustic[1] + 0.5 * (3 + 0.5 + 0.25))
-    assert [one.reached_final for one in found] == [True, True, False, False]
-    assert [one.cost for one in found[2:]] == [math.inf] * 2
-    assert [one.text for one in found] == ["B", "C", "B", ""]
-
-
-def test_an_empty_list_of_theirs_is_nothing_found(tmp_path, riva):
-    class Empty(riva_stand_in.Decoder):
-        def decode_nbest(self, padded, lengths):
-            return [[] for _ in lengths]
-
-    riva.BatchedMappedDecoderCuda = Empty
-    graph = text_graph("0 0 a A 0\n0 0")
-    files = riva_peer.write_files(graph, 0.5, tmp_path)
-    peer = riva_peer.RivaDecoder(files, WfstOptions(), batch=2)
-    batch = pad([np.zeros((3, 3)), np.zeros((2, 3))], "float32")
-    assert peer.decode(*batch) == [riva_peer.NOTHING] * 2
 
 
 # ----------------------------------------------------------------------- CUDA's clock
@@ -358,7 +272,7 @@ def test_times_are_those_of_events_around_whole_calls(monkeypatch):
 
 
 def test_a_batch_is_padded():
-    batch = pad([np.ones((2, 3)), np.ones((4, 3))], "float16")
+    batch = padded([np.ones((2, 3)), np.ones((4, 3))], "float16")
     assert batch.logprobs.shape == (2, 4, 3) and batch.logprobs.dtype == np.float16
     assert batch.logprobs.sum() == 18 and batch.lengths.tolist() == [2, 4]
 
@@ -384,14 +298,11 @@ def test_what_is_asked_is_asked_at_an_equal_word_error_rate():
 
 def test_a_bench_measures_what_its_plan_wants(tmp_path):
     write_sets(tmp_path)
-    speech = bench_data.load_set("dev", tmp_path)
-    arpa = bench_data.find_lm("tiny", tmp_path)
-    graph = bench_data.build_or_load(speech.recipe, arpa, "normal", tmp_path / "cache")
-    plan = Plan(
-        [8], ["float32"], [64], [1.0], 0.8, 1, lambda row: row["decoder"] == "cpu"
-    )
-    bench = Bench(Case(speech, "tiny", graph), plan, Emulated())
+    [case] = make_cases(["dev:tiny"], Inputs(tmp_path, tmp_path / "cache"))
+    words = "--output x --batches 8 --dtypes float32 --threads 64 --repeats 1"
+    args = gpu.parse_arguments(words.split())
+    bench = Bench(case, args, Emulated(), lambda row: row["decoder"] == "cpu")
     setting = Setting(100, 9.0)
-    assert bench.cpu(setting) == {}
+    assert list(bench.cpu(setting)) == []
     (row,) = bench.ours(setting, bench.expect(setting))
     assert row["differ"] == 0 and row["set"] == "dev"

@@ -5,15 +5,12 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import experiments_beam  # noqa: E402
-import experiments_common  # noqa: E402
-import experiments_list_size  # noqa: E402
-import experiments_magnitude  # noqa: E402
 import numpy as np
 import pytest
 from test_cli import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
 
-from wfstdec.errors import WfstdecError  # noqa: E402
+from tools.bench import beam_size, experiments, list_size, magnitude
+from wfstdec.errors import WfstdecError
 
 
 @pytest.fixture
@@ -40,8 +37,8 @@ def run(experiment, recipe, *more):
     given += ["--repeats", "1", "--output", str(recipe / "run.json"), *more]
     assert experiment.main(given) == 0
     report = json.loads((recipe / "run.json").read_text())
-    assert report["tool"] == Path(experiment.__file__).stem
-    assert report["facts"]["machine"]["cpu"] and str(recipe) not in json.dumps(report)
+    assert report["tool"] == f"tools.bench.{Path(experiment.__file__).stem}"
+    assert report["machine"]["cpu"] and str(recipe) not in json.dumps(report)
     return report["rows"]
 
 
@@ -55,32 +52,32 @@ def case_of(references, words=(), arpa=None):
 def test_accurate_lists_are_said_and_inaccurate_ones_are_not():
     references = {"u": ("a", "b", "of"), "v": ("c",), "w": ("of",)}
     rare = set("abcdefgh")
-    lists = experiments_magnitude.word_lists(case_of(references), rare, 3, seed=1)
+    lists = magnitude.word_lists(case_of(references), rare, 3, seed=1)
     assert lists["accurate"] == {"u": ["a", "b"], "v": ["c"], "w": []}
     for utterance, words in lists["inaccurate"].items():
         assert len(set(words)) == 3 and set(words) <= rare
         assert not set(words) & set(references[utterance])
     assert set(lists["inaccurate"]["w"]) == {"a", "b", "c"}  # of others first
-    again = experiments_magnitude.word_lists(case_of(references), rare, 3, seed=1)
+    again = magnitude.word_lists(case_of(references), rare, 3, seed=1)
     assert again == lists
 
 
 def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
     references = {"u": ("ab", "c"), "v": ("cab",)}
     case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
-    assert experiments_common.rare_words(case, common=4) == ["rare"]
-    assert experiments_common.rare_words(case, common=0) == ["ab", "c", "cab", "rare"]
-    said = experiments_list_size.said_phrases(case, {"c", "rare"})
+    assert experiments.rare_words(case, common=4) == ["rare"]
+    assert experiments.rare_words(case, common=0) == ["ab", "c", "cab", "rare"]
+    said = list_size.said_phrases(case, {"c", "rare"})
     assert said == ["ab c", "c"]
-    assert experiments_list_size.unsaid_phrases(case, {"c", "rare"}) == ["rare"]
+    assert list_size.unsaid_phrases(case, {"c", "rare"}) == ["rare"]
     args = SimpleNamespace(seed=1, common=0, keys=2, sizes=[1, 2, 3, 9])
-    lists = experiments_list_size.lists_of(case, args)
+    lists = list_size.lists_of(case, args)
     assert list(lists) == [1, 2, 3]
     assert lists[3][:2] == lists[2] and lists[2][:1] == lists[1]
     assert set(lists[2]) <= {"ab", "c", "cab", "ab c"} and lists[3][2] == "rare"
     case.lexicon.pronunciations[3] = ("a", "b")  # as "ab", which is not rare now
     args = SimpleNamespace(seed=1, common=1, keys=2, sizes=[2, 3])
-    assert list(experiments_list_size.lists_of(case, args)) == [2]
+    assert list(list_size.lists_of(case, args)) == [2]
 
 
 def test_rare_words_that_sound_like_others():
@@ -88,15 +85,15 @@ def test_rare_words_that_sound_like_others():
     ways = ((1, 2), (1, 2), (1, 2), (3,), (4, 3), (3,))
     case = SimpleNamespace(lexicon=SimpleNamespace(words=words, pronunciations=ways))
     rare = {"wright", "rite", "u"}
-    assert experiments_common.like_others(case, rare) == rare
-    assert experiments_common.like_others(case, rare | {"right"}) == {"u"}
-    assert experiments_common.like_others(SimpleNamespace(lexicon=None), rare) == set()
+    assert experiments.like_others(case, rare) == rare
+    assert experiments.like_others(case, rare | {"right"}) == {"u"}
+    assert experiments.like_others(SimpleNamespace(lexicon=None), rare) == set()
 
 
 def test_magnitudes(recipe):
     pytest.importorskip("matplotlib")
     more = ["--common", "0", "--magnitudes", "1", "2", "--beams", "9"]
-    rows = run(experiments_magnitude, recipe, *more, "--plot", str(recipe / "m.png"))
+    rows = run(magnitude, recipe, *more, "--plot", str(recipe / "m.png"))
     kinds = [(row["search"], row["list"], row["magnitude"]) for row in rows]
     lists = [("none", 0.0)] + [
         (kind, m) for kind in ("accurate", "inaccurate") for m in (1.0, 2.0)
@@ -115,14 +112,14 @@ def test_magnitudes(recipe):
 )
 def test_what_could_not_be_written_is_said_at_once(recipe, given, message):
     pytest.importorskip("matplotlib")
-    for experiment in (experiments_beam, experiments_list_size, experiments_magnitude):
+    for experiment in (beam_size, list_size, magnitude):
         with pytest.raises(WfstdecError, match=message):
             experiment.main(["--data", "no", *given])
 
 
 def test_list_sizes(recipe):
     more = ["--common", "0", "--sizes", "2", "3", "--keys", "2"]
-    rows = run(experiments_list_size, recipe, *more)
+    rows = run(list_size, recipe, *more)
     assert [(row["unit"], row["size"]) for row in rows[:5]] == [
         ("none", 0), ("word", 2), ("token", 2), ("word", 3), ("token", 3),
     ]  # fmt: skip
@@ -141,9 +138,9 @@ def test_beams(recipe):
         "--merges",
         "sum",
     ]
-    rows = run(experiments_beam, recipe, *more)
+    rows = run(beam_size, recipe, *more)
     assert [(row["search"], row["list"]) for row in rows] == [
         ("WFST", None), ("WFST", None), ("WFST", "list"), ("WFST", "list"),
         ("trie, merge sum", None), ("trie, merge sum", "list"),
     ]  # fmt: skip
-    assert rows[1]["beam"] == 9.0 and rows[4]["beam_size"] == 4
+    assert [rows[i]["setting"] for i in (1, 4)] == [{"beam": 9.0}, {"beam_size": 4}]

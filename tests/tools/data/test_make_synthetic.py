@@ -5,11 +5,12 @@ import pytest
 
 pytest.importorskip("sentencepiece")
 
-import ctc_simulator  # noqa: E402
-import make_synthetic  # noqa: E402
-import piece_distance  # noqa: E402
-import posterior_stats  # noqa: E402
-
+from tools.data import (  # noqa: E402
+    ctc_simulator,
+    make_synthetic,
+    piece_distance,
+    posterior_stats,
+)
 from wfstdec.io.text import read_text  # noqa: E402
 from wfstdec.metrics import score_texts  # noqa: E402
 from wfstdec.text.lexicon import read_lexicon, spelling_lexicon  # noqa: E402

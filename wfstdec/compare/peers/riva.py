@@ -1,4 +1,4 @@
-"""riva-asrlib-decoder on our graphs: Kaldi's decoder for NVIDIA GPUs, as NVIDIA binds it.
+"""riva-asrlib-decoder on our graphs: Kaldi's decoder for NVIDIA GPUs.
 
     peer = RivaPeer(inputs)                                  # `PeerInputs` with a graph
     peer.decode(utterances, {"beam": 13.0, "max_active": 7000, "lattice_beam": 1.0,
@@ -166,7 +166,7 @@ class RivaDecoder:
 
 
 def pad(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probs float32 [B, T, V], zeros after each utterance, and lengths int64 [B]."""
+    """Log-probs float32 [B, T, V], 0 after each utterance; lengths int64 [B]."""
     lengths = np.array([len(rows) for rows in utterances], np.int64)
     shape = len(utterances), lengths.max(), utterances[0].shape[1]
     padded = np.zeros(shape, np.float32)
