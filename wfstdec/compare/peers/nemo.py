@@ -155,8 +155,8 @@ def write_nemo_arpa(arpa: str | Path, tokens: TokenTable, path: Path) -> None:
 
     NeMo counts tokens without the blank, which is last there.
     """
-    names = [name for t, name in enumerate(tokens.names) if t != tokens.blank]
-    names = {name: chr(index + _OFFSET) for index, name in enumerate(names)}
+    heard = [name for t, name in enumerate(tokens.names) if t != tokens.blank]
+    names = {name: chr(index + _OFFSET) for index, name in enumerate(heard)}
     with path.open("w", encoding="utf-8") as file:
         for line in read_lines(arpa):
             fields = line.split("\t")
@@ -194,7 +194,7 @@ def _register(name: str, root: Path, **content: Any) -> None:
 def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
     """What the four modules import from elsewhere, by module."""
 
-    class Model(torch.nn.Module):  # type: ignore[misc]
+    class Model(torch.nn.Module):
         def __init__(self, cfg: Any = None, trainer: Any = None) -> None:
             super().__init__()
 
