@@ -30,6 +30,7 @@ ROOMS = (
     {"wfst", "trie"},
     {"greedy"},
     {"io", "metrics"},
+    {"batch", "recipes"},
     {"compare"},
     {"cli", "__main__"},
 )

@@ -15,7 +15,7 @@ import numpy as np
 from tools.bench.cases import Case
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.peers.scored import ScoredPeer
-from wfstdec.compare.points import Found, Peer, Setting
+from wfstdec.compare.points import Outcome, Peer, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.arpa import read_arpa
@@ -28,7 +28,7 @@ MANY_TOKENS = 200
 """From so many on Flashlight is also given a choice of tokens per frame."""
 
 Grid = Sequence[Mapping[str, Any]]
-Answer = Hypothesis | Found
+Answer = Hypothesis | Outcome
 """Our hypotheses tell more than a text and a cost."""
 
 
@@ -148,7 +148,7 @@ def _settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
 def _run(peer: Peer, setting: Setting) -> Callable[..., Sequence[Answer]]:
     if isinstance(peer, ScoredPeer):
         return lambda utterances: [
-            Found(text, -score)
+            Outcome(text, -score)
             for text, score in peer.decode_scored(utterances, setting)
         ]
-    return lambda utterances: list(map(Found, peer.decode(utterances, setting)))
+    return lambda utterances: list(map(Outcome, peer.decode(utterances, setting)))

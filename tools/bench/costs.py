@@ -1,6 +1,6 @@
 """Do two searches agree? Costs of the same utterances, side by side.
 
-agreement = compare_costs(names, ours, theirs)      # a `Found` of each utterance
+agreement = compare_costs(names, ours, theirs)      # a `Outcome` of each utterance
 agreement.agrees, agreement.worst
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.compare.points import Found
+from wfstdec.compare.points import Outcome
 from wfstdec.search.hypothesis import Hypothesis
 
 TOLERANCE = 1e-5
@@ -54,15 +54,15 @@ class Agreement:
         return self.ours_lower == self.theirs_lower == 0
 
 
-def found_by_us(hypothesis: Hypothesis) -> Found:
+def found_by_us(hypothesis: Hypothesis) -> Outcome:
     """Ours, as a search would say it that has no path where the search died."""
     if hypothesis.died_at_frame is not None:
-        return Found("", math.inf, False)
-    return Found.of(hypothesis)
+        return Outcome("", math.inf, False)
+    return Outcome.of(hypothesis)
 
 
 def compare_costs(
-    names: Sequence[str], ours: Sequence[Found], theirs: Sequence[Found]
+    names: Sequence[str], ours: Sequence[Outcome], theirs: Sequence[Outcome]
 ) -> Agreement:
     """Compare what both found in each utterance; an infinite cost is no path.
 
@@ -96,7 +96,7 @@ def compare_costs(
     )
 
 
-def _difference(ours: Found, theirs: Found) -> float:
+def _difference(ours: Outcome, theirs: Outcome) -> float:
     """Relative, below 0 where ours is better; infinite where no number tells."""
     if ours.reached_final != theirs.reached_final:
         return -math.inf if ours.reached_final else math.inf

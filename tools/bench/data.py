@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli import demo
+from wfstdec import recipes
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import FormatError
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
 CACHE = ROOT / "build" / "bench"
-RECIPE = ROOT / demo.RECIPE
+RECIPE = ROOT / recipes.RECIPE
 FLATTEN = 0.4
 """What the log-probs of the hard set are multiplied by."""
 BUILDERS = ("text", "graph", "lm", "fst", "jit")
@@ -183,7 +183,7 @@ def build_or_load(
 ) -> wfstdec.PackedGraph:
     """A graph: as kept in the cache, if it is of the same making."""
     if is_recipe(arpa.parent) and recipe.tokens.parent == arpa.parent:
-        return demo.build_or_load(arpa.parent, topology)  # shares what the demo built
+        return recipes.build_or_load(arpa.parent, topology)  # as the demo does
     stem = f"{recipe.name}-{name_of_lm(arpa)}-{topology}"
     path = cache / f"{stem}-{graph_key([recipe.tokens, recipe.lexicon, arpa])}.npz"
     if path.exists():

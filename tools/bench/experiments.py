@@ -18,22 +18,15 @@ from typing import Any
 
 import numpy as np
 
-import wfstdec
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.command import Run, make_parser, parse
 from tools.bench.report import Row, errors_of
-from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
-from wfstdec.boost.spelling import by_lexicon, by_table
+from wfstdec import TrieOptions, WfstOptions, compare
+from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.plotting import COLOURS, MARKERS, check_plot
-from wfstdec.compare.report import table
-from wfstdec.compare.running import run
-from wfstdec.compare.searches import (
-    OurSearch,
-    trie_maker,
-    trie_searches,
-    wfst_searches,
-)
+from wfstdec.compare.searches import DecoderSearch
+from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.text.arpa import read_arpa
 
 Grid = Mapping[str, Sequence[Any]]
@@ -89,7 +82,7 @@ class Experiment:
 
     def compare(
         self,
-        searches: Sequence[OurSearch],
+        searches: Sequence[DecoderSearch],
         boosts: Mapping[str, Mapping[str, Any]],
         phrases: Iterable[str],
         describe: Callable[[Point], Row],
@@ -102,35 +95,35 @@ class Experiment:
             phrases: Those that are scored.
             describe: What is added to a point's row.
         """
-        comparison = run(
+        comparison = compare.run(
             self._case.speech,
             searches,
             boosts=boosts,
             phrases=phrases,
             repeats=self._args.repeats,
         )
-        print(table(comparison))
+        print(compare.table(comparison))
         rows = [row_of(point) | describe(point) for point in comparison.points]
         options = {name: dict(one.options) for name, one in comparison.searches.items()}
         self._run.write(rows, facts=dict(comparison.facts), searches=options)
         return comparison
 
 
-def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[OurSearch]:
+def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[DecoderSearch]:
     """Our decoders over grids; without a lexicon the trie decoder alone."""
     shift, scale = case.speech.frame_shift_s, case.lm_scale
-    searches: list[OurSearch] = []
+    searches: list[DecoderSearch] = []
     if case.graph is not None:
-        base = wfstdec.WfstOptions(lm_scale=scale)
-        searches += wfst_searches(case.graph, base, wfst, frame_shift_s=shift)
-    make = trie_maker(
+        base = WfstOptions(lm_scale=scale)
+        searches += compare.wfst_searches(case.graph, base, wfst, frame_shift_s=shift)
+    factory = compare.trie_factory(
         tokens=case.tokens,
         lexicon=case.lexicon,
         lm=case.arpa,
         separator=case.separator,
         frame_shift_s=shift,
     )
-    return searches + trie_searches(make, wfstdec.TrieOptions(lm_scale=scale), trie)
+    return searches + compare.trie_searches(factory, TrieOptions(lm_scale=scale), trie)
 
 
 def row_of(point: Point) -> Row:
@@ -190,14 +183,14 @@ def like_others(case: Case, rare: set[str]) -> set[str]:
 
 def token_phrases(case: Case, phrases: Mapping[str, float]) -> PhraseBoosts:
     """Phrases credited token by token, in whole worth what is said of them, nats."""
-    between = None if case.separator is None else case.tokens.ids[case.separator]
-    if case.lexicon is not None:
-        speller = by_lexicon(case.lexicon, separator=between)
-    else:
-        model = case.speech.recipe.tokens.parent / "bpe.model"
-        speller = by_table(case.tokens, sentencepiece_model=model)
-    options = PhraseOptions(weights_are_totals=True)
-    compiler = PhraseCompiler(speller, case.tokens, options, boundary=between)
+    separator = None if case.separator is None else case.tokens.ids[case.separator]
+    pieces = case.speech.recipe.tokens.parent / "bpe.model"
+    compiler = phrase_compiler(
+        Vocabulary(case.tokens, lexicon=case.lexicon, separator=separator),
+        PhraseOptions(weights_are_totals=True),
+        unit="token",
+        sentencepiece_model=pieces if case.lexicon is None else None,
+    )
     return compiler.compile(phrases)
 
 

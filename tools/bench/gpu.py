@@ -31,7 +31,7 @@ from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
 from tools.bench.report import Row
 from wfstdec.compare.peers.riva import PACKAGE, RivaPeer
-from wfstdec.compare.speech import spread
+from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
 
 HEADLINE = [(7000, 13.0), (1000, 8.0), (3000, 10.0), (10000, 17.0)]
@@ -91,7 +91,7 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         if args.long:
             sets = [data.lengthen(whole, seconds, most) for seconds in args.long]
         else:
-            sets = [whole.take(spread(list(whole.logprobs), most))]
+            sets = [whole.take(evenly_spaced(list(whole.logprobs), most))]
         yield from (replace(case, speech=speech) for speech in sets)
 
 

@@ -25,7 +25,7 @@ from tools.bench.costs import compare_costs, found_by_us
 from tools.bench.gpu_device import Gpu, Padded, Timing
 from tools.bench.report import Row, word_errors
 from wfstdec.compare.peers.riva import RivaPeer, RivaResult, path_costs
-from wfstdec.compare.speech import spread
+from wfstdec.compare.speech import evenly_spaced
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -72,18 +72,18 @@ class Bench:
     def batches(self, size: int) -> list[list[str]]:
         """The utterances of the batches of a point, one batch after the other.
 
-        Small batches: as many as make `FEWEST` utterances, evenly spread over the set.
+        Small batches: as many as make `FEWEST` utterances, evenly spaced over the set.
         Large ones: the utterances of the set, again and again.
         """
         count = max(1, FEWEST // size)
-        names = spread(list(self.case.speech.logprobs), count * size)
+        names = evenly_spaced(list(self.case.speech.logprobs), count * size)
         return [
             [names[i % len(names)] for i in range(first, first + size)]
             for first in range(0, count * size, size)
         ]
 
     def boosts(self, setting: Setting) -> dict[str, float] | None:
-        """Words of the graph, evenly spread over its table."""
+        """Words of the graph, evenly spaced over its table."""
         if setting.boosted == 0:
             return None
         words = self.case.graph.words[1:]

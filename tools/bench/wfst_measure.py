@@ -21,7 +21,7 @@ from tools.bench.timing import Turns
 from wfstdec.boost.boosts import UtteranceBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.compare.peers import kaldi
-from wfstdec.compare.points import Found
+from wfstdec.compare.points import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
@@ -55,7 +55,7 @@ class Duel:
         theirs = []
         for logprobs in utterances:
             words, cost = kaldi.read_path(peer.decode(logprobs), self.graph.words)
-            theirs.append(Found(" ".join(words), cost, peer.reached_final))
+            theirs.append(Outcome(" ".join(words), cost, peer.reached_final))
         hypotheses = self.case.wfst_decoder(options).decode(utterances)
         names = list(self.case.speech.logprobs)
         agreement = compare_costs(names, list(map(found_by_us, hypotheses)), theirs)

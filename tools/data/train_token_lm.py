@@ -3,7 +3,7 @@
     pip install -e '.[tools]'
     python -m tools.data.train_token_lm build/synthetic --out build/bench/pieces.4g.arpa
 
-The sentences are so many of the text's different ones, evenly spread, without those
+The sentences are so many of the text's different ones, evenly spaced, without those
 that the set's references are; the set's SentencePiece model cuts them into pieces.
 kaldingram estimates a Kneser-Ney back-off model of all n-grams seen, as SRILM does (its
 count cutoffs are not offered: without the 4-grams seen once a perplexity of 37 became
@@ -22,7 +22,7 @@ from pathlib import Path
 import sentencepiece
 
 from tools.bench.data import DATA
-from wfstdec.compare.speech import spread
+from wfstdec.compare.speech import evenly_spaced
 from wfstdec.io.text import read_text
 from wfstdec.text.atomic import atomic_write
 from wfstdec.text.files import read_lines
@@ -32,10 +32,10 @@ ORDER, SENTENCES = 4, 120_000
 
 
 def training_sentences(text: Path, references: Path, count: int) -> list[str]:
-    """Different sentences that are no references, evenly spread."""
+    """Different sentences that are no references, evenly spaced."""
     held_out = {" ".join(words) for words in read_text(references).values()}
     unique = dict.fromkeys(line for line in read_lines(text) if line)
-    return spread([line for line in unique if line not in held_out], count)
+    return evenly_spaced([line for line in unique if line not in held_out], count)
 
 
 def cut(sentences: list[str], model: Path) -> list[str]:

@@ -42,6 +42,7 @@ from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_tokens, token_named
 from wfstdec.trie.path import TokenPath
@@ -108,6 +109,11 @@ class GreedyDecoder(Decoder[TokenPath]):
             threads=threads,
         )
         self._reader = Reader(space, self)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, and the separator."""
+        return Vocabulary(self.tokens, separator=self.separator)
 
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""

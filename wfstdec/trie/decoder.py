@@ -22,6 +22,7 @@ from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
@@ -101,6 +102,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         options = options or TrieOptions()
         self.tokens = load_tokens(tokens, blank)
         self.separator = token_named(separator, self.tokens, "separator")
+        self.separator_optional = separator_optional
         lm = None if lm is None else read_lm(lm)
         self.words: tuple[str, ...] = ()
         self.lexicon: Lexicon | None = None
@@ -122,6 +124,17 @@ class TrieDecoder(Decoder[list[TokenPath]]):
             threads=threads,
         )
         self._reader = Reader(space, self)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, words and lexicon, and the separator."""
+        return Vocabulary(
+            self.tokens,
+            self.words,
+            self.lexicon,
+            self.separator,
+            self.separator_optional,
+        )
 
     def with_options(self, **changes: Any) -> Self:
         """The same decoder with some options changed; shares all its arrays.

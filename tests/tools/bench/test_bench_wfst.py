@@ -11,12 +11,12 @@ pytest.importorskip("kaldi_decoder")
 from tools.bench import wfst, wfst_report  # noqa: E402
 from tools.bench.costs import compare_costs  # noqa: E402
 from wfstdec.compare.peers import kaldi as kaldi_peer  # noqa: E402
-from wfstdec.compare.points import Found  # noqa: E402
+from wfstdec.compare.points import Outcome  # noqa: E402
 from wfstdec.wfst.options import WfstOptions  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
-DONE = Found("ab", 100.0, True)
+DONE = Outcome("ab", 100.0, True)
 
 
 @pytest.fixture
@@ -95,9 +95,9 @@ def test_topologies_stand_below_each_other(sets, capsys):
         (DONE._replace(total_cost=0.0), DONE._replace(total_cost=-2e-5), (0, 1)),
         (DONE, DONE._replace(total_cost=90.0, reached_final=False), (1, 0)),
         (DONE._replace(reached_final=False), DONE, (0, 1)),
-        (Found("", math.inf, False), Found("", math.inf, False), (0, 0)),
-        (Found("", math.inf, False), Found("", 5.0, False), (0, 1)),
-        (Found("", 5.0, False), Found("", math.inf, False), (1, 0)),
+        (Outcome("", math.inf, False), Outcome("", math.inf, False), (0, 0)),
+        (Outcome("", math.inf, False), Outcome("", 5.0, False), (0, 1)),
+        (Outcome("", 5.0, False), Outcome("", math.inf, False), (1, 0)),
     ],
 )
 def test_one_utterance_that_differs_is_found_among_many(ours, theirs, lower):

@@ -24,7 +24,7 @@ import numpy as np
 
 from wfstdec.compare.peers.installed import import_peer, name_with_version
 from wfstdec.compare.peers.kaldi import scaled_fst
-from wfstdec.compare.points import Found, PeerInputs, Setting
+from wfstdec.compare.points import Outcome, PeerInputs, Setting
 from wfstdec.errors import OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON, token_of
@@ -181,7 +181,7 @@ def path_costs(
     results: Sequence[RivaResult],
     *,
     lm_scale: float,
-) -> list[Found]:
+) -> list[Outcome]:
     """What its paths cost: the least over paths of the graph for each alignment.
 
     So no path of its own can be cheaper than what is said here. Where there is no
@@ -203,7 +203,7 @@ def path_costs(
         covered = hypothesis.num_frames == len(result.alignment) > 0
         cost = hypothesis.total_cost if covered else math.inf
         final = covered and hypothesis.reached_final
-        found.append(Found(" ".join(result.words), cost, final))
+        found.append(Outcome(" ".join(result.words), cost, final))
     return found
 
 
