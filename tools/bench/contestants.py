@@ -6,13 +6,13 @@ for one in contestants(case, ["flashlight", "nemo"]):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tools.bench.cases import Case
+from wfstdec.compare.grids import combinations, parse_grid
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.peers.scored import ScoredPeer
 from wfstdec.compare.points import Outcome, Peer, Setting
@@ -27,7 +27,6 @@ TRIE, WFST = "trie", "WFST"
 MANY_TOKENS = 200
 """From so many on Flashlight is also given a choice of tokens per frame."""
 
-Grid = Sequence[Mapping[str, Any]]
 Answer = Hypothesis | Outcome
 """Our hypotheses tell more than a text and a cost."""
 
@@ -53,40 +52,34 @@ class Contestant:
         return f"{self.decoder}: {values}"
 
 
-def grid(names: str, *rows: Sequence[Any]) -> Grid:
-    """Settings from rows of values."""
-    return [dict(zip(names.split(), row, strict=True)) for row in rows]
+def settings(text: str) -> list[Setting]:
+    """Options that go together: `beam:beam_size=5.0:16,6.0:32` are two settings."""
+    return combinations(parse_grid([text], text.partition("=")[0].split(":")))
 
 
-TRIE_WORDS = grid(
-    "beam beam_size merge",
-    *[(5.0, 16, "max"), (6.0, 16, "max"), (7.0, 16, "max"), (7.0, 32, "max")],
-    *[(8.0, 32, "max"), (9.0, 64, "max"), (10.0, 64, "max"), (12.0, 128, "max")],
-    *[(5.0, 16, "sum"), (6.0, 16, "sum"), (8.0, 32, "sum"), (12.0, 128, "sum")],
-    *[(14.0, 256, "max"), (16.0, 1024, "max"), (20.0, 4096, "max")],
+TRIE_WORDS = settings(
+    "beam:beam_size:merge=5.0:16:max,6.0:16:max,7.0:16:max,7.0:32:max,8.0:32:max,"
+    "9.0:64:max,10.0:64:max,12.0:128:max,5.0:16:sum,6.0:16:sum,8.0:32:sum,"
+    "12.0:128:sum,14.0:256:max,16.0:1024:max,20.0:4096:max"
 )
-TRIE_TOKENS = grid(
-    "beam beam_size token_top_k",
-    *[(3.0, 4, None), (4.0, 8, 8), (6.0, 8, 8), (6.0, 8, None), (10.0, 16, None)],
-    *[(14.0, 64, 32), (20.0, 256, 32)],
+TRIE_TOKENS = settings(
+    "beam:beam_size:token_top_k=3.0:4:none,4.0:8:8,6.0:8:8,6.0:8:none,10.0:16:none,"
+    "14.0:64:32,20.0:256:32"
 )
-WFST_WORDS = grid(
-    "beam max_active",
-    *[(6.0, 7000), (8.0, 7000), (10.0, 7000), (13.0, 7000), (17.0, 20_000)],
+WFST_WORDS = settings(
+    "beam:max_active=6.0:7000,8.0:7000,10.0:7000,13.0:7000,17.0:20000"
 )
-FLASHLIGHT_WORDS = grid(
-    "beam_size beam_threshold beam_size_token",
-    *[(20, 20.0, 10), (50, 20.0, 10), (50, 50.0, None), (200, 15.0, 10)],
-    *[(200, 50.0, None), (500, 15.0, 10), (1000, 20.0, 10)],
+_FLASHLIGHT = "beam_size:beam_threshold:beam_size_token="
+FLASHLIGHT_WORDS = settings(
+    f"{_FLASHLIGHT}20:20.0:10,50:20.0:10,50:50.0:none,200:15.0:10,200:50.0:none,"
+    "500:15.0:10,1000:20.0:10"
 )
-FLASHLIGHT_PIECES = grid(
-    "beam_size beam_threshold beam_size_token",
-    *[(20, 20.0, 16), (50, 20.0, 16), (50, 25.0, 100), (200, 20.0, 16)],
-    *[(200, 25.0, 100), (500, 20.0, 16)],
+FLASHLIGHT_PIECES = settings(
+    f"{_FLASHLIGHT}20:20.0:16,50:20.0:16,50:25.0:100,200:20.0:16,200:25.0:100,"
+    "500:20.0:16"
 )
-FLASHLIGHT_TOKENS = grid(
-    "beam_size beam_threshold beam_size_token",
-    *[(8, 10.0, 16), (16, 20.0, 16), (50, 20.0, 16), (200, 20.0, 32)],
+FLASHLIGHT_TOKENS = settings(
+    f"{_FLASHLIGHT}8:10.0:16,16:20.0:16,50:20.0:16,200:20.0:32"
 )
 
 

@@ -16,8 +16,8 @@ reference must agree bit for bit; the totals of all hypotheses must be those of 
 alignments and sentences, counted by another route; no text may cost more by its best
 alignment than the search found. Where any of that fails no speed is given, and the exit
 status is 1. Then all are timed by turns, in CPU seconds from log-probs to words (ours
-with times). The ratios are those of the targets: for each point of a peer, the fastest
-of our points whose word error rate is no higher.
+with times). A ratio is of a point of a peer and the fastest of our points
+whose word error rate is no higher.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 python -m tools.gpu.check         # exit status 1 where the search is not the CPU's
 """
 
+from __future__ import annotations
+
 import importlib
 import sys
 import time
@@ -10,14 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from tools.bench.gpu_device import Gpu
 from wfstdec import WfstDecoder, recipes
-from wfstdec.gpu import cupy_device as cuda
+from wfstdec.gpu.cupy_device import CupyDevice
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
-PEER = "riva.asrlib.decoder.python_decoder"
+PEER = "riva-asrlib-decoder"
+UTTERANCES = 4
 
 
-def installed(package):
+def installed(package: str) -> str | None:
     """A version, or None."""
     try:
         return version(package)
@@ -25,53 +29,41 @@ def installed(package):
         return None
 
 
-def describe_device():
+def describe_device() -> None:
     """Print what the search makes of the current device."""
-    cupy = importlib.import_module("cupy")
-    runtime, device = cupy.cuda.runtime, cupy.cuda.Device()
-    found = runtime.getDeviceProperties(device.id)
-    driver, library = runtime.driverGetVersion(), runtime.runtimeGetVersion()
-    print(f"{found['name'].decode()}, compute capability {device.compute_capability}")
-    print(f"driver for CUDA {driver}, CUDA {library}, NVRTC", end=" ")
-    print(cupy.cuda.nvrtc.getVersion())
+    print(Gpu().describe())
+    print("NVRTC", importlib.import_module("cupy").cuda.nvrtc.getVersion())
     begin = time.perf_counter()
-    search = cuda.CupyDevice()
+    device = CupyDevice()
     print(f"kernels after {time.perf_counter() - begin:.1f} s")
-    kernel = search._kernels["search_chunk"]
-    print(kernel.attributes)
+    print(device._kernels["search_chunk"].attributes)
     print(
-        f"{search.num_blocks} blocks, {search.shared_slots} slots in shared memory",
-        end=", ",
+        f"{device.num_blocks} blocks, {device.shared_slots} slots in shared memory, "
+        f"{device.budget.limit >> 20} MiB for all decoders"
     )
-    print(f"{search.budget.limit >> 20} MiB for all decoders")
 
 
-def compare_a_search():
+def compare_a_search() -> bool:
     """Whether the demo's first utterances come out as on the CPU."""
-    recipe = recipes.find_recipe(None)
-    graph = recipes.build_or_load(recipe, "normal")
+    recipe = recipes.find_recipe()
+    graph = recipes.build_or_load(recipe)
     with np.load(recipe / "logprobs.npz") as file:
-        batch = [file[name].astype(np.float32) for name in file.files[:4]]
+        batch = [file[name].astype(np.float32) for name in file.files[:UTTERANCES]]
     answers = []
     for backend in ("cpu", "cuda"):
         decoder = WfstDecoder(graph, recipes.OPTIONS, backend)
-        for _ in range(2):  # the first one compiles
-            begin = time.perf_counter()
-            hypotheses = decoder.decode(batch)
-            seconds = time.perf_counter() - begin
-        answers.append(hypotheses)
-        print(f"{backend}: {seconds * 1e3:.1f} ms, {hypotheses[0].text!r}")
+        decoder.decode(batch)  # compiles
+        begin = time.perf_counter()
+        answers.append(decoder.decode(batch))
+        seconds = time.perf_counter() - begin
+        print(f"{backend}: {seconds * 1e3:.1f} ms, {answers[-1][0].text!r}")
     return answers[0] == answers[1]
 
 
-def main():
+def main() -> int:
     """Print all of it."""
-    print(sys.version.split()[0], {name: installed(name) for name in PACKAGES})
-    try:
-        importlib.import_module(PEER)
-        print("riva-asrlib-decoder", installed("riva-asrlib-decoder"))
-    except ImportError as error:
-        print(f"no riva-asrlib-decoder: {error}")
+    versions = {name: installed(name) for name in (*PACKAGES, PEER)}
+    print(sys.version.split()[0], versions)
     describe_device()
     same = compare_a_search()
     print("the same as on the CPU" if same else "NOT THE SAME AS ON THE CPU")

@@ -57,7 +57,7 @@ def test_a_run_checks_then_times(bench, capsys):
     widest = [row for row in report["rows"] if row["setting"]["beam"] >= 17]
     assert [row["gap"] for row in widest] == [0] * len(widest)
     told = capsys.readouterr().out
-    assert "WER at the widest beam" in told and "reached" in told
+    assert "WER at the widest beam" in told
     assert str(Path.home()) not in json.dumps(report)
 
 
@@ -173,11 +173,10 @@ def test_the_fastest_point_that_is_no_worse_is_taken():
     found = trie_report.verdicts([*tries, row("WFST", 1.0, 1e6), *peers])
     assert [one["ratio"] for one in found] == [9.0, 6.0]
     (line,) = trie_report.verdict_lines(found)
-    assert "6.0 to 9.0 times" in line and line.endswith("5 times wanted: reached")
+    assert line.endswith("trie 6.0 to 9.0 times as fast (medians 6.0 to 9.0)")
     found = trie_report.verdicts([*tries, *peers, row(name, 8.0, 1.0)])
     (line,) = trie_report.verdict_lines(found)
-    assert "1 of 3 points NOT matched, 8.000 by 9.000" in line
-    assert line.endswith("MISSED")
+    assert line.endswith("; 1 of 3 points NOT matched, 8.000 by 9.000")
 
 
 def test_costs_decide_where_errors_do_by_chance():
@@ -195,10 +194,9 @@ def test_costs_decide_where_errors_do_by_chance():
 
 def test_the_widest_beams_are_compared():
     rows = [row("trie", 9.0, 1.0), row("WFST", 8.75, 1.0)]
-    (line,) = trie_report.wfst_lines(rows)
-    assert "trie 9.00, WFST 8.75" in line and line.endswith("MISSED")
-    rows[1]["wer"] = 8.85
-    assert trie_report.wfst_lines(rows)[0].endswith("reached")
+    assert trie_report.wfst_lines(rows) == [
+        "x: WER at the widest beam: trie 9.00, WFST 8.75"
+    ]
 
 
 def test_settings_are_short():
