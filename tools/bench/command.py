@@ -125,17 +125,17 @@ def _told(value: Any) -> Any:
 
 def describe_machine() -> Row:
     """Processor, memory, versions and commit: nothing about who owns them."""
-    return {**machine.describe_machine(), "commit": _commit()}
+    return {**machine.describe_machine(), "commit": commit_of(ROOT)}
 
 
-def _commit() -> str | None:
+def commit_of(checkout: Path) -> str | None:
     """The commit checked out, with a `+` where the work tree's library differs.
 
     Where there is no repository, what WFSTDEC_COMMIT says.
     """
     if "WFSTDEC_COMMIT" in os.environ:
         return os.environ["WFSTDEC_COMMIT"] or None
-    git = ["git", "-C", str(ROOT)]
+    git = ["git", "-C", str(checkout)]
     asked = ("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", "wfstdec")
     try:
         done = [
