@@ -130,7 +130,9 @@ print(boosts.common)
 boosted = compare.run(
     speech,
     compare.wfst_searches(graph, wfstdec.WfstOptions(**wide), {"beam": [10.0]})
-    + compare.trie_searches(trie, wfstdec.TrieOptions(**wide), {"beam_size": [128]}),
+    + compare.trie_searches(
+        trie, wfstdec.TrieOptions(**wide), {("beam", "beam_size"): [(10, 128)]}
+    ),
     boosts={"names": boosts},
     phrases=boosts.common,
     repeats=1,

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = ("batch", "compare", "errors", "io", "metrics", "recipes")
 
 
-@pytest.mark.parametrize("name", set(wfstdec.__all__) - {"__version__"})
+@pytest.mark.parametrize("name", sorted({*wfstdec.__all__} - {"__version__"}))
 def test_public_names_are_there_and_documented(name):
     found = getattr(wfstdec, name)
     assert found.__doc__ and found.__name__.removeprefix("wfstdec.") == name

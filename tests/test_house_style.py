@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted(ROOT.glob("wfstdec/**/*.py"))
+TESTS = sorted(ROOT.glob("tests/**/*.py"))
 SOURCES = LIBRARY + sorted(ROOT.glob("tools/**/*.py"))
 
 MODULE_LINES = 400
@@ -195,6 +196,13 @@ def test_only_the_command_line_prints(path):
     calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
     prints = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
     assert not prints or room_of(path) == "cli"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_no_test_module_imports_another(path):
+    """What several of them need is in tests/support or tests/oracles."""
+    for module in imports(parse(path)):
+        assert not module.split(".")[-1].startswith("test_"), f"imports {module}"
 
 
 def tracked_files():

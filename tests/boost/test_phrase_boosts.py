@@ -9,7 +9,8 @@ import warnings
 import naive_lm
 import numpy as np
 import pytest
-from test_arpa_kenlm import TRIGRAMS
+from arpa_texts import TRIGRAMS
+from packed_models import pack_models
 
 from wfstdec.boost.phrases import (
     GRAIN,
@@ -27,7 +28,6 @@ from wfstdec.boost.spelling import (
 )
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm import reference
-from wfstdec.lm.automaton import pack_models
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import EPSILON_WORD, token_table
@@ -67,7 +67,6 @@ def test_credit_comes_as_a_phrase_is_said():
     assert credits(boosts, "ABX") == close([first, second, -first - second, 0], 1e-4)
     assert credits(boosts, "AB") == close([first, second, -first - second], 1e-4)
     assert credits(boosts, "AAB") == close([1, 0, second, -first - second], 1e-4)
-    assert boosts.top_credit == close(fourth, 1e-4)
 
 
 PUBLISHED = [
@@ -147,14 +146,12 @@ def test_labels_outside_all_phrases():
     assert credits(boosts, "XAXBE") == [-0.25, 1, -1.25, 1, 0, 0]
     assert credits(boosts, "ABCX") == [1, 2 - 1 + 1, 1, -2.25, 0]
     assert boosts.step(0, 10_000) == (0.25, 0)
-    gain = boosts_of(["AB"], PhraseOptions(outside_cost=-9.0))
-    assert gain.top_credit == 9.0
 
 
 def test_an_empty_list():
     boosts = boosts_of([])
     assert credits(boosts, "ABC") == [0, 0, 0, 0]
-    assert (boosts.num_states, boosts.num_arcs, boosts.top_credit) == (1, 0, 0.0)
+    assert (boosts.num_states, boosts.num_arcs) == (1, 0)
 
 
 # ------------------------------------------------------------ counting by brute force
@@ -289,15 +286,12 @@ def test_art_is_not_in_heart():
 @pytest.mark.parametrize("seed", range(40))
 def test_the_order_of_the_list_changes_nothing(seed):
     rng, spellings, weights, options, size, _ = random_case(seed)
-    one, top = compile_spellings(spellings, weights, options, size)
+    one = compile_spellings(spellings, weights, options, size)
     order = rng.permutation(len(spellings))
     shuffled = [
         [spellings[i][j] for j in rng.permutation(len(spellings[i]))] for i in order
     ]
-    other, other_top = compile_spellings(
-        shuffled, [weights[i] for i in order], options, size
-    )
-    assert top == other_top
+    other = compile_spellings(shuffled, [weights[i] for i in order], options, size)
     for name, left, right in zip(one._fields, one, other, strict=True):
         assert np.array_equal(left, right), name
 
@@ -324,7 +318,6 @@ def test_kernels_equal_the_reference(seed):
     roots = a.backoff_state < 0
     assert roots.sum() == 1 and roots[0]
     assert (a.backoff_state < np.arange(boosts.num_states)).all()
-    top = 0.0
     for state in range(boosts.num_states):
         expected = reference.row(a, 0, state, size)
         costs, nextstates = boosts.row(state)
@@ -333,8 +326,6 @@ def test_kernels_equal_the_reference(seed):
         found = [boosts.step(state, label) for label in range(size)]
         assert found == list(zip(costs.tolist(), nextstates.tolist(), strict=True))
         assert boosts.final(state) == reference.final(a, 0, state) >= 0
-        top = max(top, -min(costs.tolist()))
-    assert top <= boosts.top_credit
     assert not np.signbit(a.final_cost).any()
 
 

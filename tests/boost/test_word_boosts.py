@@ -254,9 +254,13 @@ def test_epsilon_is_no_word():
         (3.0, BoostError, "boosts is a float, expected a mapping from word to bonus"),
         ([None], ShapeError, "1 boost lists, expected 2, one per utterance"),
         ([None] * 3, ShapeError, "3 boost lists, expected 2, one per utterance"),
-        ([None, "here"], BoostError, "boosts of utterance 1 is a str, expected a map"),
-        ([["here"], None], BoostError, "boosts of utterance 0 is a list, expected a m"),
-        ([None, {"here": math.nan}], BoostError, "bonus nan of 'here', expected a num"),
+        ([None, "here"], BoostError, "utterance 1: boosts is a str, expected a map"),
+        ([["here"], None], BoostError, "utterance 0: boosts is a list, expected a m"),
+        (
+            [None, {"here": math.nan}],
+            BoostError,
+            "utterance 1: bonus nan of 'here', expected a num",
+        ),
     ],
 )
 def test_boosts_that_mean_nothing(boosts, error, message):

@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 from cli_files import (
-    ARPA,
-    LEXICON,
     SENTENCES,
     TOKENS,
+    build,
     logprobs_of,
+    recipe_of,
     wfstdec,
     write_files,
 )
@@ -25,12 +25,6 @@ from wfstdec.cli.main import COMMANDS, main
 @pytest.fixture
 def files(tmp_path):
     return write_files(tmp_path)
-
-
-def build(folder, *more):
-    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
-    given += ["--separator", "<wb>", "--output", "graph.npz", *more]
-    return wfstdec(folder, "build", *given)
 
 
 def decode(folder, *more):
@@ -288,18 +282,6 @@ def test_decoding_needs_no_fst_engine(files):
     run = subprocess.run(argv, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout == "utt2 ab c\nutt1 cab\nutt3 c\n"
-
-
-def recipe_of(files):
-    """The small files under the names of a recipe."""
-    import gzip
-
-    (files / "lexicon.txt.gz").write_bytes(gzip.compress(LEXICON.encode()))
-    (files / "lm.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
-    (files / "x.npz").rename(files / "logprobs.npz")
-    (files / "ref.txt").rename(files / "refs.txt")
-    (files / "boosts.txt").write_text("c\t2\n")
-    return files
 
 
 def test_the_demo_builds_once_decodes_scores_and_boosts(files, capsys):

@@ -115,8 +115,7 @@ def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
     (files / "phrases.txt").write_text("ab c\n")
     given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
     assert decode(files, "trie", *LEXICAL, *given) == 1
-    err = capsys.readouterr().err
-    assert "utterance 'utt1': " in err and "compiled phrases" in err
+    assert "utterance 'utt1': boosts has compiled phrases" in capsys.readouterr().err
     np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
     assert decode(files, "greedy") == 1
     err = capsys.readouterr().err

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_cli import ARPA, LEXICON, SENTENCES, TOKENS, build, logprobs_of, wfstdec
+from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, build, logprobs_of, wfstdec
 
 from wfstdec.compare.comparison import load_comparison
 

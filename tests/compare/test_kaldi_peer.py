@@ -3,9 +3,9 @@
 import naive_cases
 import numpy as np
 import pytest
+from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 from random_graphs import random_graph, random_logprobs
 from real_speech import speech_graph, utterances
-from test_wfst_oracle import build, quiet  # noqa: F401 (a fixture)
 
 import wfstdec
 from wfstdec.fst.openfst_io import from_openfst, to_openfst
@@ -74,7 +74,7 @@ def test_random_tlgs(tmp_path):
     for i in range(150):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)
         if len(case.logprobs):
-            graph = build(case, tmp_path)
+            graph = graph_by_files(case, tmp_path)
             expected = kaldi(as_kaldi(graph, tmp_path), case.logprobs)
             assert_same_cost(ours(graph, case.logprobs), expected)
 
@@ -82,7 +82,7 @@ def test_random_tlgs(tmp_path):
 def test_a_graph_that_comes_back_from_openfst_decodes_alike(tmp_path):
     for i in range(30):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)
-        graph = build(case, tmp_path)
+        graph = graph_by_files(case, tmp_path)
         to_openfst(graph, tmp_path / "graph.fst")
         again = from_openfst(tmp_path / "graph.fst", blank=case.blank)
         assert ours(again, case.logprobs) == ours(graph, case.logprobs)
@@ -101,7 +101,7 @@ def test_random_tlgs_with_a_beam(beam, tmp_path):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)
         if len(case.logprobs) == 0:
             continue
-        graph = build(case, tmp_path)
+        graph = graph_by_files(case, tmp_path)
         found = ours(graph, case.logprobs, beam)
         expected = kaldi(as_kaldi(graph, tmp_path), case.logprobs, beam)
         total += 1

@@ -14,7 +14,7 @@ import naive_search
 import naive_search_cases
 import numpy as np
 import pytest
-from test_naive_search import LEXICON, hand
+from naive_search_cases import LEXICON, hand
 
 from wfstdec.compare.points import PeerInputs
 from wfstdec.trie.backends import BACKENDS

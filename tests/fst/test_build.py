@@ -6,11 +6,11 @@ import logging
 import subprocess
 import sys
 
-import naive
 import naive_cases
 import numpy as np
 import pytest
-from fst_tools import least_cost
+from fst_tools import ENGINE_NAMES, least_cost
+from oracle_cases import graph_of
 
 import wfstdec
 from wfstdec.errors import (
@@ -170,33 +170,10 @@ def test_the_least_cost_is_the_oracles(fillers, topology, minimize):
         case = naive_cases.random_case(
             rng, topology=topology, fillers=fillers, plain=True
         )
-        graph = naive_cases_graph(case, minimize=minimize)
+        graph = graph_of(case, minimize=minimize)
         expected = naive_cases.solve(case).cost
         found = least_cost(graph, case.logprobs)
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-4)
-
-
-def naive_cases_graph(case, **options):
-    """The graph of a case."""
-    tokens = token_table(case.tokens, case.blank)
-    entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
-    lexicon = Lexicon(
-        tuple(entry.word for entry in entries),
-        tuple(tuple(map(tokens.index, entry.tokens)) for entry in entries),
-        np.array([entry.cost for entry in entries], np.float32),
-    )
-    return wfstdec.build_graph(
-        tokens=tokens,
-        lexicon=lexicon,
-        arpa=read_arpa(io.BytesIO(case.arpa.encode())),
-        topology=case.topology,
-        separator=case.separator,
-        separator_optional=case.separator_optional,
-        silence=case.silence,
-        silence_prob=case.silence_prob,
-        unk_cost=case.unk_cost,
-        **options,
-    )
 
 
 # ------------------------------------------------------------------ words, reports
@@ -320,6 +297,21 @@ def test_two_ways_to_say_a_sentence_cost_the_less(files, tmp_path):
 
 
 @pytest.mark.peers
+def test_the_engine_that_was_chosen_determinizes_a_grammar_too(
+    files, tmp_path, monkeypatch
+):
+    """It was kaldifst, whatever `engine=` said."""
+    pytest.importorskip("pynini")
+    path = tmp_path / "g.txt"
+    path.write_text("0 1 yes 2\n0 2 yes 1\n1 3 low 0\n2 3 low 3\n3\n")
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    monkeypatch.setitem(sys.modules, "kaldifst", None)
+    monkeypatch.delitem(sys.modules, "wfstdec.fst.kaldifst_engine", raising=False)
+    graph = wfstdec.build_graph(**arguments, grammar=path, engine="pynini")
+    assert LN10 * cost_of(graph, "yeslo") == pytest.approx(2)
+
+
+@pytest.mark.peers
 def test_a_pynini_grammar(files):
     pynini = pytest.importorskip("pynini")
     symbols = pynini.SymbolTable()
@@ -360,15 +352,20 @@ GRAMMAR_ERRORS = {
 }
 
 
+@pytest.mark.parametrize("engine", ENGINE_NAMES)
 @pytest.mark.parametrize(
     ("text", "message"), GRAMMAR_ERRORS.values(), ids=GRAMMAR_ERRORS
 )
-def test_grammars_that_cannot_serve(files, tmp_path, text, message):
+def test_grammars_that_cannot_serve(files, tmp_path, text, message, engine):
+    pytest.importorskip(engine)
     path = tmp_path / "g.txt"
     path.write_text(text)
     with pytest.raises(GrammarError, match=message):
         wfstdec.build_graph(
-            tokens=files["tokens"], lexicon=files["lexicon"], grammar=path
+            tokens=files["tokens"],
+            lexicon=files["lexicon"],
+            grammar=path,
+            engine=engine,
         )
 
 

@@ -1,6 +1,5 @@
 """G: small models by hand, every sentence against the oracle and KenLM, errors."""
 
-import io
 import itertools
 import logging
 
@@ -8,11 +7,9 @@ import naive_cases
 import naive_lm
 import numpy as np
 import pytest
-from fst_tools import label_space, outputs_of, rows_of, without
+from fst_tools import grammar_of, outputs_of, rows_of, sentence_cost, without
 
 from wfstdec.errors import ArpaError
-from wfstdec.fst.grammar_fst import build_grammar
-from wfstdec.text.arpa import read_arpa
 
 SMALL = r"""\data\
 ngram 1=4
@@ -59,26 +56,10 @@ ngram 3=2
 LN10 = np.log(10)
 
 
-def read(text):
-    return read_arpa(io.BytesIO(text.encode()))
-
-
-def build(text, words="a b", unk_cost=None):
-    labels = label_space(words=words.split())
-    return build_grammar(read(text), labels, unk_cost), labels
-
-
-def sentence_cost(fst, labels, words):
-    """Cost of a sentence, back-offs free to take; inf if it is impossible."""
-    ids = tuple(labels.words.index(word) for word in words)
-    found = outputs_of(without(fst, [labels.backoff_word]), ids, len(ids))
-    return found.get(ids, np.inf)
-
-
 # ----------------------------------------------------------------------- by hand
 def test_a_trigram_model_by_hand():
     """States: 0 empty, 1 `<s>`, 2 `a`, 3 `<s> a`; nothing goes on from b or `a b`."""
-    fst, _ = build(SMALL)
+    fst, _ = grammar_of(SMALL)
     names = {0: "-", 1: "a", 2: "b", 3: "#0"}
     log10 = {
         "0 2 a a": 0.25,
@@ -102,13 +83,13 @@ def test_a_trigram_model_by_hand():
 
 
 def test_kaldis_sentences():
-    fst, labels = build(KALDI)
+    fst, labels = grammar_of(KALDI)
     assert sentence_cost(fst, labels, "bbba") == pytest.approx(59.2649, abs=2e-4)
     assert sentence_cost(fst, labels, "ab") == pytest.approx(4.36082, abs=1e-5)
 
 
 def test_only_unigrams():
-    fst, labels = build(
+    fst, labels = grammar_of(
         "\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-0.5 a\n\n\\end\\\n"
     )
     assert sentence_cost(fst, labels, "aa") == pytest.approx(2 * LN10)
@@ -116,13 +97,13 @@ def test_only_unigrams():
 
 def test_a_word_that_nothing_precedes_begins_a_sentence():
     """`b` has no n-gram after `<s>`: the back-off of the start state leads to it."""
-    fst, labels = build(SMALL)
+    fst, labels = grammar_of(SMALL)
     assert sentence_cost(fst, labels, "b") == pytest.approx((0.5 + 2 + 1) * LN10)
 
 
 def test_ending_never_needs_a_backoff():
     """The final costs are those after the cheapest back-offs."""
-    fst, labels = build(SMALL)
+    fst, labels = grammar_of(SMALL)
     for words in ("", "a", "b", "ab", "aa", "abab"):
         ids = tuple(labels.words.index(word) for word in words)
         cost = sentence_cost(fst, labels, words)
@@ -140,7 +121,7 @@ def test_every_sentence_costs_what_the_oracle_says(seed):
     words = list("abc")[: rng.integers(1, 4)]
     text, known = naive_cases.random_arpa(rng, words, order=int(rng.integers(1, 5)))
     unk_cost = [None, 1.5][seed % 2]
-    fst, labels = build(text, " ".join(words), unk_cost)
+    fst, labels = grammar_of(text, " ".join(words), unk_cost)
     model = naive_lm.parse_arpa(text)
     least = naive_lm.epsilon_scorer(model, unk_cost)
     exact = naive_lm.exact_scorer(model, unk_cost)
@@ -156,7 +137,7 @@ def test_an_n_gram_whose_history_is_not_listed():
     text = SMALL.replace("ngram 3=1", "ngram 3=2").replace(
         "-0.5\t<s> a b", "-0.5\t<s> a b\n-0.03125\tb a b"
     )
-    fst, labels = build(text)
+    fst, labels = grammar_of(text)
     exact = naive_lm.exact_scorer(naive_lm.parse_arpa(text))
     for sentence in ("bab", "abab", "babab", "ba", "baa"):
         cost = sentence_cost(fst, labels, sentence)
@@ -168,7 +149,7 @@ def test_an_n_gram_whose_suffix_is_not_listed():
     text = SMALL.replace("ngram 2=3", "ngram 2=4").replace("ngram 3=1", "ngram 3=2")
     text = text.replace("-1.5\ta b", "-1.5\ta b\n-0.5\t<s> b\t-0.125")
     text = text.replace("-0.5\t<s> a b", "-0.5\t<s> a b\n-0.03125\t<s> b a")
-    fst, labels = build(text)
+    fst, labels = grammar_of(text)
     least = naive_lm.epsilon_scorer(naive_lm.parse_arpa(text))
     for length in range(5):
         for sentence in itertools.product("ab", repeat=length):
@@ -178,9 +159,9 @@ def test_an_n_gram_whose_suffix_is_not_listed():
 
 # ---------------------------------------------------------------- what is left out
 def test_n_grams_outside_the_lexicon_are_counted(caplog):
-    with caplog.at_level(logging.INFO, "wfstdec.build"):
-        fst, labels = build(SMALL, words="a")
-    assert "3 n-grams have words outside the lexicon: left out" in caplog.text
+    with caplog.at_level(logging.INFO, "wfstdec.lm"):
+        fst, labels = grammar_of(SMALL, words="a")
+    assert "3 n-grams have words outside the vocabulary: left out" in caplog.text
     assert sentence_cost(fst, labels, "a") == pytest.approx(
         (0.5 + 0.25 + 0.0625) * LN10
     )
@@ -189,22 +170,22 @@ def test_n_grams_outside_the_lexicon_are_counted(caplog):
 def test_sentence_marks_in_the_middle_are_left_out(caplog):
     text = SMALL.replace("ngram 2=3", "ngram 2=5")
     text = text.replace("-1.5\ta b", "-1.5\ta b\n-1\ta <s>\n-1\t</s> a")
-    fst, _ = build(text)
+    fst, _ = grammar_of(text)
     assert "2 n-grams have <s> or </s> in their middle: left out" in caplog.text
-    assert fst.num_arcs == build(SMALL)[0].num_arcs
+    assert fst.num_arcs == grammar_of(SMALL)[0].num_arcs
 
 
 def test_impossible_n_grams_have_no_arcs():
-    fst, labels = build(SMALL.replace("-2\tb", "-inf\tb"))
+    fst, labels = grammar_of(SMALL.replace("-2\tb", "-inf\tb"))
     assert sentence_cost(fst, labels, "b") == np.inf
     assert sentence_cost(fst, labels, "ab") < np.inf
 
 
 def test_words_at_the_unk_cost():
-    fst, labels = build(SMALL, words="a b c d", unk_cost=7.0)
+    fst, labels = grammar_of(SMALL, words="a b c d", unk_cost=7.0)
     expected = (0.5 + 1) * LN10 + 14
     assert sentence_cost(fst, labels, "cd") == pytest.approx(expected)
-    assert sentence_cost(fst, labels, "b") == sentence_cost(*build(SMALL), "b")
+    assert sentence_cost(fst, labels, "b") == sentence_cost(*grammar_of(SMALL), "b")
 
 
 # -------------------------------------------------------------------------- KenLM
@@ -221,7 +202,7 @@ def test_kenlm_agrees(seed, tmp_path):
     path.write_text(text, encoding="utf-8")
     model = kenlm.Model(str(path))
     words = [word for word in words if word in known]
-    fst, labels = build(text, " ".join(words))
+    fst, labels = grammar_of(text, " ".join(words))
     parsed = naive_lm.parse_arpa(text)
     least, exact = naive_lm.epsilon_scorer(parsed), naive_lm.exact_scorer(parsed)
     equal = 0
@@ -241,10 +222,10 @@ def test_a_model_without_sentence_marks(mark):
     text = "\\data\\\nngram 1=2\n\n\\1-grams:\n-1 MARK\n-1 a\n\n\\end\\\n"
     other = {"<s>": "</s>", "</s>": "<s>"}[mark]
     with pytest.raises(ArpaError, match=f"the model has no {mark}, expected <s> and"):
-        build(text.replace("MARK", other))
+        grammar_of(text.replace("MARK", other))
 
 
 def test_a_model_whose_sentences_never_end():
     text = SMALL.replace("-1\t</s>", "-inf\t</s>").replace("-0.0625\ta", "-inf\ta")
     with pytest.raises(ArpaError, match="</s> has probability 0 everywhere"):
-        build(text)
+        grammar_of(text)

@@ -4,254 +4,30 @@ It shows that `wfst/gpu/cuda.py` holds together; that CuPy behaves like the stan
 is shown by the tests that are marked `gpu`, on a GPU.
 """
 
-import contextlib
-import ctypes
 import gc
 import shutil
 import sys
-import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
 
 import numpy as np
 import pytest
-from cuda_emulation.device import EmulatedDevice, as_given, half_rows
+from cuda_emulation.device import as_given, in_16_bits
+from cupy_stand_in import Array, Kernel, Lengths, Stream, Tensor, array_of, stand_in
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
 from wfstdec.errors import BackendError, LogprobError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
-from wfstdec.wfst.gpu.layout import BFLOAT16, FLOAT16, FLOAT32, SLOT_BYTES
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
-
-
-class Array(np.ndarray):
-    """An array of CuPy, as far as it goes."""
-
-    @property
-    def data(self):
-        return types.SimpleNamespace(ptr=self.ctypes.data)
-
-    def get(self):
-        return np.array(self)
-
-    def set(self, array):
-        self[...] = array
-
-    @property
-    def device(self):
-        return types.SimpleNamespace(id=getattr(self, "gpu", 0))
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-
-class Lengths:
-    """An array of CuPy that is no array of NumPy."""
-
-    __cuda_array_interface__: ClassVar[dict] = {}
-
-    def __init__(self, array):
-        self._array = np.array(array)
-
-    def get(self):
-        return self._array
-
-
-class Tensor:
-    """A tensor of torch on a GPU, as far as it goes."""
-
-    is_cuda = True
-    device = "cuda:0"
-
-    def __init__(self, array, dtype):
-        self.array, self.dtype, self.ndim = array, f"torch.{dtype}", array.ndim
-
-    def detach(self):
-        return self
-
-    def view(self, dtype):
-        assert dtype == "int16"
-        return Tensor(self.array.view(np.int16), dtype)
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-    def __getitem__(self, i):
-        return Tensor(self.array[i], self.dtype.removeprefix("torch."))
-
-
-class Stream:
-    """A stream; in its context it is the current one of the thread."""
-
-    local = threading.local()
-
-    def __init__(self, ptr):
-        self.ptr = ptr
-
-    @staticmethod
-    def from_external(other):
-        version, pointer = other.__cuda_stream__()
-        assert version == 0
-        return Stream(pointer)
-
-    def __enter__(self):
-        Stream.local.__dict__.setdefault("current", []).append(self)
-
-    def __exit__(self, *_):
-        Stream.local.current.pop()
-
-    def synchronize(self):
-        pass
-
-
-Stream.null = Stream(0)
-
-
-def current_stream():
-    current = getattr(Stream.local, "current", [])
-    return current[-1] if current else Stream.null
-
-
-class Kernel:
-    num_regs = 64
-    shared_size_bytes = 5800
-    max_dynamic_shared_size_bytes = None
-    preferred_shared_memory_carveout = None
-    launched: ClassVar[list] = []
-
-    def __init__(self, name):
-        self.name = name
-
-    def __call__(self, grid, block, arguments, *, shared_mem):
-        assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
-        Kernel.launched.append((self.name, current_stream().ptr))
-        device = EmulatedDevice(*block)
-        device.launch(self.name, *grid, *arguments, shared_mem)
-
-
-class CudaRuntimeError(RuntimeError):
-    pass
-
-
-def array_of(value, dtype=None):
-    return np.array(value, dtype).view(Array)
-
-
-def from_dlpack(array):
-    """Without a copy."""
-    given = array.array if isinstance(array, Tensor) else array
-    return given.view(Array)
-
-
-class CudaDevice(contextlib.nullcontext):
-    id = 0
-    compute_capability = "90"
-    attributes: ClassVar[dict] = {
-        "MaxRegistersPerMultiprocessor": 65536,
-        "MaxThreadsPerMultiProcessor": 2048,
-        "MultiProcessorCount": 3,
-        "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
-        "MaxSharedMemoryPerBlockOptin": 99 * 1024,
-        "ReservedSharedMemoryPerBlock": 1024,
-    }
-
-    def __init__(self, number=0):
-        assert number == 0
-        super().__init__()
-
-
-class NVRTCError(RuntimeError):
-    pass
-
-
-class Nvrtc:
-    """A compiler; `compiled` has the options of every program."""
-
-    NVRTCError = NVRTCError
-
-    def __init__(self):
-        self.compiled, self.programs = [], {}
-
-    def getVersion(self):
-        return (13, 0)
-
-    def getSupportedArchs(self):
-        return (75, 80, 90)
-
-    def createProgram(self, source, name, headers, include_names):
-        self.programs[7] = source
-        return 7
-
-    def compileProgram(self, program, options):
-        if "search_chunk" not in self.programs[program]:
-            raise NVRTCError("NVRTC_ERROR_COMPILATION (6)")
-        self.compiled.append(options)
-
-    def getCUBIN(self, program):
-        return b"machine code of " + self.programs[program].encode()
-
-    def getPTX(self, program):
-        return b"PTX of " + self.programs[program].encode()
-
-    def getProgramLog(self, program):
-        return "search.cu(1): error: wrong"
-
-    def destroyProgram(self, program):
-        del self.programs[program]
-
-
-def raw_module(path):
-    with open(path, "rb") as file:
-        assert file.read().startswith((b"machine code of ", b"PTX of "))
-    return types.SimpleNamespace(get_function=Kernel)
-
-
-def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
-    """A module."""
-
-    def get_device_count():
-        if num_devices is None:
-            raise CudaRuntimeError("cudaErrorInsufficientDriver: too old")
-        return num_devices
-
-    runtime = types.SimpleNamespace(
-        getDeviceCount=get_device_count,
-        CUDARuntimeError=CudaRuntimeError,
-        memGetInfo=lambda: (free, 2 * free),
-        memcpyDeviceToDevice=3,
-        memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
-            to, source, count
-        ),
-    )
-    pool = types.SimpleNamespace(
-        free_bytes=lambda: 1 << 20,
-        used_bytes=lambda: 1 << 10,
-        get_limit=lambda: pool_limit,
-    )
-    return types.SimpleNamespace(
-        RawModule=raw_module,
-        asarray=array_of,
-        ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
-        empty=lambda count, dtype: array_of(np.full(count, 0xA5, dtype)),
-        from_dlpack=from_dlpack,
-        get_default_memory_pool=lambda: pool,
-        cuda=types.SimpleNamespace(
-            runtime=runtime,
-            nvrtc=Nvrtc(),
-            memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
-            Device=CudaDevice,
-            Stream=Stream,
-            get_current_stream=current_stream,
-        ),
-    )
 
 
 @pytest.fixture
@@ -328,7 +104,7 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
         kind = {"float16": FLOAT16, "bfloat16": BFLOAT16}.get(dtype, FLOAT32)
         bits = padded
         if kind != FLOAT32:
-            halves = [half_rows(x, kind).buffer for x in padded]
+            halves = [in_16_bits(x, kind).buffer for x in padded]
             bits = np.stack(halves).view(np.int16 if kind == BFLOAT16 else np.float16)
         given = [x if kind == FLOAT32 else as_given(x, kind) for x in padded]
         boosts = random_boosts(rng, graph)
@@ -336,9 +112,9 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
         expected = reference.decode(given, lengths, boosts)
         decoder = WfstDecoder(graph, options, "cuda")
         tensor = Tensor(bits, dtype)
-        rows = decoder._backend.as_utterances(tensor, lengths, num_tokens)
+        chunks = decoder._backend.as_utterances(tensor, lengths, num_tokens)
         step = bits.strides[0]
-        assert [one.address for one in rows] == [
+        assert [one.address for one in chunks] == [
             bits.ctypes.data + u * step for u in range(3)
         ]
         Kernel.launched.clear()
@@ -391,23 +167,24 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
     wide = np.full((6, 5), np.nan, np.float32)
     wide[:, :3] = x
     view = wide[:, :3].view(Array)  # rows apart: read as they are
-    assert decoder._backend.as_utterances([view], None, 3)[0].stride == 5
+    assert decoder._backend.as_utterances([view], None, 3)[0].frame_stride == 5
     assert decoder.decode([view]) == expected
 
 
 @needs_compiler
 def test_small_blocks_leave_room_for_more_of_them(cupy):
     cupy(stand_in())
-    large, small = cuda.CupyDevice(512), cuda.CupyDevice(128)
+    large, small = cuda.CupyDevice(PROGRAM), cuda.CupyDevice(PROGRAM, 128)
     assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
-    assert large.shared_slots == 2048 and small.shared_slots == 256
-    assert cuda.CupyDevice(1024 // 2, 0).shared_slots == 0
+    assert large.shared_bytes == 2048 * SLOT_BYTES
+    assert small.shared_bytes == 256 * SLOT_BYTES
+    assert cuda.CupyDevice(PROGRAM, 512, 0).shared_bytes == 0
 
 
 @needs_compiler
-def test_shared_memory_is_asked_for_as_the_blocks_at_home_take_it(cupy):
+def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
     cupy(stand_in())
-    search = cuda.CupyDevice()._kernels["search_chunk"]
+    search = cuda.CupyDevice(PROGRAM)._kernels["search_chunk"]
     block = 5800 + 2048 * SLOT_BYTES
     assert search.max_dynamic_shared_size_bytes == 99 * 1024 - 5800
     wanted = search.preferred_shared_memory_carveout
@@ -417,10 +194,10 @@ def test_shared_memory_is_asked_for_as_the_blocks_at_home_take_it(cupy):
 @needs_compiler
 def test_memory_that_cupys_pool_may_not_have_is_not_planned_with(cupy):
     cupy(stand_in(free=1 << 30))
-    roomy = cuda.CupyDevice().budget.limit
+    roomy = cuda.CupyDevice(PROGRAM).budget.limit
     assert roomy == int(0.8 * ((1 << 30) + (1 << 20)))
     cupy(stand_in(free=1 << 30, pool_limit=1 << 28))
-    tight = cuda.CupyDevice().budget.limit
+    tight = cuda.CupyDevice(PROGRAM).budget.limit
     assert tight == int(0.8 * ((1 << 28) - (1 << 10)))
 
 
@@ -433,12 +210,12 @@ def test_decoders_share_a_graph_and_the_memory_of_a_gpu(cupy):
     backends = [decoder._backend for decoder in decoders]
     assert backends[0] is backends[1] and backends[2] is backends[3]
     assert backends[0] is not backends[2]
-    assert backends[0].budget is backends[2].budget
-    left = backends[0].budget.left
+    assert backends[0].device.budget is backends[2].device.budget
+    left = backends[0].device.budget.left
     bytes_of_the_second = decoders[2].memory_plan(1)["graph"]
     del decoders[2:], backends
     gc.collect()
-    assert decoders[0]._backend.budget.left == left + bytes_of_the_second
+    assert decoders[0]._backend.device.budget.left == left + bytes_of_the_second
 
 
 @needs_compiler

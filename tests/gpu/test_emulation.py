@@ -90,12 +90,11 @@ NAMES = (
     "turn_around shuffles atomics untouched halves lost_updates different_barriers "
     "early_return endless"
 ).split()
-ENTRIES = "".join(f"EMULATE({name})\n" for name in NAMES)
 
 
 def launch(name, blocks=2, threads=64, **options):
     """(out, counter) after a launch."""
-    library = compile_kernels(KERNELS, ENTRIES)
+    library = compile_kernels(KERNELS, NAMES)
     device = EmulatedDevice(threads, library=library, **options)
     out = np.full(blocks * threads + 1, 99, np.uint32)
     counter = np.zeros(3, np.uint32)

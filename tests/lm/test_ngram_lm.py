@@ -10,13 +10,12 @@ import naive_cases
 import naive_lm
 import numpy as np
 import pytest
-from test_arpa_kenlm import REFUSED, TRIGRAMS, random_sentences
-from test_grammar_fst import build as build_g
-from test_grammar_fst import sentence_cost
+from arpa_texts import REFUSED, TRIGRAMS, random_sentences
+from fst_tools import grammar_of, sentence_cost
+from packed_models import pack_models
 
 from wfstdec.errors import ArpaError, FormatError, InputError, OptionError, ShapeError
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.automaton import pack_models
 from wfstdec.lm.ngram import NgramLM, load_lm
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import EPSILON_WORD, token_table
@@ -145,7 +144,7 @@ def test_nemo_files_name_tokens_by_characters():
 def test_what_is_left_out_is_counted(caplog):
     with caplog.at_level(logging.INFO, "wfstdec.lm"):
         lm_of(TRIGRAMS, ["the", "sat"])
-    assert "4 n-grams are over other words or out of place: left out" in caplog.text
+    assert "4 n-grams have words outside the vocabulary: left out" in caplog.text
     assert "language model: 2 words, " in caplog.text
 
 
@@ -229,7 +228,7 @@ def test_g_of_a_graph_costs_no_more(seed):
     _, words, text = random_lm(100 + seed)
     parsed = naive_lm.parse_arpa(text)
     words = [word for word in words if (word,) in parsed.cost]
-    lm, (fst, labels) = lm_of(text, words), build_g(text, " ".join(words))
+    lm, (fst, labels) = lm_of(text, words), grammar_of(text, " ".join(words))
     least, exact = naive_lm.epsilon_scorer(parsed), naive_lm.exact_scorer(parsed)
     for length in range(4):
         for sentence in itertools.product(words, repeat=length):
@@ -427,11 +426,6 @@ def test_options_that_mean_nothing():
         lm_of(TRIGRAMS, ["the"], nemo_tokens=True)
     with pytest.raises(OptionError, match="unk_cost=nan, expected nats"):
         lm_of(TRIGRAMS, ["the"], unk_cost=float("nan"))
-    with pytest.raises(OptionError, match="no models, expected models over one table"):
-        pack_models([])
-    lms = [lm_of(TRIGRAMS, ["the"]), lm_of(TRIGRAMS, ["the", "cat"])]
-    with pytest.raises(OptionError, match="words of 2, words of 3, expected models"):
-        pack_models(lms)
 
 
 def test_queries_that_mean_nothing():

@@ -1,4 +1,4 @@
-"""The oracle of the beam decoder: every text and what it costs, by trying everything.
+"""The oracle of the trie decoder: every text and what it costs, by trying everything.
 
 It shares no code and no idea with the library: no trie, no search, no automaton and no
 pruning. The steps are those of `naive`, with `naive_lm`'s exact back-off:

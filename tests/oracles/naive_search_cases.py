@@ -1,4 +1,4 @@
-"""Random small cases for the beam decoder's oracle, and what the library needs of them.
+"""Random small cases for the trie decoder's oracle, and what the library needs of them.
 
 case = random_case(np.random.default_rng(17), kind="separator")
 texts = naive_search.best_texts(case, "sum")
@@ -19,7 +19,7 @@ import numpy as np
 from naive_phrases import Phrases
 from naive_search import PIECE_START, Case
 
-from wfstdec.boost.boosts import AnyBoosts, Boosts
+from wfstdec.boost.boosts import Boosts, BoostsLike
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_words
 from wfstdec.errors import BoostWarning
@@ -304,7 +304,7 @@ def library_lexicon(case: Case, table: TokenTable) -> Lexicon:
     return Lexicon(words, pronunciations, np.array(costs, np.float32))
 
 
-def decoder_boosts(case: Case, words: Sequence[str]) -> AnyBoosts:
+def decoder_boosts(case: Case, words: Sequence[str]) -> BoostsLike:
     """What decoders take; `words` is their word table."""
     if case.phrases is None:
         return case.boosts or None
@@ -337,3 +337,18 @@ def _speller(case: Case, words: Sequence[str], table: TokenTable) -> Speller:
     return lambda texts: [
         [tuple(map(table.index, spelt)) for spelt in spellings[text]] for text in texts
     ]
+
+
+LEXICON = "see s e e\nsea s e a\n"
+
+
+def says(text, tokens, p=0.97):
+    """Log-probs of frames that are probably the characters of a text."""
+    x = np.full((len(text), len(tokens)), (1 - p) / (len(tokens) - 1))
+    x[np.arange(len(text)), [tokens.index(c) for c in text]] = p
+    return np.log(x).astype(np.float32)
+
+
+def hand(text, tokens="-seaxy", **fields):
+    """A case in which the frames are probably those of a text."""
+    return Case(list(tokens), "-", says(text, list(tokens)), **fields)

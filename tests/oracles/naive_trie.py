@@ -1,7 +1,7 @@
 """The oracle of the trie and its look-ahead: by the definitions, over token strings.
 
-`random_case(rng)` draws entries and a model; `said` are the entries that count; a node
-of the trie is the tuple of tokens that leads there.
+`random_case(rng)` draws entries and a model; `pronunciations` are the entries that
+count; a node of the trie is the tuple of tokens that leads there.
 """
 
 import io
@@ -50,7 +50,7 @@ def random_case(rng):
     return random_entries(rng, [*words, "elsewhere"]), ids, lm, text, unk_cost
 
 
-def said(entries, word_ids):
+def pronunciations(entries, word_ids):
     """(tokens, word id) -> the least cost."""
     found = {}
     for word, spelt, cost in entries:
@@ -66,7 +66,7 @@ def nodes(spoken):
 
 
 def below(spoken, node):
-    """Word and cost of what is said at a node or below it."""
+    """Word and cost of the pronunciations at a node or below it."""
     return [
         (word, cost)
         for (spelt, word), cost in spoken.items()
@@ -74,7 +74,7 @@ def below(spoken, node):
     ]
 
 
-def list_cost(automaton, spoken, state, node):
+def row_cost(automaton, spoken, state, node):
     """The least cost of a word below that has an arc in the state; None without one."""
     begin, end = automaton.state_arc_splits[state : state + 2]
     labels = automaton.arc_label[begin:end].tolist()
@@ -92,14 +92,14 @@ def phi(automaton, spoken, state, node):
     """The bound of a node in a state, float32, added in the order of the definition."""
     total, best = F(0), F(np.inf)
     while state > 0:
-        cost = list_cost(automaton, spoken, state, node)
+        cost = row_cost(automaton, spoken, state, node)
         best = best if cost is None else min(best, total + cost)
         total += automaton.backoff_cost[state]
         state = automaton.backoff_state[state]
-    return min(best, total + root_cost(automaton, spoken, node))
+    return min(best, total + unigram_cost(automaton, spoken, node))
 
 
-def root_cost(automaton, spoken, node):
+def unigram_cost(automaton, spoken, node):
     """The least cost of a word below, in the empty history."""
     costs = [
         reference.step(automaton, 0, 0, word)[0] + cost

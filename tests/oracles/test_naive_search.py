@@ -1,4 +1,4 @@
-"""The oracle of the beam decoder, checked by hand and by facts that do not need it."""
+"""The oracle of the trie decoder, checked by hand and by facts that do not need it."""
 
 import itertools
 import math
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from naive_phrases import Phrases
 from naive_search import Case
+from naive_search_cases import LEXICON, hand
 
 import wfstdec
 
@@ -36,18 +37,6 @@ ngram 2=1
 """
 
 
-def says(text, tokens, p=0.97):
-    """Log-probs of frames that are probably the characters of a text."""
-    x = np.full((len(text), len(tokens)), (1 - p) / (len(tokens) - 1))
-    x[np.arange(len(text)), [tokens.index(c) for c in text]] = p
-    return np.log(x).astype(np.float32)
-
-
-def hand(text, tokens="-seaxy", **fields):
-    """A case in which the frames are probably those of a text."""
-    return Case(list(tokens), "-", says(text, list(tokens)), **fields)
-
-
 def costs(case, merge="max"):
     """Text, joined, to cost."""
     texts = naive_search.best_texts(case, merge)
@@ -62,9 +51,6 @@ def test_two_frames():
     assert costs(case) == pytest.approx({"a": -math.log(0.3), "": -math.log(0.2)})
     expected = {"a": -math.log(0.8), "": -math.log(0.2)}
     assert costs(case, "sum") == pytest.approx(expected)
-
-
-LEXICON = "see s e e\nsea s e a\n"
 
 
 def test_a_repeated_token_needs_its_blank():
@@ -319,7 +305,7 @@ def test_a_sum_is_between_the_least_and_all_alike():
 
 # --------------------------------------------------------------------- other decoders
 def lexicon_cases(count, **fixed):
-    """Cases without what only the beam decoder has."""
+    """Cases without what only the trie decoder has."""
     for i in range(count):
         rng = np.random.default_rng([i, len(fixed)])
         kind = naive_search_cases.WITH_LEXICON[i % 3]

@@ -1,5 +1,7 @@
 """Small real files for the commands, and running commands on them."""
 
+import gzip
+
 import numpy as np
 
 from wfstdec.cli.main import main
@@ -55,3 +57,20 @@ def wfstdec(folder, command, *arguments):
 
 def _is_file(argument):
     return "." in argument and argument[0].isalpha() and "=" not in argument
+
+
+def build(folder, *more):
+    """Build a graph of the small files."""
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    given += ["--separator", "<wb>", "--output", "graph.npz", *more]
+    return wfstdec(folder, "build", *given)
+
+
+def recipe_of(files):
+    """The small files under the names of a recipe."""
+    (files / "lexicon.txt.gz").write_bytes(gzip.compress(LEXICON.encode()))
+    (files / "lm.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
+    (files / "x.npz").rename(files / "logprobs.npz")
+    (files / "ref.txt").rename(files / "refs.txt")
+    (files / "boosts.txt").write_text("c\t2\n")
+    return files

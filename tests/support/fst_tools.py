@@ -3,17 +3,31 @@
 outputs_of(fst, (1, 2))          # {(7,): 0.5}: output strings -> least cost
 without(fst, labels)             # those input labels turned into epsilons
 rows_of(fst)                     # the arcs and finals as lines of text
+random_fst(rng)                  # any FST
+grammar_of(text, "a b")          # G, and its labels
 """
 
 import heapq
+import io
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.att_text import format_text
+from wfstdec.fst.engine import ENGINES
+from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.openfst_binary import FstContent
+from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import EPSILON, EPSILON_WORD, token_table
+
+ENGINE_NAMES = [
+    pytest.param(name, marks=[] if name == "kaldifst" else pytest.mark.peers)
+    for name in ENGINES
+]
+"""The engines as parameters of a test."""
 
 
 def label_space(tokens="_ a b", words=(), num_disambig=1):
@@ -107,3 +121,38 @@ def least_cost(graph, logprobs, lm_scale=1.0):
         np.minimum.at(cost, fst.nextstate[emitting], through)
         cost = closed(cost)
     return float((cost + lm_scale * fst.final_cost).min())
+
+
+def size(fst):
+    """Its states and arcs."""
+    return fst.num_states, fst.num_arcs
+
+
+def random_fst(rng, num_states=6, num_labels=3, epsilons=True, cyclic=False):
+    """An FST with parallel arcs and states that lead nowhere."""
+    num_arcs = int(rng.integers(2, 5 * num_states))
+    state = rng.integers(0, num_states, num_arcs)
+    nextstate = rng.integers(0, num_states, num_arcs)
+    ilabel = rng.integers(0 if epsilons else 1, num_labels + 1, num_arcs)
+    olabel = rng.integers(0, num_labels + 1, num_arcs)
+    if not cyclic:
+        keep = nextstate > state
+        columns = (state, ilabel, olabel, nextstate)
+        state, ilabel, olabel, nextstate = (column[keep] for column in columns)
+    final = np.where(rng.random(num_states) < 0.4, rng.random(num_states), np.inf)
+    arcs = arcs_of(state, ilabel, olabel, nextstate, rng.random(len(state)))
+    return fst_of([arcs], int(rng.integers(0, 2)), final)
+
+
+def grammar_of(text, words="a b", unk_cost=None):
+    """G of the text of an ARPA model, and its labels."""
+    labels = label_space(words=words.split())
+    model = read_arpa(io.BytesIO(text.encode()))
+    return build_grammar(model, labels, unk_cost), labels
+
+
+def sentence_cost(fst, labels, words):
+    """Cost of a sentence, back-offs free to take; inf if it is impossible."""
+    ids = tuple(labels.words.index(word) for word in words)
+    found = outputs_of(without(fst, [labels.backoff_word]), ids, len(ids))
+    return found.get(ids, np.inf)

@@ -18,6 +18,7 @@ import warnings
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 import numpy as np
+from packed_models import pack_models
 
 import wfstdec.jit
 
@@ -79,7 +80,6 @@ from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.automaton import pack_models
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table
@@ -115,10 +115,10 @@ def check_queries(rng):
             assert np.array_equal(expected, np.transpose(found))
 
 
-def check_trie(rng):
+def check_lookahead(rng):
     """A trie and its look-ahead, built and asked without the JIT."""
     entries, ids, lm, *_ = naive_trie.random_case(rng)
-    spoken = naive_trie.said(entries, ids)
+    spoken = naive_trie.pronunciations(entries, ids)
     trie = build_trie(naive_trie.lexicon_of(entries), ids)
     ahead = build_lookahead(lm, trie, "ngram")
     nodes = naive_trie.nodes(spoken)
@@ -149,8 +149,8 @@ def check_greedy(rng):
     assert found == expected
 
 
-def check_beam(i):
-    """The beam search without the JIT, in arrays that are too small at first."""
+def check_trie_search(i):
+    """The trie search without the JIT, in arrays that are too small at first."""
     kind = naive_search_cases.KINDS[i % len(naive_search_cases.KINDS)]
     case = naive_search_cases.random_case(np.random.default_rng(i), kind=kind)
     options = TrieOptions(
@@ -176,9 +176,9 @@ def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
         check_queries(np.random.default_rng(i))
-        check_trie(np.random.default_rng(i))
+        check_lookahead(np.random.default_rng(i))
         check_greedy(np.random.default_rng(i))
-        check_beam(i)
+        check_trie_search(i)
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

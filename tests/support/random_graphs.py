@@ -11,11 +11,16 @@ The graphs mean nothing. They have parallel arcs, equal costs, negative costs, c
 and labels that come several times in a row.
 """
 
+import itertools
+
 import numpy as np
+from text_graphs import text_graph
 
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import GraphError
-from wfstdec.graph.packed import FstArrays, GraphTables, PackedGraph, Pronunciations
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
 from wfstdec.wfst.options import WfstOptions
 
@@ -227,3 +232,14 @@ def random_phrases(rng, graph, unit=None):
         if any(few[int(i)] != boundary for i in phrase.split())
     }
     return PhraseCompiler(spell, labels, options, boundary).compile(said)
+
+
+def dense_graph(rng, num_states=25):
+    """Every state leads to every other by some token, so that no search dies."""
+    lines = [
+        f"{s} {d} {rng.choice(['_', 'a', 'b'])} {rng.choice(['-', '-', 'A'])} "
+        f"{rng.integers(0, 8) / 4}"
+        for s, d in itertools.product(range(num_states), repeat=2)
+    ]
+    chain = [f"{s} {s + 3} - - 0.5" for s in range(num_states - 3)]
+    return text_graph("\n".join([*lines, *chain, f"{num_states - 1} 0"]))

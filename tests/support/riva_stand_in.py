@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.fst.openfst_io import from_openfst
 from wfstdec.graph.arcs import LABEL_MASK
@@ -83,7 +83,7 @@ class Decoder:
         assert len(padded) <= self.config.online_opts.max_batch_size
         opts = self.config.online_opts.decoder_opts
         options = WfstOptions(opts.default_beam, opts.max_active)
-        none = UtteranceBoosts(compile_word_boosts(None, {})[0])
+        none = CompiledBoosts(compile_word_boosts(None, {})[0])
         for logprobs, length in zip(padded, lengths, strict=True):
             search = make_backend(BACKENDS, "cpu", self.graph).start(options, none)
             search.advance(np.ascontiguousarray(logprobs[:length]))

@@ -13,7 +13,9 @@ and `token'` for an arc that repeats its token. One final state per line: `state
 
 import numpy as np
 
-from wfstdec.graph.packed import FstArrays, GraphTables, PackedGraph, Pronunciations
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
 
 

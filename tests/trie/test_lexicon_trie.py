@@ -8,9 +8,9 @@ from wfstdec.errors import LexiconError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.lexicon_trie import build_trie, find_child, parents_of
 
-DTYPES = {name: np.int32 for name in ("child_splits", "child_token", "child_node")}
+DTYPES = {name: np.int32 for name in ("node_child_splits", "child_token", "child_node")}
 DTYPES |= {name: np.int32 for name in ("node_token", "node_end")}
-DTYPES |= {"said_splits": np.int32, "said_word": np.int32, "said_cost": np.float32}
+DTYPES |= {"node_pron_splits": np.int32, "pron_word": np.int32, "pron_cost": np.float32}
 
 
 def trie_of(*entries, ids=None):
@@ -31,14 +31,14 @@ def by_definition(spoken):
     words = [sorted(word for spelt, word in spoken if spelt == node) for node in nodes]
     end = [sum(n[: len(node)] == node for n in nodes) for node in nodes]
     return {
-        "child_splits": np.cumsum([0, *map(len, children)]).tolist(),
+        "node_child_splits": np.cumsum([0, *map(len, children)]).tolist(),
         "child_token": [node[-1] for row in children for node in row],
         "child_node": [number[node] for row in children for node in row],
         "node_token": [node[-1] if node else -1 for node in nodes],
         "node_end": [i + count for i, count in enumerate(end)],
-        "said_splits": np.cumsum([0, *map(len, words)]).tolist(),
-        "said_word": [word for row in words for word in row],
-        "said_cost": [
+        "node_pron_splits": np.cumsum([0, *map(len, words)]).tolist(),
+        "pron_word": [word for row in words for word in row],
+        "pron_cost": [
             float(spoken[node, word])
             for node, row in zip(nodes, words, strict=True)
             for word in row
@@ -55,14 +55,14 @@ def test_a_trie_by_hand():
         ("d", (0,), 0.0),
     )
     assert lists(trie) == {
-        "child_splits": [0, 2, 2, 4, 4, 4],
+        "node_child_splits": [0, 2, 2, 4, 4, 4],
         "child_token": [0, 5, 2, 7],
         "child_node": [1, 2, 3, 4],
         "node_token": [-1, 0, 5, 2, 7],
         "node_end": [5, 2, 5, 4, 5],
-        "said_splits": [0, 0, 1, 2, 3, 5],
-        "said_word": [4, 3, 1, 1, 2],
-        "said_cost": [0.0, 0.25, 1.0, 0.0, 0.5],
+        "node_pron_splits": [0, 0, 1, 2, 3, 5],
+        "pron_word": [4, 3, 1, 1, 2],
+        "pron_cost": [0.0, 0.25, 1.0, 0.0, 0.5],
     }
     assert parents_of(trie).tolist() == [-1, 0, 0, 2, 2]
 
@@ -71,7 +71,7 @@ def test_a_trie_by_hand():
 def test_tries_are_what_the_definition_says(seed):
     rng = np.random.default_rng(seed)
     entries, ids, *_ = naive_trie.random_case(rng)
-    spoken = naive_trie.said(entries, ids)
+    spoken = naive_trie.pronunciations(entries, ids)
     trie = build_trie(naive_trie.lexicon_of(entries), ids)
     assert lists(trie) == by_definition(spoken)
     assert {name: array.dtype for name, array in trie._asdict().items()} == DTYPES
@@ -97,8 +97,8 @@ def test_only_the_set_of_entries_counts(seed):
 def test_homophones_without_limit():
     words = [f"w{i}" for i in range(1000)]
     trie = trie_of(*((word, (3, 1), 0.0) for word in reversed(words)))
-    assert trie.num_nodes == 3 and trie.said_word.tolist() == list(range(1, 1001))
-    assert trie.said_splits.tolist() == [0, 0, 0, 1000]
+    assert trie.num_nodes == 3 and trie.pron_word.tolist() == list(range(1, 1001))
+    assert trie.node_pron_splits.tolist() == [0, 0, 0, 1000]
 
 
 def test_a_pronunciation_deeper_than_any_recursion():

@@ -6,7 +6,7 @@ import naive_lm
 import naive_trie
 import numpy as np
 import pytest
-from test_arpa_kenlm import TRIGRAMS
+from arpa_texts import TRIGRAMS
 
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM
@@ -43,13 +43,13 @@ class Case:
         entries, self.ids, self.lm, self.text, self.unk_cost = naive_trie.random_case(
             rng
         )
-        self.spoken = naive_trie.said(entries, self.ids)
+        self.spoken = naive_trie.pronunciations(entries, self.ids)
         self.nodes = naive_trie.nodes(self.spoken)
         self.trie = build_trie(naive_trie.lexicon_of(entries), self.ids)
-        self.ahead = build_lookahead(self.lm, self.trie, kind)
+        self.lookahead = build_lookahead(self.lm, self.trie, kind)
 
     def phi(self, state, node):
-        return potential(self.ahead, self.lm.automaton, state, node)
+        return potential(self.lookahead, self.lm.automaton, state, node)
 
 
 # ------------------------------------------------------------------------- by hand
@@ -62,20 +62,22 @@ def test_a_look_ahead_by_hand():
     entries = [("the", (1,), 0.0), ("cat", (2, 3), 0.5 * LN10), ("cad", (2, 3), 0.0)]
     entries += [("sat", (2,), 0.0)]
     trie = build_trie(naive_trie.lexicon_of(entries), ids)  # 1 -> 1, 2 -> 2, 2 3 -> 3
-    ahead = build_lookahead(lm, trie, "ngram")
+    lookahead = build_lookahead(lm, trie, "ngram")
     the = lm.step(0, 1)[1]
     the_cat = lm.step(the, 2)[1]
-    assert ahead.root_cost / LN10 == pytest.approx([0.75, 0.75, 1.5, 1.5])
-    row = slice(*ahead.splits[the : the + 2])
-    assert ahead.node[row].tolist() == [0, 2, 3]
-    assert ahead.cost[row] / LN10 == pytest.approx([1.0, 1.0, 1.0])  # the cat
-    found = [potential(ahead, lm.automaton, the, node) / LN10 for node in range(4)]
+    assert lookahead.unigram_cost / LN10 == pytest.approx([0.75, 0.75, 1.5, 1.5])
+    row = slice(*lookahead.row_splits[the : the + 2])
+    assert lookahead.row_node[row].tolist() == [0, 2, 3]
+    assert lookahead.row_cost[row] / LN10 == pytest.approx([1.0, 1.0, 1.0])  # the cat
+    found = [potential(lookahead, lm.automaton, the, node) / LN10 for node in range(4)]
     assert found == pytest.approx([1.0, 0.25 + 0.75, 1.0, 1.0])
-    found = [potential(ahead, lm.automaton, the_cat, node) / LN10 for node in range(4)]
+    found = [
+        potential(lookahead, lm.automaton, the_cat, node) / LN10 for node in range(4)
+    ]
     # back-off 0.75 to `cat` (-0.0625), where `sat` costs 0.125, and to the empty one
     expected = [0.875, 0.6875 + 0.75, 0.875, 0.6875 + 1.5]
     assert found == pytest.approx(expected)
-    assert ahead.state_cost[the_cat] / LN10 == pytest.approx(0.875)
+    assert lookahead.state_cost[the_cat] / LN10 == pytest.approx(0.875)
 
 
 # ------------------------------------------------------------------ the definition
@@ -84,11 +86,14 @@ def test_rows_are_what_the_definition_says(seed):
     case = Case(seed)
     automaton = case.lm.automaton
     for state in range(case.lm.num_states):
-        row = slice(*case.ahead.splits[state : state + 2])
-        found = case.ahead.node[row].tolist(), bits(case.ahead.cost[row])
+        row = slice(*case.lookahead.row_splits[state : state + 2])
+        found = (
+            case.lookahead.row_node[row].tolist(),
+            bits(case.lookahead.row_cost[row]),
+        )
         listed = {}
         for number, node in enumerate(case.nodes if state else ()):
-            cost = naive_trie.list_cost(automaton, case.spoken, state, node)
+            cost = naive_trie.row_cost(automaton, case.spoken, state, node)
             if cost is not None:
                 listed[number] = cost
         assert found == (list(listed), bits(list(listed.values())))
@@ -102,30 +107,30 @@ def test_potentials_are_what_the_definition_says(seed):
         [naive_trie.phi(automaton, case.spoken, state, node) for node in case.nodes]
         for state in range(case.lm.num_states)
     ]
-    assert bits_of_all(case.ahead, case.lm, case.trie) == bits(expected)
-    assert bits(case.ahead.root_cost) == bits(expected[0])
+    assert bits_of_all(case.lookahead, case.lm, case.trie) == bits(expected)
+    assert bits(case.lookahead.unigram_cost) == bits(expected[0])
     ends = automaton.final_cost
     begins = np.array(expected)[:, 0]
-    assert bits(case.ahead.state_cost) == bits(np.minimum(begins, ends))
+    assert bits(case.lookahead.state_cost) == bits(np.minimum(begins, ends))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_unigrams_forget_the_history(seed):
     case = Case(seed, "unigram")
     automaton = case.lm.automaton
-    costs = [naive_trie.root_cost(automaton, case.spoken, n) for n in case.nodes]
+    costs = [naive_trie.unigram_cost(automaton, case.spoken, n) for n in case.nodes]
     most = max((cost for cost in costs if cost < INF), default=0)
     costs = [min(cost, most) for cost in costs]  # a longer history may have the word
     rows = [bits(costs)] * case.lm.num_states
-    assert bits_of_all(case.ahead, case.lm, case.trie) == rows
-    assert bits(case.ahead.state_cost) == [bits(costs[0])] * case.lm.num_states
+    assert bits_of_all(case.lookahead, case.lm, case.trie) == rows
+    assert bits(case.lookahead.state_cost) == [bits(costs[0])] * case.lm.num_states
 
 
 def test_none_is_nothing():
     case = Case(1, "none")
     rows = [bits(np.zeros(case.trie.num_nodes))] * case.lm.num_states
-    assert bits_of_all(case.ahead, case.lm, case.trie) == rows
-    assert case.ahead.state_cost.tolist() == [0] * case.lm.num_states
+    assert bits_of_all(case.lookahead, case.lm, case.trie) == rows
+    assert case.lookahead.state_cost.tolist() == [0] * case.lm.num_states
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,11 +138,13 @@ def test_types_do_not_depend_on_the_kind(kind):
     """Otherwise kernels would be compiled again for each."""
     case = Case(3, kind)
     types = [np.int64, np.int32, *[np.float32] * 3]
-    assert [array.dtype for array in case.ahead[:-1]] == types
-    assert not any(array.flags.writeable for array in case.ahead[:-1])
-    assert len(case.ahead.root_cost) == case.trie.num_nodes
-    assert len(case.ahead.splits) == len(case.ahead.state_cost) + 1
-    assert case.ahead.num_bytes == sum(array.nbytes for array in case.ahead[:-1])
+    assert [array.dtype for array in case.lookahead[:-1]] == types
+    assert not any(array.flags.writeable for array in case.lookahead[:-1])
+    assert len(case.lookahead.unigram_cost) == case.trie.num_nodes
+    assert len(case.lookahead.row_splits) == len(case.lookahead.state_cost) + 1
+    assert case.lookahead.num_bytes == sum(
+        array.nbytes for array in case.lookahead[:-1]
+    )
 
 
 # ----------------------------------------------------------------- what it promises
@@ -150,7 +157,7 @@ def test_no_word_costs_less_than_its_nodes_promise(seed):
             true = [case.lm.step(state, word)[0] + cost for word, cost in words]
             least = min(true, default=INF)
             assert case.phi(state, number) <= least + 1e-5
-        assert case.ahead.state_cost[state] <= case.lm.final(state)
+        assert case.lookahead.state_cost[state] <= case.lm.final(state)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,9 +174,11 @@ def test_nodes_promise_no_less_than_their_parents(seed, kind):
 def test_rows_have_the_ancestors_of_their_nodes(seed):
     case = Case(seed)
     parent = parents_of(case.trie)
-    assert case.ahead.splits[1] == 0  # the root's
-    for begin, end in np.lib.stride_tricks.sliding_window_view(case.ahead.splits, 2):
-        row = case.ahead.node[begin:end].tolist()
+    assert case.lookahead.row_splits[1] == 0  # the root's
+    for begin, end in np.lib.stride_tricks.sliding_window_view(
+        case.lookahead.row_splits, 2
+    ):
+        row = case.lookahead.row_node[begin:end].tolist()
         assert row == sorted(set(row))
         assert {int(parent[node]) for node in row} <= {-1, *row}
 
@@ -218,11 +227,11 @@ def test_the_text_of_the_model_says_the_same(seed):
 def test_where_nothing_can_be_said(kind):
     lm = NgramLM.from_arpa(io.StringIO(TRIGRAMS), ("<eps>", "the"))
     trie = build_trie(naive_trie.lexicon_of([]), {})
-    ahead = build_lookahead(lm, trie, kind)
+    lookahead = build_lookahead(lm, trie, kind)
     expected = INF if kind == "ngram" else 0.0
-    assert potential(ahead, lm.automaton, lm.start, 0) == expected
+    assert potential(lookahead, lm.automaton, lm.start, 0) == expected
     ends = lm.automaton.final_cost.tolist()
-    assert ahead.state_cost.tolist() == (
+    assert lookahead.state_cost.tolist() == (
         ends if kind == "ngram" else [expected] * len(ends)
     )
 
@@ -232,9 +241,9 @@ def test_words_that_the_model_lacks_cost_inf():
     lm = NgramLM.from_arpa(io.StringIO(text), ("<eps>", "the", "emu"))
     entries = [("the", (1,), 0.0), ("emu", (2,), 0.0)]
     trie = build_trie(naive_trie.lexicon_of(entries), {"the": 1, "emu": 2})
-    ahead = build_lookahead(lm, trie, "ngram")
-    assert potential(ahead, lm.automaton, lm.start, 2) == INF
-    assert potential(ahead, lm.automaton, lm.start, 0) == pytest.approx(0.25 * LN10)
+    lookahead = build_lookahead(lm, trie, "ngram")
+    assert potential(lookahead, lm.automaton, lm.start, 2) == INF
+    assert potential(lookahead, lm.automaton, lm.start, 0) == pytest.approx(0.25 * LN10)
 
 
 def test_a_model_over_tokens():

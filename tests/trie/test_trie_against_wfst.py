@@ -1,8 +1,8 @@
-"""The beam decoder and the WFST decoder on the same files: one language, two searches.
+"""The trie decoder and the WFST decoder on the same files: one language, two searches.
 
-Their models differ in one thing: in a graph back-off is an epsilon that may be taken
-although there is an explicit n-gram. Where that never pays they must agree; elsewhere
-the WFST decoder's best costs as much or less.
+Their language models differ in one thing: in a graph back-off is an epsilon arc, which
+may be taken although there is an explicit n-gram. Where that is never cheaper both must
+agree; elsewhere the WFST decoder's best costs as much or less.
 """
 
 import logging
@@ -42,8 +42,8 @@ def case_of(seed, num_frames=None, **fixed):
 
 
 def both(case, backend, lookahead):
-    """The two best texts of the beam decoder, and the WFST decoder's hypothesis."""
-    beam = TrieDecoder(
+    """The two best texts of the trie decoder, and the WFST decoder's hypothesis."""
+    trie = TrieDecoder(
         **naive_search_cases.decoder_arguments(case),
         options=TrieOptions(
             **case.options,
@@ -60,9 +60,9 @@ def both(case, backend, lookahead):
     )
     options = wfstdec.WfstOptions(**case.options, beam=math.inf, max_active=None)
     wfst = wfstdec.WfstDecoder(graph, options, "cpu", threads=1)
-    assert beam.words == graph.words
+    assert trie.words == graph.words
     boosts = naive_search_cases.decoder_boosts(case, graph.words)
-    (texts,) = beam.decode_nbest([case.logprobs], boosts=boosts)
+    (texts,) = trie.decode_nbest([case.logprobs], boosts=boosts)
     (hyp,) = wfst.decode([case.logprobs], boosts=boosts)
     return texts, hyp
 

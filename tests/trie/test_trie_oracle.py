@@ -1,4 +1,4 @@
-"""The beam decoder against an oracle that tries every alignment and every reading."""
+"""The trie decoder against an oracle that tries every alignment and every reading."""
 
 import functools
 import io
@@ -10,7 +10,7 @@ import naive_search
 import naive_search_cases
 import numpy as np
 import pytest
-from test_naive_search import LEXICON, hand
+from naive_search_cases import LEXICON, hand
 
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon
@@ -169,13 +169,13 @@ def test_a_sentence_that_is_not_finished(merge, backend):
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_nothing_pruned(merge, kind, backend):
-    said = 0
+    long_enough = 0
     for i in range(30):
         case, texts = drawn(i, kind, merge)
         (hyp,) = decode(case, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
         assert_best(case, hyp, texts, merge)
-        said += len(hyp.token_ids) > 1
-    assert said > 5
+        long_enough += len(hyp.token_ids) > 1
+    assert long_enough > 5
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

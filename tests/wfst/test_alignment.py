@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from random_graphs import random_graph, random_logprobs, random_options
-from test_wfst_backends import search
 from text_graphs import text_fst, text_graph, text_tables
+from wfst_searches import search
 
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph

@@ -9,11 +9,12 @@ import pytest
 from cuda_emulation.device import (
     EmulatedDevice,
     as_given,
-    bits_rows,
-    float_rows,
-    half_rows,
+    in_16_bits,
+    in_32_bits,
+    of_bits,
 )
 from random_graphs import (
+    dense_graph,
     random_boosts,
     random_graph,
     random_logprobs,
@@ -21,28 +22,30 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from test_wfst_backends import bits, search
-from test_wfst_invariance import dense_graph, random_splits
 from text_graphs import text_graph
+from wfst_searches import bits, decoded, random_splits, search
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
-from wfstdec.gpu.memory import TRACE_BYTES, Budget, trace_nodes
+from wfstdec.gpu.boosts import automaton_arrays
+from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, first_bad
+from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.gpu import layout as device_layout
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.gpu.layout import BFLOAT16, FLOAT16, NODE, automaton_arrays
+from wfstdec.wfst.gpu.layout import KERNELS, NODE
+from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 BLOCK_SIZES = [32, 64, 128, 256]
-NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
+NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
@@ -57,7 +60,7 @@ def draw(rng, num_utterances=3, **kinds):
     for _ in batch:
         words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
         phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-        boosts.append(UtteranceBoosts(words, phrases))
+        boosts.append(CompiledBoosts(words, phrases))
     return graph, random_options(rng), batch, boosts
 
 
@@ -75,10 +78,6 @@ def expected_paths(graph, options, batch, boosts):
         under_way.advance(logprobs)
         paths.append(bits(under_way.finish()))
     return paths
-
-
-def decoded(backend, options, batch, boosts):
-    return list(map(bits, backend.decode_batch(batch, options, boosts)))
 
 
 # --------------------------------------------------------------------- bit equality
@@ -181,7 +180,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
     """)
     spell = {"A C": [(1, 3)], "B C": [(2, 3)]}
     compiler = PhraseCompiler(lambda ps: [spell[p] for p in ps], graph.words, TOTALS)
-    boosts = [UtteranceBoosts(NO_BOOSTS.words, compiler.compile(["A C", "B C"]))]
+    boosts = [CompiledBoosts(NO_BOOSTS.words, compiler.compile(["A C", "B C"]))]
     batch = [np.zeros((2, 3), np.float32)]
     drawn = (graph, WfstOptions(), batch, boosts)
     for schedule in range(20):
@@ -214,7 +213,7 @@ def test_max_active_among_boost_states_of_one_cost():
     spell = [[(graph.word_ids[word], graph.word_ids["W0"])] for word in words]
     compiler = PhraseCompiler(lambda _: spell, graph.words, TOTALS)
     phrases = compiler.compile({f"{word} W0": 0.0 for word in words})
-    boosts = [UtteranceBoosts(NO_BOOSTS.words, phrases)]
+    boosts = [CompiledBoosts(NO_BOOSTS.words, phrases)]
     batch = [np.zeros((2, 2), np.float32)]
     backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=1024)
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, None):
@@ -247,18 +246,20 @@ def test_more_utterances_than_blocks_on_two_threads():
     assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
 
 
-def test_a_single_search_is_a_batch_of_one():
+def test_batches_of_one_and_of_none():
     graph, options, batch, boosts = draw(np.random.default_rng(9))
     backend = DeviceBackend(graph, EmulatedDevice())
     for logprobs, one in zip(batch, boosts, strict=True):
-        under_way = backend.start(options, one)
-        under_way.advance(logprobs)
+        under_way = backend.start_batch(options, [one])
+        under_way.advance([logprobs])
         expected = expected_paths(graph, options, [logprobs], [one])
-        assert [bits(under_way.finish())] == expected
-    assert bits(backend.start(options, NO_BOOSTS).finish()) == bits(
+        assert list(map(bits, under_way.finish())) == expected
+    (without_frames,) = backend.start_batch(options, [NO_BOOSTS]).finish()
+    assert bits(without_frames) == bits(
         search(make_backend(BACKENDS, "reference", graph), options, batch[0][:0])
     )
     assert backend.decode_batch([], options, []) == []
+    assert backend.start_batch(options, []).finish() == []
 
 
 def test_exact_selection_among_equal_costs():
@@ -282,39 +283,39 @@ def test_half_precision_is_read_as_it_is(kind):
         rng = np.random.default_rng([kind, i])
         graph, options, batch, boosts = draw(rng)
         backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=64)
-        rows = [half_rows(x, kind, int(rng.integers(0, 3))) for x in batch]
+        chunks = [in_16_bits(x, kind, int(rng.integers(0, 3))) for x in batch]
         given = [as_given(x, kind) for x in batch]
-        found = decoded(backend, options, rows, boosts)
+        found = decoded(backend, options, chunks, boosts)
         assert found == expected_paths(graph, options, given, boosts), i
 
 
 def test_every_number_of_16_bits():
     """All halves and all of bfloat16, as a frame each."""
     graph = text_graph("0 0 a A 0\n0 0", tokens="_ a")
-    backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=16)
+    device = EmulatedDevice(32)
+    backend = DeviceBackend(graph, device, first_capacity=16)
     bits = np.arange(1 << 16, dtype=np.uint16)
     halves = bits.view(np.float16).astype(np.float32)
     brains = (bits.astype(np.uint32) << 16).view(np.float32)
     for kind, values in ((FLOAT16, halves), (BFLOAT16, brains)):
         fine = (values >= -1e20) & (values <= 1e20)
         fine &= (bits % 0x8000 < 0x800) | (bits % 7 == 0)  # all that are subnormal
-        rows = bits_rows(np.stack([bits[fine]] * 2, axis=1), kind)
-        (path,) = backend.decode_batch([rows], WfstOptions(), [NO_BOOSTS])
+        chunk = of_bits(np.stack([bits[fine]] * 2, axis=1), kind)
+        (path,) = backend.decode_batch([chunk], WfstOptions(), [NO_BOOSTS])
         assert path.acoustic.tolist() == (-values[fine]).tolist()
-        assert backend.first_bad([rows]) is None
+        assert first_bad(device, [chunk], 2) is None
         for impossible in bits[values < -1e20][:: 1 + (kind == BFLOAT16) * 997]:
-            rows = bits_rows(np.full((1, 2), impossible), kind)
-            (path,) = backend.decode_batch([rows], WfstOptions(), [NO_BOOSTS])
+            chunk = of_bits(np.full((1, 2), impossible), kind)
+            (path,) = backend.decode_batch([chunk], WfstOptions(), [NO_BOOSTS])
             assert path.died_at_frame == 0
-            assert backend.first_bad([rows]) is None
+            assert first_bad(device, [chunk], 2) is None
         for bad in bits[~(values <= 1e20)][::401]:
-            rows = bits_rows(np.array([[0, 0], [0, bad]], np.uint16), kind)
-            assert backend.first_bad([rows]) == (0, 1)
+            chunk = of_bits(np.array([[0, 0], [0, bad]], np.uint16), kind)
+            assert first_bad(device, [chunk], 2) == (0, 1)
 
 
 def test_what_is_no_logprob_is_found_at_its_first_frame():
-    graph = random_graph(np.random.default_rng(0), num_tokens=4)
-    backend = DeviceBackend(graph, EmulatedDevice(32, preempt=3))
+    device = EmulatedDevice(32, preempt=3)
     for i in range(40):
         rng = np.random.default_rng(i)
         batch = [random_logprobs(rng, int(t), 4) for t in rng.integers(0, 6, 4)]
@@ -324,8 +325,8 @@ def test_what_is_no_logprob_is_found_at_its_first_frame():
                 x[frame, rng.integers(4)] = rng.choice([np.nan, np.inf, 2e20])
         wrong = [(u, np.flatnonzero(~(x <= 1e20).all(1))) for u, x in enumerate(batch)]
         expected = [(u, int(frames[0])) for u, frames in wrong if len(frames)]
-        rows = [float_rows(x, int(rng.integers(0, 3))) for x in batch]
-        assert backend.first_bad(rows) == (expected[0] if expected else None), i
+        chunks = [in_32_bits(x, int(rng.integers(0, 3))) for x in batch]
+        assert first_bad(device, chunks, 4) == (expected[0] if expected else None), i
 
 
 # ---------------------------------------------------------------- memory, long audio
@@ -355,7 +356,7 @@ def test_a_batch_is_decoded_in_parts_where_memory_is_short():
     expected, parts = expected_paths(*drawn), []
     plan = DeviceBackend(drawn[0], EmulatedDevice(), 64).memory_plan(1, 8)
     for room in (10, 4, 1.5):
-        limit = int(plan.graph + 2 * plan.scratch + room * plan.utterances)
+        limit = int(plan["graph"] + 2 * plan["scratch"] + room * plan["utterances"])
         device = EmulatedDevice(memory_limit=limit)
         backend = DeviceBackend(drawn[0], device, first_capacity=64)
         for _ in range(2):
@@ -371,13 +372,13 @@ def test_scratch_that_grows_takes_fewer_blocks_where_memory_is_short():
     expected = expected_paths(graph, options, batch, boosts)
     backend = DeviceBackend(graph, EmulatedDevice(num_blocks=8), first_capacity=2)
     backend.decode_batch(batch, options, boosts)
-    grown = backend.pool.entries
+    grown = backend.device_graph.scratch.entries
     assert grown > 8
-    one = backend.memory_plan(1).total
+    one = backend.memory_plan(1)["total"]
     tight = EmulatedDevice(num_blocks=8, memory_limit=5 * one)
     backend = DeviceBackend(graph, tight, first_capacity=2)
     assert decoded(backend, options, batch, boosts) == expected
-    assert backend.pool.take(1).blocks < 8
+    assert backend.device_graph.scratch.take(1).blocks < 8
 
 
 def test_the_memory_plan_is_what_is_taken():
@@ -385,23 +386,25 @@ def test_the_memory_plan_is_what_is_taken():
     device = EmulatedDevice(num_blocks=3, memory_limit=10_000_000)
     backend = DeviceBackend(graph, device, first_capacity=64)
     plan = backend.memory_plan(5)
-    assert plan.graph == sum(array.nbytes for array in backend.arrays.values())
-    assert plan.graph == 10_000_000 - backend.budget.left
-    work = backend.pool.take(3)
-    assert plan.scratch == sum(array.nbytes for array in work.arrays.values())
+    assert plan["limit"] == 10_000_000
+    arrays = backend.device_graph.arrays
+    assert plan["graph"] == sum(array.nbytes for array in arrays.values())
+    assert plan["graph"] == 10_000_000 - device.budget.left
+    scratch = backend.device_graph.scratch.take(3)
+    assert plan["scratch"] == sum(array.nbytes for array in scratch.arrays.values())
     batch = backend.start_batch(WfstOptions(), [NO_BOOSTS] * 5)
-    assert plan.utterances == sum(buffer.nbytes for buffer in batch._buffers)
-    assert plan.total == plan.graph + plan.scratch + plan.utterances
-    assert backend.budget.left == 10_000_000 - plan.total
-    rows = backend.memory_plan(5, 10).logprobs
-    assert rows == 5 * 10 * len(graph.tokens) * 4
+    assert plan["utterances"] == sum(buffer.nbytes for buffer in batch._buffers)
+    assert plan["total"] == plan["graph"] + plan["scratch"] + plan["utterances"]
+    assert device.budget.left == 10_000_000 - plan["total"]
+    logprobs = backend.memory_plan(5, 10)["logprobs"]
+    assert logprobs == 5 * 10 * len(graph.tokens) * 4
 
 
 @pytest.mark.parametrize("end", ["finish", "forget", "fail"])
 def test_memory_comes_back(end):
     drawn = draw(np.random.default_rng(5))
     backend = DeviceBackend(drawn[0], EmulatedDevice(), first_capacity=64)
-    before = backend.budget.left
+    before = backend.device.budget.left
     batch = backend.start_batch(drawn[1], drawn[3])
     if end == "fail":
         with pytest.raises(AssertionError, match="1, 3"):
@@ -410,26 +413,30 @@ def test_memory_comes_back(end):
         batch.advance(drawn[2])
     if end == "finish":
         batch.finish()
-    phrases = sum(one._share._mine[0] for one in backend._phrases.values())
+    kept = backend.device_graph.scratch.num_bytes
+    stored = backend.device_graph.phrases._stored.values()
+    kept += sum(one._share.num_bytes for one in stored)
     del batch
     gc.collect()
-    assert backend.budget.left == before - backend.pool.num_bytes - phrases
+    assert backend.device.budget.left == before - kept
 
 
 def test_phrases_stay_on_the_device_while_someone_has_them():
     graph, options, batch, _ = draw(np.random.default_rng(2))
     backend = DeviceBackend(graph, EmulatedDevice())
-    before = backend.budget.left
+    before = backend.device.budget.left
     phrases = random_phrases(np.random.default_rng(0), graph, "word")
     boosts = [NO_BOOSTS._replace(phrases=phrases)] * len(batch)
-    uploaded = backend.phrases_of(phrases)
+    store = backend.device_graph.phrases
+    uploaded = store.get(phrases)
     backend.decode_batch(batch, options, boosts)
-    assert backend.phrases_of(phrases) is uploaded
-    taken = before - backend.pool.num_bytes - backend.budget.left
+    assert store.get(phrases) is uploaded
+    scratch = backend.device_graph.scratch.num_bytes
+    taken = before - scratch - backend.device.budget.left
     assert taken == sum(x.nbytes for x in automaton_arrays(phrases.automaton).values())
     del phrases, boosts, uploaded
     gc.collect()
-    assert backend.budget.left == before - backend.pool.num_bytes
+    assert backend.device.budget.left == before - scratch
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers():
@@ -445,10 +452,11 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
         backend.decode_batch([logprobs], WfstOptions(), [NO_BOOSTS])
     with pytest.raises(BackendError, match="a graph of 1 arcs takes"):
         DeviceBackend(graph, EmulatedDevice(memory_limit=10))
-    share = Budget(3 << 20).share("a batch")
+    share = Budget(3 << 20).share("a batch", "decode fewer")
     share.take(1 << 20)
     with pytest.raises(
-        BackendError, match=r"takes 4\.0 MiB .* beside 0\.0 MiB .* 3\.0"
+        BackendError,
+        match=r"4\.0 MiB .* beside 0\.0 MiB .* 3\.0 MiB together; decode fewer, or use",
     ):
         share.take(3 << 20)
 
@@ -490,7 +498,7 @@ def real_boosts():
     by_token = PhraseCompiler(speller, tokens).compile(said)
     none = compile_word_boosts(None, {})[0]
     pairs = [(none, None), (words, None), (none, by_word), (words, by_token)]
-    return [UtteranceBoosts(*pair) for pair in pairs]
+    return [CompiledBoosts(*pair) for pair in pairs]
 
 
 @pytest.mark.parametrize(
@@ -519,15 +527,8 @@ def test_real_speech(real_boosts, options, threads):
     assert device.launches.count("search_chunk") > 1  # arrays grew
 
 
-# ------------------------------------------------------------------------- the layout
-def test_records_are_laid_out_as_the_kernels_have_them():
-    text = device_layout.kernel_source()
-    for name in ("UTTERANCE", "TASK", "AUTOMATON"):
-        size = getattr(device_layout, name).itemsize
-        assert f"sizeof({name.capitalize()}) == {size}" in text
-
-
+# ------------------------------------------------------------------------ the kernels
 def test_the_kernels_hold_to_the_line_width():
-    for path in device_layout.KERNELS.iterdir():
+    for path in [*KERNELS.iterdir(), *SHARED_KERNELS.iterdir()]:
         for line in path.read_text().splitlines():
             assert len(line) <= 88, (path.name, line)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cuda_emulation.device import compile_kernels
 
-from wfstdec.wfst.gpu.layout import kernel_source
+from wfstdec.wfst.gpu.layout import PROGRAM
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 ROOT = Path(__file__).parents[2]
@@ -20,9 +20,9 @@ FAULTS = {
     "an array written past its end": (
         "address,undefined",
         # of all blocks: what is written in another's part may lead anywhere
-        "lane.next_slots[at] = slot;",
-        "lane.next_slots[at] = slot;"
-        "lane.next_slots[at + gridDim.x * task.entry_capacity] = slot;",
+        "scratch.entry_slots[at] = slot;",
+        "scratch.entry_slots[at] = slot;"
+        "scratch.entry_slots[at + gridDim.x * task.entry_capacity] = slot;",
         "heap-buffer-overflow",
     ),
     "a shift by all bits of a word": (
@@ -45,8 +45,8 @@ FAULTS = {
     ),
     "a missing atomic": (
         "thread",
-        "atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.note));",
-        "slots.best[slot] = key_of(candidate.cost, candidate.note);",
+        "atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.arc_key));",
+        "slots.best[slot] = key_of(candidate.cost, candidate.arc_key);",
         "data race",
     ),
 }
@@ -74,14 +74,14 @@ def run(sanitizer, source, num_cases):
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_no_fault_is_found(sanitizer):
-    done = run(sanitizer, kernel_source(), 12)
+    done = run(sanitizer, PROGRAM.source, 12)
     assert (done.returncode, done.stdout) == (0, "12 cases agree\n"), done.stderr[:3000]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault):
     sanitizer, right, wrong, message = FAULTS[fault]
-    source = kernel_source()
+    source = PROGRAM.source
     assert source.count(right) == 1
     done = run(sanitizer, source.replace(right, wrong), 12)
     assert done.returncode != 0

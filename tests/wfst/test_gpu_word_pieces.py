@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
 from real_speech import RECIPE
-from test_gpu_backend import decoded
-from test_wfst_backends import bits
+from wfst_searches import bits, decoded
 
 import wfstdec
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon
 from wfstdec.boost.words import compile_word_boosts
@@ -78,7 +77,7 @@ def boosts_of(graph, lexicon, sentences):
     phrases = compiler.compile(pairs)
     assert phrases.num_arcs > 10
     lists = [(none, None), (words, None), (none, phrases), (words, phrases)]
-    return [UtteranceBoosts(*both) for both in lists]
+    return [CompiledBoosts(*both) for both in lists]
 
 
 OPTIONS = [

@@ -12,12 +12,11 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
-from test_wfst_backends import bits
-from test_wfst_invariance import random_splits
 from text_graphs import text_graph
+from wfst_searches import bits, random_splits
 
 from wfstdec import build_graph
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import LogprobError
 from wfstdec.gpu import cupy_device as cuda
@@ -25,6 +24,7 @@ from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.gpu
@@ -42,9 +42,9 @@ def test_random_graphs_over_block_sizes_and_capacities(threads, shared_slots):
         for _ in batch:
             words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
             phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-            boosts.append(UtteranceBoosts(words, phrases))
+            boosts.append(CompiledBoosts(words, phrases))
         capacity = int(rng.choice([1, 8, 1024]))
-        device = cuda.CupyDevice(threads, shared_slots)
+        device = cuda.CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
         backend = DeviceBackend(graph, device, first_capacity=capacity)
         cpu, expected = make_backend(BACKENDS, "cpu", graph), []
         for logprobs, one in zip(batch, boosts, strict=True):
@@ -114,10 +114,10 @@ def test_every_number_of_16_bits(dtype):
     values = torch.from_numpy(numbers).view(getattr(torch, dtype))
     column = values[values.float().abs() <= 1e20][:, None].repeat(1, 2)
     backend = make_backend(BACKENDS, "cuda", graph)
-    none = UtteranceBoosts(compile_word_boosts(None, {})[0], None)
+    none = CompiledBoosts(compile_word_boosts(None, {})[0], None)
     for given in (column.cuda(), column.float().cuda()):
-        rows = backend.as_utterances([given], None, 2)
-        (path,) = backend.decode_batch(rows, WfstOptions(), [none])
+        chunks = backend.as_utterances([given], None, 2)
+        (path,) = backend.decode_batch(chunks, WfstOptions(), [none])
         assert path.acoustic.tolist() == (-column[:, 0].float()).tolist()
 
 

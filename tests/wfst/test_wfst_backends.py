@@ -19,49 +19,16 @@ from random_graphs import (
 )
 from real_speech import speech_graph, utterances
 from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, bits, decoder_of, log, search
 
-from wfstdec.boost.boosts import UtteranceBoosts
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.backends import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
-UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
-
-
-def decoder_of(name, graph, options=UNBOUNDED):
-    """A decoder of one thread; conftest has skipped backends that need a GPU."""
-    return WfstDecoder(graph, options, name, threads=1, frame_shift_s=0.25)
-
-
-def search(backend, options, logprobs, boosts=None):
-    """One utterance through a backend."""
-    compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
-    assert not unknown
-    under_way = backend.start(options, UtteranceBoosts(compiled))
-    under_way.advance(logprobs)
-    return under_way.finish()
-
-
-def bits(path):
-    """All of a `BestPath`, in a form that tells -0.0 from 0.0."""
-    return [
-        (np.asarray(value).dtype, np.asarray(value).tobytes(), value)
-        if i > 1
-        else (value.dtype, value.tobytes())
-        for i, value in enumerate(path)
-    ]
-
-
-def log(rows):
-    """Log-probs of probabilities."""
-    with np.errstate(divide="ignore"):
-        return np.log(np.array(rows, np.float32))
 
 
 # ----------------------------------------------------------------------- by hand

@@ -1,15 +1,21 @@
 """A result depends on graph, log-probs, options and boosts, and on nothing else."""
 
-import itertools
 import threading
 
 import numpy as np
 import pytest
-from random_graphs import random_boosts, random_graph, random_logprobs, random_options
-from test_wfst_backends import UNBOUNDED, bits, decoder_of, search
+from random_graphs import (
+    dense_graph,
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+)
+from searches import start_one
 from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, bits, decoder_of, random_splits, search
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.backends import make_backend
@@ -18,13 +24,7 @@ from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-NO_BOOSTS = UtteranceBoosts(compile_word_boosts(None, {})[0])
-
-
-def random_splits(rng, array, pieces=4):
-    """The array in pieces, some of them empty."""
-    cuts = np.sort(rng.integers(0, len(array) + 1, pieces - 1))
-    return np.split(array, cuts)
+NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 
 
 def draw(rng, num_frames=9):
@@ -42,9 +42,8 @@ def test_any_split_into_chunks(name):
         graph, options, x, boosts = draw(rng)
         backend = make_backend(BACKENDS, name, graph)
         whole = bits(search(backend, options, x, boosts))
-        under_way = backend.start(
-            options, UtteranceBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
-        )
+        words = compile_word_boosts(boosts, graph.word_ids)[0]
+        under_way = start_one(backend, options, CompiledBoosts(words))
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == whole
@@ -55,7 +54,7 @@ def test_no_chunk_at_all_is_an_empty_utterance(name):
     for i in range(20):
         graph, options, x, _ = draw(np.random.default_rng(i))
         backend = make_backend(BACKENDS, name, graph)
-        without = backend.start(options, NO_BOOSTS).finish()
+        without = start_one(backend, options, NO_BOOSTS).finish()
         assert bits(without) == bits(search(backend, options, x[:0]))
 
 
@@ -125,7 +124,7 @@ def test_searches_that_take_turns_do_not_touch_each_other(name):
     pairs = list(zip(options, utterances, strict=True))
     alone = [bits(search(backend, o, x)) for o, x in pairs]
     for _ in range(3):  # later rounds use pooled memory
-        searches = [backend.start(o, NO_BOOSTS) for o in options]
+        searches = [start_one(backend, o, NO_BOOSTS) for o in options]
         for frame in range(12):
             for under_way, x in zip(searches, utterances, strict=True):
                 under_way.advance(x[frame : frame + 1])
@@ -193,17 +192,6 @@ def test_arrays_that_grow_change_nothing():
         expected = bits(search(roomy, options, x, boosts))
         assert bits(search(tight, options, x, boosts)) == expected
         assert bits(search(tight, options, x, boosts)) == expected  # pooled memory
-
-
-def dense_graph(rng, num_states=25):
-    """Every state leads to every other by some token, so that no search dies."""
-    lines = [
-        f"{s} {d} {rng.choice(['_', 'a', 'b'])} {rng.choice(['-', '-', 'A'])} "
-        f"{rng.integers(0, 8) / 4}"
-        for s, d in itertools.product(range(num_states), repeat=2)
-    ]
-    chain = [f"{s} {s + 3} - - 0.5" for s in range(num_states - 3)]
-    return text_graph("\n".join([*lines, *chain, f"{num_states - 1} 0"]))
 
 
 @pytest.mark.parametrize("name", BACKENDS)

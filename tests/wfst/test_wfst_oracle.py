@@ -1,40 +1,23 @@
 """Text files to words with times, against an oracle that knows nothing of FSTs."""
 
 import dataclasses
-import logging
 
 import naive
 import naive_cases
 import numpy as np
 import pytest
+from oracle_cases import (  # noqa: F401 (one is a fixture)
+    assert_best,
+    close_to,
+    frames_of,
+    graph_by_files,
+    quiet,
+    words_of,
+)
 
 import wfstdec
 
 UNBOUNDED = {"beam": np.inf, "max_active": None}
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
-
-
-def build(case, folder, **options):
-    """The graph of a case, by way of files."""
-    texts = {"tokens": case.tokens_text, "lexicon": case.lexicon, "arpa": case.arpa}
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
-    return wfstdec.build_graph(
-        **{name: folder / name for name in texts},
-        topology=case.topology,
-        separator=case.separator,
-        separator_optional=case.separator_optional,
-        silence=case.silence,
-        silence_prob=case.silence_prob,
-        blank=case.blank,
-        unk_cost=case.unk_cost,
-        **{"minimize": False} | options,
-    )
 
 
 def decode(case, graph, backend="cpu", **options):
@@ -43,27 +26,6 @@ def decode(case, graph, backend="cpu", **options):
     decoder = wfstdec.WfstDecoder(graph, options, backend, threads=1)
     (hyp,) = decoder.decode([case.logprobs], boosts=case.boosts)
     return hyp
-
-
-def words_of(hyp):
-    return tuple(word.text for word in hyp.words)
-
-
-def frames_of(hyp):
-    return tuple((word.start_frame, word.end_frame) for word in hyp.words)
-
-
-def close_to(cost):
-    return pytest.approx(cost, rel=1e-5, abs=1e-4)
-
-
-def assert_best(hyp, best):
-    """It is one of the oracle's best, in cost, words and times."""
-    assert hyp.reached_final == (best.cost < np.inf)
-    if hyp.reached_final:
-        assert hyp.total_cost == close_to(best.cost)
-        assert words_of(hyp) in best.ties
-        assert frames_of(hyp) in best.ties[words_of(hyp)]
 
 
 # --------------------------------------------------------------- an example by hand
@@ -102,7 +64,7 @@ TWO_EQUAL_FRAMES = {
 def test_equal_frames_without_a_blank(topology, tmp_path):
     """A wins without a boost: where one word A is possible, AA costs as much."""
     case = dataclasses.replace(HAND, topology=topology, logprobs=frames("11"))
-    graph = build(case, tmp_path)
+    graph = graph_by_files(case, tmp_path)
     for word, expected in TWO_EQUAL_FRAMES[topology].items():
         boosts = {} if word is None else {word: 9.0}
         case = dataclasses.replace(case, boosts=boosts)
@@ -119,7 +81,7 @@ def test_equal_frames_without_a_blank(topology, tmp_path):
 )
 def test_frames_that_all_topologies_read_alike(topology, text, words, tmp_path):
     case = dataclasses.replace(HAND, topology=topology, logprobs=frames(text))
-    hyp = decode(case, build(case, tmp_path))
+    hyp = decode(case, graph_by_files(case, tmp_path))
     assert hyp.text == words
     assert hyp.reached_final
     assert_best(hyp, naive_cases.solve(case))
@@ -133,7 +95,7 @@ def test_random_cases(topology, fillers, tmp_path):
     for i in range(25):
         rng = np.random.default_rng([i, len(topology), len(fillers)])
         case = naive_cases.random_case(rng, topology=topology, fillers=fillers)
-        best, graph = naive_cases.solve(case), build(case, tmp_path)
+        best, graph = naive_cases.solve(case), graph_by_files(case, tmp_path)
         hyp = decode(case, graph)
         assert_best(hyp, best)
         sentences += len(hyp.words) > 0
@@ -160,21 +122,23 @@ def test_times_of_the_pronunciation_that_was_taken(tmp_path):
         )
         best = naive_cases.solve(case)
         assert {len(times) for times in best.ties.values()} == {1}
-        assert_best(decode(case, build(case, tmp_path)), best)
+        assert_best(decode(case, graph_by_files(case, tmp_path)), best)
 
 
 def test_longer_cases(tmp_path):
     for i in range(6):
         rng = np.random.default_rng(i)
         case = naive_cases.random_case(rng, num_tokens=3, num_frames=8)
-        assert_best(decode(case, build(case, tmp_path)), naive_cases.solve(case))
+        assert_best(
+            decode(case, graph_by_files(case, tmp_path)), naive_cases.solve(case)
+        )
 
 
 def test_minimizing_changes_costs_by_its_rounding_only(tmp_path):
     for i in range(40):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)
         best = naive_cases.solve(case, tolerance=1e-2)
-        hyp = decode(case, build(case, tmp_path, minimize=True))
+        hyp = decode(case, graph_by_files(case, tmp_path, minimize=True))
         assert hyp.reached_final == (best.cost < np.inf)
         if hyp.reached_final:
             assert hyp.total_cost == pytest.approx(best.cost, abs=5e-3)
@@ -186,14 +150,14 @@ def test_the_other_engine(tmp_path):
     pytest.importorskip("pynini")
     for i in range(40):
         case = naive_cases.random_case(np.random.default_rng(i))
-        graph = build(case, tmp_path, engine="pynini")
+        graph = graph_by_files(case, tmp_path, engine="pynini")
         assert_best(decode(case, graph), naive_cases.solve(case))
 
 
 def test_a_graph_from_a_file_decodes_alike(tmp_path):
     for i in range(10):
         case = naive_cases.random_case(np.random.default_rng(i))
-        graph = build(case, tmp_path)
+        graph = graph_by_files(case, tmp_path)
         graph.save(tmp_path / "graph.npz")
         loaded = wfstdec.load_graph(tmp_path / "graph.npz")
         assert decode(case, loaded) == decode(case, graph)
@@ -216,7 +180,7 @@ def test_all_topologies_agree_where_blanks_stand_between(tmp_path):
         best = naive_cases.solve(case)
         for topology in naive.TOPOLOGIES:
             other = dataclasses.replace(case, topology=topology)
-            assert_best(decode(other, build(other, tmp_path)), best)
+            assert_best(decode(other, graph_by_files(other, tmp_path)), best)
 
 
 def test_topologies_that_are_the_same_language_agree(tmp_path):
@@ -225,7 +189,7 @@ def test_topologies_that_are_the_same_language_agree(tmp_path):
         case = naive_cases.random_case(np.random.default_rng(i))
         for pair in pairs:
             cases = [dataclasses.replace(case, topology=name) for name in pair]
-            one, other = (decode(c, build(c, tmp_path)) for c in cases)
+            one, other = (decode(c, graph_by_files(c, tmp_path)) for c in cases)
             assert one.reached_final == other.reached_final
             if one.reached_final:
                 assert one.total_cost == close_to(other.total_cost)
@@ -247,7 +211,7 @@ def test_a_bounded_search_finds_nothing_cheaper_than_there_is(tmp_path):
     finished = 0
     for i in range(60):
         case = naive_cases.random_case(np.random.default_rng(i))
-        best, graph = naive_cases.solve(case), build(case, tmp_path)
+        best, graph = naive_cases.solve(case), graph_by_files(case, tmp_path)
         for bounds in BOUNDS:
             hyp = decode(case, graph, **bounds)
             if not hyp.reached_final:
@@ -263,6 +227,6 @@ def test_wide_bounds_are_none(tmp_path):
     """A beam wider than any cost, and more states than there are."""
     for i in range(40):
         case = naive_cases.random_case(np.random.default_rng(i))
-        graph = build(case, tmp_path)
+        graph = graph_by_files(case, tmp_path)
         wide = decode(case, graph, beam=1e5, max_active=100_000)
         assert wide == decode(case, graph)

@@ -8,6 +8,7 @@ import naive_cases
 import numpy as np
 import pytest
 from naive_phrases import Phrases
+from oracle_cases import assert_best, graph_by_files, words_of
 from random_graphs import (
     LARGE,
     random_boosts,
@@ -17,13 +18,12 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from test_wfst_backends import UNBOUNDED, bits, decoder_of, log
-from test_wfst_invariance import random_splits
-from test_wfst_oracle import assert_best, build, words_of
+from searches import start_one
 from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
 from wfstdec.boost import phrase_rows
-from wfstdec.boost.boosts import Boosts, UtteranceBoosts
+from wfstdec.boost.boosts import Boosts, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -34,9 +34,9 @@ from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.phrase_labels import rows_of
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
@@ -212,7 +212,7 @@ def library_phrases(case, graph, folder):
 
 def decode_case(case, folder, backend, **options):
     """The hypothesis of a case with phrases."""
-    graph = build(case, folder)
+    graph = graph_by_files(case, folder)
     options = dataclasses.replace(UNBOUNDED, **case.options, **options)
     boosts = Boosts(case.boosts, library_phrases(case, graph, folder))
     decoder = decoder_of(backend, graph, options)
@@ -272,12 +272,12 @@ def draw(rng, num_frames=9, **kinds):
     graph, options = random_graph(rng, **kinds), random_options(rng)
     x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
     words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-    return graph, options, x, UtteranceBoosts(words, random_phrases(rng, graph))
+    return graph, options, x, CompiledBoosts(words, random_phrases(rng, graph))
 
 
 def search(backend, options, x, boosts):
     """One utterance through a backend."""
-    under_way = backend.start(options, boosts)
+    under_way = start_one(backend, options, boosts)
     under_way.advance(x)
     return under_way.finish()
 
@@ -315,7 +315,7 @@ def test_any_split_into_chunks(name):
         rng = np.random.default_rng(i)
         graph, options, x, boosts = draw(rng)
         backend = make_backend(BACKENDS, name, graph)
-        under_way = backend.start(options, boosts)
+        under_way = start_one(backend, options, boosts)
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))
@@ -372,7 +372,7 @@ def rows_case(seed):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]
 
     boosts = PhraseCompiler(spell, labels, options).compile(spelt)
-    return graph, boosts, rows_of(graph.tokens.blank, boosts)
+    return graph, boosts, phrase_rows_of(boosts, graph.tokens.blank)
 
 
 @jit
@@ -497,8 +497,9 @@ def test_phrases_of_tokens_need_marked_repeats(name):
         with pytest.raises(BoostError) as error:
             begin(what, boosts=boosts)
         assert str(error.value) == (
-            "phrases of tokens, but the graph does not say which arcs repeat a token, "
-            "expected a graph of `wfstdec build`; or compile the phrases for words"
+            "utterance 0: phrases of tokens, but the graph does not say which arcs "
+            "repeat a token, expected a graph of `wfstdec build`; or compile the "
+            "phrases for words"
         )
     assert decoder.decode([x], boosts={"A A": 1.0})[0].text == "A"
 

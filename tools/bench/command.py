@@ -22,7 +22,7 @@ from tools.bench.data import CACHE, ROOT
 from tools.bench.report import Row
 from wfstdec.compare import machine
 from wfstdec.errors import FormatError, WfstdecError
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 
 def bare_parser(description: str | None) -> argparse.ArgumentParser:

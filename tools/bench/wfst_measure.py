@@ -18,7 +18,7 @@ from tools.bench.cases import Case
 from tools.bench.costs import Agreement, compare_costs, found_by_us
 from tools.bench.report import Row, speed
 from tools.bench.timing import Turns
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.compare.peers import kaldi
 from wfstdec.compare.points import Outcome
@@ -70,7 +70,7 @@ class Duel:
         A candidate is an arc whose cost is within the bound when it is looked at.
         """
         backend = make_backend(BACKENDS, "cpu", self.graph)
-        no_boosts = UtteranceBoosts(compile_word_boosts(None, {})[0])
+        no_boosts = CompiledBoosts(compile_word_boosts(None, {})[0])
         sums = dict.fromkeys(("frames", "active", "arcs"), 0)
         for logprobs in self.case.utterances:
             search: Any = backend.start(options, no_boosts)

@@ -31,8 +31,7 @@ from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text, write_text
 from wfstdec.metrics import score_texts
 from wfstdec.text.arpa import read_arpa
-from wfstdec.text.atomic import atomic_write
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import atomic_write, read_lines
 from wfstdec.text.lexicon import read_lexicon, spelling_lexicon
 from wfstdec.text.symbols import TokenTable, read_tokens
 

@@ -24,8 +24,7 @@ import sentencepiece
 from tools.bench.data import DATA
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.io.text import read_text
-from wfstdec.text.atomic import atomic_write
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import atomic_write, read_lines
 
 TEXT = DATA / "text" / "standardebooks_9.1Mwords.txt.gz"
 ORDER, SENTENCES = 4, 120_000

@@ -15,6 +15,7 @@ import numpy as np
 from tools.bench.gpu_device import Gpu
 from wfstdec import WfstDecoder, recipes
 from wfstdec.gpu.cupy_device import CupyDevice
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
 PEER = "riva-asrlib-decoder"
@@ -34,11 +35,12 @@ def describe_device() -> None:
     print(Gpu().describe())
     print("NVRTC", importlib.import_module("cupy").cuda.nvrtc.getVersion())
     begin = time.perf_counter()
-    device = CupyDevice()
+    device = CupyDevice(PROGRAM)
     print(f"kernels after {time.perf_counter() - begin:.1f} s")
     print(device._kernels["search_chunk"].attributes)
     print(
-        f"{device.num_blocks} blocks, {device.shared_slots} slots in shared memory, "
+        f"{device.num_blocks} blocks, {device.shared_bytes // SLOT_BYTES} slots in "
+        f"shared memory, "
         f"{device.budget.limit >> 20} MiB for all decoders"
     )
 

@@ -8,8 +8,8 @@ import sys
 from typing import NamedTuple
 
 from wfstdec.gpu.compiling import COMPILE_OPTIONS
-from wfstdec.gpu.cupy_device import slots_in_shared_memory
-from wfstdec.wfst.gpu.layout import SLOT_BYTES, kernel_source
+from wfstdec.gpu.cupy_device import free_shared
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES, table_bytes
 
 KIB = 1024
 SHARED_MEMORY = {
@@ -46,10 +46,10 @@ def compile_for(target, source=None):
     """
     from cuda.bindings import nvrtc
 
-    text = (source or kernel_source()).encode()
+    text = (source or PROGRAM.source).encode()
     options = [f"--gpu-architecture={target}", *COMPILE_OPTIONS]
     options.append("--ptxas-options=-v")
-    _, program = nvrtc.nvrtcCreateProgram(text, b"search.cu", 0, [], [])
+    _, program = nvrtc.nvrtcCreateProgram(text, PROGRAM.file.encode(), 0, [], [])
     (result,) = nvrtc.nvrtcCompileProgram(
         program, len(options), [option.encode() for option in options]
     )
@@ -82,8 +82,8 @@ def table_slots(target, taken):
         "MaxSharedMemoryPerBlockOptin": most,
         "ReservedSharedMemoryPerBlock": reserved,
     }
-    slots = slots_in_shared_memory(limits, taken)
-    return slots, reserved + taken + slots * SLOT_BYTES
+    table = table_bytes(free_shared(limits, taken))
+    return table // SLOT_BYTES, reserved + taken + table
 
 
 def main(targets):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wfstdec.boost.boosts import AnyBoosts, Boosts
+from wfstdec.boost.boosts import Boosts, BoostsLike
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile
@@ -49,7 +49,7 @@ class BoostLists:
         """The utterances with lists of their own that `of` was never asked for."""
         return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
-    def of(self, utterance: str) -> AnyBoosts:
+    def of(self, utterance: str) -> BoostsLike:
         """The boosts of an utterance, for `Decoder.decode`; None where it has none."""
         self._asked.add(utterance)
         words, phrases = self._words.of(utterance), self._phrases.of(utterance)

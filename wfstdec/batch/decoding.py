@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.summary import Summary
-from wfstdec.boost.boosts import AnyBoosts
+from wfstdec.boost.boosts import BoostsLike
 from wfstdec.errors import BoostError, BoostWarning, InputError
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.results import open_output, result_writer
@@ -32,7 +32,7 @@ def decode_file(
     logprobs: str | os.PathLike[str] | LogprobReader,
     output: str | os.PathLike[str] | None = None,
     *,
-    boosts: BoostLists | AnyBoosts = None,
+    boosts: BoostLists | BoostsLike = None,
     format: str = "text",
     nbest: int = 1,
     progress: bool = False,
@@ -82,7 +82,7 @@ def decode_file(
 def decode_all(
     decoder: Decoder,
     logprobs: Iterable[tuple[str, np.ndarray]],
-    boosts: BoostLists | AnyBoosts = None,
+    boosts: BoostLists | BoostsLike = None,
     *,
     nbest: bool = False,
     summary: Summary | None = None,
@@ -147,7 +147,7 @@ def batches(
 
 
 def _decode(
-    decoder: Decoder, batch: Batch, boosts: BoostLists | AnyBoosts, nbest: bool
+    decoder: Decoder, batch: Batch, boosts: BoostLists | BoostsLike, nbest: bool
 ) -> list[list[Hypothesis]]:
     logprobs = [array for _, array in batch]
     if isinstance(boosts, BoostLists):

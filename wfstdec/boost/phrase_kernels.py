@@ -45,33 +45,35 @@ def link_failures(
 
 
 @jit
-def spread(
-    parent: np.ndarray,
-    failure: np.ndarray,
-    by_depth: np.ndarray,
-    own: np.ndarray,
-    scale: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """What is completed at a node, and the greatest scale of what goes on from it.
+def sum_suffixes(
+    failure: np.ndarray, by_depth: np.ndarray, amount: np.ndarray
+) -> np.ndarray:
+    """The amounts of all spellings that end at a node, as suffixes too, float64 [N].
+
+    Args:
+        failure: int32 [N].
+        by_depth: The nodes, the root first, shorter ones before longer ones.
+        amount: float64 [N], of the spelling that is the node, or 0.
+    """
+    total = amount.copy()
+    for node in by_depth[1:]:
+        total[node] += total[failure[node]]
+    return total
+
+
+@jit
+def greatest_below(parent: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The greatest scale of spellings that go on from a node, at least 0; float64 [N].
 
     Args:
         parent: int32 [N].
-        failure: int32 [N].
-        by_depth: The nodes, shorter ones before longer ones.
-        own: float64 [N], the amount of the spelling that ends at the node, or 0.
-        scale: float64 [N], its scale, or 0.
-
-    Returns:
-        float64 [N] each: the amounts of all spellings that end there, as suffixes
-        too; the greatest scale of spellings that are longer, at least 0.
+        scale: float64 [N], of the spelling that is the node, or 0.
     """
-    done, greatest = own.copy(), np.zeros(len(own))
-    for node in by_depth[1:]:
-        done[node] += done[failure[node]]
-    for node in range(len(own) - 1, 0, -1):
+    greatest = np.zeros(len(parent))
+    for node in range(len(parent) - 1, 0, -1):
         here = max(greatest[node], scale[node])
         greatest[parent[node]] = max(greatest[parent[node]], here)
-    return done, greatest
+    return greatest
 
 
 @jit
@@ -83,13 +85,3 @@ def nearest_states(
     for node in by_depth[1:]:
         nearest[node] = node if is_state[node] else nearest[failure[node]]
     return nearest
-
-
-@jit
-def least_above(credit: np.ndarray, backoff_state: np.ndarray) -> np.ndarray:
-    """The least credit of a state and all states that back off to it."""
-    least = credit.copy()
-    for state in range(len(credit) - 1, 0, -1):
-        below = backoff_state[state]
-        least[below] = min(least[below], least[state])
-    return least

@@ -115,11 +115,9 @@ class PhraseBoosts(BackoffModel):
 
     Attributes:
         unknown: The phrases that could not be spelt, sorted; they have no effect.
-        top_credit: No label is credited more: a bound for searches, at least 0.
     """
 
     unknown: tuple[str, ...]
-    top_credit: float
 
 
 class PhraseCompiler:
@@ -184,16 +182,14 @@ class PhraseCompiler:
         texts = [text for text, _ in content]
         spellings = self.speller(texts)
         unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
-        automaton, top_credit = compile_spellings(
+        automaton = compile_spellings(
             spellings,
             [weight for _, weight in content],
             self.options,
             self.num_labels,
             self.boundary,
         )
-        return PhraseBoosts(
-            automaton, self.unit, self.num_labels, tuple(unknown), top_credit
-        )
+        return PhraseBoosts(automaton, self.unit, self.num_labels, tuple(unknown))
 
 
 def compile_spellings(
@@ -202,7 +198,7 @@ def compile_spellings(
     options: PhraseOptions,
     num_labels: int,
     boundary: int | None = None,
-) -> tuple[Automaton, float]:
+) -> Automaton:
     """Compile phrases that are spelt already.
 
     Args:
@@ -211,9 +207,6 @@ def compile_spellings(
         options: The amounts.
         num_labels: Labels are below it.
         boundary: The label between words, to count whole words only.
-
-    Returns:
-        The automaton, and the most that a label is credited.
 
     Raises:
         BoostError: A spelling is empty or has a label that does not exist.
@@ -239,8 +232,8 @@ def compile_spellings(
     worth = np.array([amounts[spelling] for spelling in ordered])
     scale = worth / base[lengths - 2 * len(edge)]
     depth = np.clip(tree.depth - len(edge), 0, longest)
-    automaton, top = _assemble(tree, worth, scale, base[depth], options.outside_cost)
-    return (automaton if boundary is None else _bounded(automaton, boundary)), top
+    automaton = _assemble(tree, worth, scale, base[depth], options.outside_cost)
+    return automaton if boundary is None else _bounded(automaton, boundary)
 
 
 class _Tree(NamedTuple):
@@ -307,7 +300,7 @@ def _assemble(
     scale: np.ndarray,
     base: np.ndarray,
     outside_cost: float,
-) -> tuple[Automaton, float]:
+) -> Automaton:
     """The automaton: amounts and scales by spelling, bases by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
@@ -327,12 +320,11 @@ def _assemble(
     # children of one in the order of their labels: these are the rows of arcs.
     arcs = by_depth[1:]
     source, target = number[tree.parent[arcs]], number[nearest[arcs]]
-    gained = credit[target] + done[arcs]
     automaton = Automaton(
         state_arc_splits=np.concatenate([[0], np.cumsum(num_children[states])]),
         arc_label=tree.label[arcs],
         arc_next=target,
-        arc_cost=credit[source] - gained,
+        arc_cost=credit[source] - (credit[target] + done[arcs]),
         backoff_state=backoff_state,
         backoff_cost=np.where(backoff_state < 0, 0, credit - credit[backoff_state]),
         final_cost=credit,
@@ -341,9 +333,7 @@ def _assemble(
         model_default_cost=np.array([outside_cost]),
         label_alias=np.zeros(0),
     )
-    least = phrase_kernels.least_above(credit, backoff_state)
-    top = max(float((gained - least[source]).max(initial=0)), -outside_cost)
-    return frozen(automaton), top
+    return frozen(automaton)
 
 
 def _failures(
@@ -363,11 +353,12 @@ def _sums(
     worth: np.ndarray,
     scale: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`phrase_kernels.spread` of amounts and scales by spelling."""
+    """`phrase_kernels.sum_suffixes` and `greatest_below`, from those of spellings."""
     own, own_scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
     ends = tree.ending >= 0
     own[ends], own_scale[ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
-    return phrase_kernels.spread(tree.parent, failure, by_depth, own, own_scale)
+    done = phrase_kernels.sum_suffixes(failure, by_depth, own)
+    return done, phrase_kernels.greatest_below(tree.parent, own_scale)
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:

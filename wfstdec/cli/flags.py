@@ -16,7 +16,7 @@ from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
-from wfstdec.trie.lookahead import Kind
+from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import Merge, TrieOptions
 from wfstdec.wfst.backends import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
@@ -191,7 +191,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--lookahead": _search(
         "lookahead",
         "the language model inside words: with its history, without, not at all",
-        choices=get_args(Kind),
+        choices=get_args(LookaheadKind),
     ),
     "--acoustic-scale": _search("acoustic_scale", "times the log-probs", **_FACTOR),
     "--lm-scale": _search(

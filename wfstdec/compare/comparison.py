@@ -19,7 +19,7 @@ from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.compare.points import SearchFacts, Setting
 from wfstdec.errors import FormatError
 from wfstdec.metrics import WordErrors
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 

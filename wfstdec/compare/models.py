@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wfstdec.boost.boosts import AnyBoosts
+from wfstdec.boost.boosts import BoostsLike
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (
@@ -224,13 +224,13 @@ class Models:
             return searches  # they take lists as they are
         return [replace(search, compile=self._compile_phrases()) for search in searches]
 
-    def _compile_phrases(self) -> Callable[[Decoder, Any], AnyBoosts]:
+    def _compile_phrases(self) -> Callable[[Decoder, Any], BoostsLike]:
         """Makes phrases of tokens of a list, by one compiler for each search."""
         compilers: list[PhraseCompiler] = []
 
         def compile_list(
             decoder: Decoder, boosts: Mapping[str, float] | None
-        ) -> AnyBoosts:
+        ) -> BoostsLike:
             if not boosts:
                 return None
             if not compilers:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.errors import BackendError, FormatError, OptionError
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

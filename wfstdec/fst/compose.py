@@ -21,11 +21,9 @@ import numpy as np
 
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.jit import jit
+from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.text.symbols import EPSILON
 
-_LEFT_FACTOR = 1000003
-_KEY_MASK = (1 << 31) - 1
-_SPREAD_FACTOR = 2654435761  # below 2**32: products stay below 2**63
 _FIRST_SIZE = 1 << 12
 _NONE = -1
 
@@ -137,19 +135,6 @@ def _arcs_from(
 
 
 @jit
-def _slot(slots: np.ndarray, states: np.ndarray, a: int, b: int) -> int:
-    """Where state (a, b) stands in the hash table, or would stand."""
-    mask = len(slots) - 1
-    key = (int(a) * _LEFT_FACTOR ^ int(b)) & _KEY_MASK
-    slot = (key * _SPREAD_FACTOR >> 16) & mask
-    while True:
-        state = slots[slot]
-        if state < 0 or (states[state, 0] == a and states[state, 1] == b):
-            return slot
-        slot = (slot + 1) & mask
-
-
-@jit
 def _grown(rows: np.ndarray) -> np.ndarray:
     """The rows in twice the room."""
     larger = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
@@ -164,7 +149,7 @@ def _rehashed(states: np.ndarray, num_states: int) -> np.ndarray:
     """A hash table for four times as many states as there are."""
     slots = np.full(8 * len(states), -1, np.int32)
     for state in range(num_states):
-        slots[_slot(slots, states, states[state, 0], states[state, 1])] = state
+        slots[slot_of_pair(slots, states, states[state, 0], states[state, 1])] = state
     return slots
 
 
@@ -198,12 +183,12 @@ def _join(
             next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
             if arcs[arc, 1] != _NONE:
                 next_b = int(right.nextstate[arcs[arc, 1]])
-            slot = _slot(slots, states, next_a, next_b)
+            slot = slot_of_pair(slots, states, next_a, next_b)
             if slots[slot] < 0:
                 if num_states + 1 == len(states):  # `splits` has one row more
                     states, splits = _grown(states), _grown(splits)
                     slots = _rehashed(states, num_states)
-                    slot = _slot(slots, states, next_a, next_b)
+                    slot = slot_of_pair(slots, states, next_a, next_b)
                 states[num_states, 0], states[num_states, 1] = next_a, next_b
                 slots[slot] = num_states
                 num_states += 1

@@ -1,11 +1,11 @@
 """FST engines: what graph building takes from a library, which is determinization.
 
     engine = get_engine("kaldifst")
-    lg = engine.unload(engine.determinize(engine.load(lg), max_states=1_000_000))
+    lg = engine.determinize(lg, max_states=1_000_000)
 
-Handles belong to the engine that made them. Determinizing may change its argument: use
-each handle once. (Composition and minimization in arrays are 3 and 10 times as fast as
-those of the engines, and need no copies in other forms.)
+An engine is a module with this one function; arrays go in and come out. (Composition
+and minimization in arrays are 3 and 10 times as fast as those of the engines, and need
+no copies in other forms.)
 """
 
 from __future__ import annotations
@@ -20,22 +20,15 @@ ENGINES = {
     "kaldifst": "wfstdec.fst.kaldifst_engine",
     "pynini": "wfstdec.fst.pynini_engine",
 }
-"""The engines by name, and the module of each; its `ENGINE` is the engine."""
+"""The engines by name, and the module of each."""
 
 
 class Engine(Protocol):
-    """What an engine can do; see the module for the rules."""
+    """What the module of an engine offers."""
 
-    def load(self, fst: FstArrays) -> Any:
-        """Make the engine's FST from arrays."""
-
-    def unload(self, fst: Any) -> FstArrays:
-        """Make arrays from the engine's FST."""
-
-    def size(self, fst: Any) -> tuple[int, int]:
-        """The numbers of states and arcs."""
-
-    def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
+    def determinize(
+        self, fst: FstArrays, max_states: int, *, log: bool = True
+    ) -> FstArrays:
         """Remove epsilons and determinize on the input side.
 
         Args:
@@ -59,7 +52,7 @@ def get_engine(name: str) -> Engine:
         expected = " or ".join(map(repr, ENGINES))
         raise BackendError(f"engine {name!r}, expected {expected}")
     try:
-        return importlib.import_module(ENGINES[name]).ENGINE
+        module: Any = importlib.import_module(ENGINES[name])
     except ImportError as error:
         if error.name != name:
             raise
@@ -68,6 +61,7 @@ def get_engine(name: str) -> Engine:
             f"engine {name!r} needs {name}, which is not installed: "
             f"pip install wfstdec{extra}"
         ) from error
+    return module
 
 
 def too_many_states(max_states: int) -> GraphError:

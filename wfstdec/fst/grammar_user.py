@@ -2,7 +2,7 @@
 
     acceptor = read_grammar("commands.fst")        # or AT&T text, or a pynini Fst
     acceptor.vocabulary                            # the words on its arcs
-    g = build_user_grammar(acceptor, labels)
+    g = build_user_grammar(acceptor, labels, get_engine("kaldifst"))
 
 A grammar with at most one arc per word and one epsilon at each state is taken as it
 is, its epsilons as back-offs: an n-gram model in OpenFst form is one. All others are
@@ -20,7 +20,7 @@ import numpy as np
 
 from wfstdec.errors import GrammarError, GraphError
 from wfstdec.fst.arrays import least_final_costs
-from wfstdec.fst.engine import get_engine
+from wfstdec.fst.engine import Engine
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.openfst_binary import FstContent, Symbols, parse_fst
 from wfstdec.fst.openfst_io import read_fst
@@ -76,8 +76,15 @@ def read_grammar(source: Any) -> WordAcceptor:
     return _acceptor(content, content.isymbols, place)
 
 
-def build_user_grammar(acceptor: WordAcceptor, labels: LabelSpace) -> FstArrays:
+def build_user_grammar(
+    acceptor: WordAcceptor, labels: LabelSpace, engine: Engine
+) -> FstArrays:
     """Make G from a grammar, all of whose words are in `labels.words`.
+
+    Args:
+        acceptor: The grammar.
+        labels: The words, and the label of `#0`.
+        engine: Determinizes the grammar if it needs to be.
 
     Raises:
         GrammarError: No sentence, words that are not in the lexicon, a cycle of
@@ -91,7 +98,7 @@ def build_user_grammar(acceptor: WordAcceptor, labels: LabelSpace) -> FstArrays:
     anywhere = replace(fst, final_cost=np.zeros_like(fst.final_cost))
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
     if not _is_backoff_model(fst):
-        fst = _determinized(fst)
+        fst = _determinized(fst, engine)
     backoff = fst.ilabel == EPSILON
     fst = replace(
         fst,
@@ -159,11 +166,10 @@ def _is_backoff_model(fst: FstArrays) -> bool:
     return bool((behind[state] < 0).all())
 
 
-def _determinized(fst: FstArrays) -> FstArrays:
-    engine = get_engine("kaldifst")
+def _determinized(fst: FstArrays, engine: Engine) -> FstArrays:
     limit = max(_LEAST_STATE_LIMIT, 2 * fst.num_states)
     try:
-        return engine.unload(engine.determinize(engine.load(fst), limit, log=False))
+        return engine.determinize(fst, limit, log=False)
     except GraphError:
         raise GrammarError(
             f"determinizing the grammar needs more than {limit} states, expected "

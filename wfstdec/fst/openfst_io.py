@@ -24,8 +24,7 @@ from wfstdec.fst.openfst_binary import (
 )
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables
-from wfstdec.text.atomic import atomic_write
-from wfstdec.text.files import read_bytes, read_lines
+from wfstdec.text.files import atomic_write, read_bytes, read_lines
 from wfstdec.text.symbols import (
     EPSILON,
     EPSILON_WORD,

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
+from wfstdec.fst.engine import too_many_states
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
 from wfstdec.graph.arcs import FstArrays
 
 pynini: Any = importlib.import_module("pynini")  # its types lack what is used here
 
 
-class PyniniEngine:
-    """See `engine.Engine`."""
+def determinize(fst: FstArrays, max_states: int, *, log: bool = True) -> FstArrays:
+    """See `engine.Engine`; epsilons are removed before.
 
-    def load(self, fst: FstArrays) -> Any:
-        """Make an `Fst`."""
-        return pynini.Fst.read_from_string(format_fst(FstContent(fst), "vector"))
-
-    def unload(self, fst: Any) -> FstArrays:
-        """Make arrays."""
-        return parse_fst(fst.write_to_string(), "pynini's FST").fst
-
-    def size(self, fst: Any) -> tuple[int, int]:
-        """States and arcs."""
-        return fst.num_states(), sum(fst.num_arcs(s) for s in range(fst.num_states()))
-
-    def determinize(self, fst: Any, max_states: int, log: bool = True) -> Any:
-        """Remove epsilons and determinize; it cannot stop at a number of states.
-
-        It ends all the same: the lexicon's token strings can be read in one way, and
-        grammars are deterministic.
-        """
-        if log:
-            fst = pynini.arcmap(fst, map_type="to_log")
-        fst = pynini.determinize(fst.rmepsilon())
-        return pynini.arcmap(fst, map_type="to_std") if log else fst
+    OpenFst counts states only for acceptors in the tropical semiring, and looks for
+    shortest paths then, which negative cycles do not have: all others go on to the end.
+    They have one: the lexicon's token strings can be read in one way, and grammars are
+    deterministic.
+    """
+    if log:
+        changed = pynini.arcmap(load(fst), map_type="to_log")
+        changed = pynini.determinize(changed.rmepsilon())
+        return unload(pynini.arcmap(changed, map_type="to_std"))
+    if fst.olabel.any() or (fst.cost < 0).any():
+        return unload(pynini.determinize(load(fst).rmepsilon()))
+    acceptor = load(replace(fst, olabel=fst.ilabel)).rmepsilon()
+    found = unload(pynini.determinize(acceptor, nstate=max_states + 1))
+    if found.num_states > max_states:
+        raise too_many_states(max_states)
+    return replace(found, olabel=found.olabel * 0)
 
 
-ENGINE = PyniniEngine()
+def load(fst: FstArrays) -> Any:
+    """Make a pynini `Fst` from arrays."""
+    return pynini.Fst.read_from_string(format_fst(FstContent(fst), "vector"))
+
+
+def unload(fst: Any) -> FstArrays:
+    """Make arrays from a pynini `Fst`."""
+    return parse_fst(fst.write_to_string(), "pynini's FST").fst

@@ -7,18 +7,23 @@ import resource
 import sys
 import time
 from types import TracebackType
+from typing import TypeVar
 
 from tqdm import tqdm
 
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.packed import PackedGraph
+
 _log = logging.getLogger("wfstdec.build")
+_Made = TypeVar("_Made", FstArrays, PackedGraph)
 
 
 class Stages:
     """Logs each stage as it ends; shows a bar on a terminal if asked.
 
         with Stages(total=8, progress=True) as stages:
-            lg = compose(l, g)
-            stages.done("L o G", lg.num_states, lg.num_arcs)
+            stages.done("read")
+            lg = stages.made("L o G", compose(l, g))
 
     A log record has the figures as attributes too: `stage`, `states`, `arcs`,
     `seconds`, `peak_memory_gb` (of the process so far).
@@ -46,6 +51,11 @@ class Stages:
     ) -> None:
         """Close the bar."""
         self._bar.close()
+
+    def made(self, stage: str, graph: _Made) -> _Made:
+        """Log a stage and the size of what it made, which is returned."""
+        self.done(stage, graph.num_states, graph.num_arcs)
+        return graph
 
     def done(
         self, stage: str, states: int | None = None, arcs: int | None = None

@@ -4,6 +4,11 @@
                         topology="compact", separator="<wb>")
     graph.save("graph.npz")
 
+    G    = build_grammar(arpa)  or  build_user_grammar(grammar)
+    L    = build_lexicon_fst(mark_lexicon(lexicon))
+    LG   = minimize(determinize(compose(L, G)))
+    TLG  = compose(T, LG)                            then packed
+
 LG is determinized in the log semiring, which moves LM costs towards the beginning of
 words. TLG is not: with `compact` that would never end, with `normal` it would grow.
 """
@@ -11,7 +16,6 @@ words. TLG is not: with `compact` that would never end, with `normal` it would g
 from __future__ import annotations
 
 import ctypes
-import logging
 import math
 import os
 from dataclasses import replace
@@ -52,7 +56,6 @@ from wfstdec.text.vocabulary import (
     word_table,
 )
 
-_log = logging.getLogger("wfstdec.build")
 _NUM_STAGES = 8
 _LEAST_STATE_LIMIT = 1_000_000
 
@@ -117,20 +120,15 @@ def build_graph(
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        words = word_table(marked.lexicon)
-        labels = LabelSpace(table, words, marked.num_disambig)
-        g = _grammar(model, labels, unk_cost)
-        stages.done("G", *_size(g))
-        l_fst = build_lexicon_fst(marked, labels)
-        stages.done("L", *_size(l_fst))
-        lg = compose(l_fst, g)
-        stages.done("L o G", *_size(lg))
-        lg = _optimized(fst_engine, lg, stages, minimize)
-        tlg = _compose_t(topology, lg, labels)
-        stages.done("T o LG", *_size(tlg))
-        graph = _pack(tlg, marked, labels, topology)
-        stages.done("pack", graph.num_states, graph.num_arcs)
-    return graph
+        labels = LabelSpace(table, word_table(marked.lexicon), marked.num_disambig)
+        g = stages.made("G", _grammar(model, labels, unk_cost, fst_engine))
+        l_fst = stages.made("L", build_lexicon_fst(marked, labels))
+        lg = stages.made("L o G", compose(l_fst, g))
+        lg = stages.made("det(L o G)", _determinized(lg, fst_engine))
+        if minimize:
+            lg = stages.made("min(det(L o G))", minimize_fst(lg))
+        tlg = stages.made("T o LG", _compose_t(topology, lg, labels))
+        return stages.made("pack", _pack(tlg, marked, labels, topology))
 
 
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
@@ -158,11 +156,14 @@ def _language_model(
 
 
 def _grammar(
-    model: ArpaModel | WordAcceptor, labels: LabelSpace, unk_cost: float | None
+    model: ArpaModel | WordAcceptor,
+    labels: LabelSpace,
+    unk_cost: float | None,
+    engine: Engine,
 ) -> FstArrays:
     if isinstance(model, ArpaModel):
         return build_grammar(model, labels, unk_cost)
-    return build_user_grammar(model, labels)
+    return build_user_grammar(model, labels, engine)
 
 
 def _usable(
@@ -174,22 +175,16 @@ def _usable(
     return sayable(lexicon, model.index, unk_cost)
 
 
-def _optimized(
-    engine: Engine, lg: FstArrays, stages: Stages, minimize: bool
-) -> FstArrays:
+def _determinized(lg: FstArrays, engine: Engine) -> FstArrays:
     if lg.num_states == 0:
         raise GraphError(
             "no sequence of tokens makes a sentence, expected some: does the grammar "
             "have sentences over the words of the lexicon?"
         )
     limit = max(_LEAST_STATE_LIMIT, 4 * lg.num_states)
-    lg = engine.unload(engine.determinize(engine.load(lg), limit))
+    determinized = engine.determinize(lg, limit)
     _return_free_memory()
-    stages.done("det(L o G)", *_size(lg))
-    if minimize:
-        lg = minimize_fst(lg)
-        stages.done("min(det(L o G))", *_size(lg))
-    return lg
+    return determinized
 
 
 def _return_free_memory() -> None:
@@ -230,7 +225,3 @@ def _pack(
     )
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
     return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables)
-
-
-def _size(fst: FstArrays) -> tuple[int, int]:
-    return fst.num_states, fst.num_arcs

@@ -1,11 +1,10 @@
-"""The kernels as machine code of the current GPU: by NVRTC, kept on disk.
+"""The kernels of a search as machine code of the current GPU: by NVRTC, kept on disk.
 
-    kernels = load_kernels(cupy, ["search_chunk"])     # CuPy's RawKernel by name
+    kernels = load_kernels(cupy, PROGRAM)              # CuPy's RawKernel by name
 
-CuPy's own way to compile ends with `-ftz=true`, whatever it is told before: numbers
-below 1.2e-38 would be 0, and with them every float16 that is not normal, as many a
-log-prob of blank is. So its NVRTC is called from here. CuPy's module is passed in:
-only `cuda.py` imports it.
+CuPy's own way to compile always ends with `-ftz=true`, which sets numbers below 1.2e-38
+to 0: every subnormal float16 among them, and many a log-prob of blank is one. So its
+NVRTC is called directly. CuPy's module is passed in: only `cupy_device.py` imports it.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.errors import BackendError
-from wfstdec.text.atomic import atomic_write
-from wfstdec.wfst.gpu.layout import kernel_source
+from wfstdec.gpu.program import Program
+from wfstdec.text.files import atomic_write
 
 COMPILE_OPTIONS = (
     "--std=c++17",
@@ -33,21 +32,21 @@ COMPILE_OPTIONS = (
 _DIGEST_BYTES = 16
 
 
-def load_kernels(cupy: Any, names: Iterable[str]) -> dict[str, Any]:
+def load_kernels(cupy: Any, program: Program) -> dict[str, Any]:
     """Kernels for the current device, compiled where they are not on disk.
 
     Args:
         cupy: The module.
-        names: Of the kernels.
+        program: What to compile.
 
     Raises:
         BackendError: This CUDA does not compile for the device.
     """
     capability = int(cupy.cuda.Device().compute_capability)
     target = target_of(capability, cupy.cuda.nvrtc.getSupportedArchs())
-    with _compiled(cupy, target) as path:
+    with _compiled(cupy, program, target) as path:
         module = cupy.RawModule(path=str(path))
-        return {name: module.get_function(name) for name in names}
+        return {name: module.get_function(name) for name in program.kernels}
 
 
 def target_of(capability: int, supported: Iterable[int]) -> str:
@@ -72,14 +71,20 @@ def target_of(capability: int, supported: Iterable[int]) -> str:
     return f"{kind}_{older[-1]}"
 
 
-def compile_kernels(cupy: Any, source: str, target: str) -> bytes:
+def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
     """Machine code for `sm_...`, PTX for `compute_...`; needs no GPU.
+
+    Args:
+        cupy: The module.
+        source: The kernels, nothing left to include.
+        target: From `target_of`.
+        file: What messages call the source.
 
     Raises:
         BackendError: It does not compile; the message has the compiler's log.
     """
     nvrtc = cupy.cuda.nvrtc
-    program = nvrtc.createProgram(source, "search.cu", (), ())
+    program = nvrtc.createProgram(source, file, (), ())
     try:
         options = (f"--gpu-architecture={target}", *COMPILE_OPTIONS)
         nvrtc.compileProgram(program, options)
@@ -93,9 +98,9 @@ def compile_kernels(cupy: Any, source: str, target: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _compiled(cupy: Any, target: str) -> Iterator[Path]:
-    """The file with the compiled kernels: beside CuPy's, or where only we look."""
-    source = kernel_source()
+def _compiled(cupy: Any, program: Program, target: str) -> Iterator[Path]:
+    """The file with the compiled kernels: beside CuPy's, or one that is not kept."""
+    source = program.source
     version = cupy.cuda.nvrtc.getVersion()
     what = repr((source, target, COMPILE_OPTIONS, version)).encode()
     digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()
@@ -107,7 +112,7 @@ def _compiled(cupy: Any, target: str) -> Iterator[Path]:
         path = folder / name
         if not path.exists():
             with atomic_write(path) as file:
-                file.write(compile_kernels(cupy, source, target))
+                file.write(compile_kernels(cupy, source, target, program.file))
         yield path
 
 

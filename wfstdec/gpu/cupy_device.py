@@ -1,7 +1,7 @@
 """The current NVIDIA GPU as a `Device`, by CuPy: the only module that imports it.
 
-device = CupyDevice()                            # the current CUDA device
-device.launch("search_chunk", num_blocks, packet, shared)
+device = CupyDevice(PROGRAM)                     # the current CUDA device
+device.launch("search_chunk", num_blocks, packet, device.shared_bytes)
 """
 
 from __future__ import annotations
@@ -11,25 +11,20 @@ import functools
 import importlib
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from wfstdec.errors import BackendError
+from wfstdec.gpu.budget import Budget, DeviceMemoryError
 from wfstdec.gpu.compiling import load_kernels
-from wfstdec.gpu.device import Rows
-from wfstdec.gpu.memory import Budget, DeviceMemoryError
-from wfstdec.wfst.gpu.layout import (
-    BLOCKS_AT_HOME,
-    MOST_THREADS,
-    SLOT_BYTES,
-)
+from wfstdec.gpu.program import Program
+from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS
 
 MEMORY_SHARE = 0.8
 """The part of the free memory that all decoders together may take."""
-KERNELS = ("search_chunk", "best_paths", "check_logprobs")
 
 _BUDGETS: WeakValueDictionary[int, Budget] = WeakValueDictionary()
 _LOCK = threading.Lock()
@@ -73,41 +68,45 @@ class CupyDevice:
     """The CUDA device that is current when it is made. Buffers are CuPy arrays.
 
     Args:
+        program: The kernels of the search.
         threads: Threads of a block, a multiple of 32.
-        shared_slots: Slots of the table in shared memory; None for as many as leave
-            room in a multiprocessor for the blocks that have registers there.
+        shared_bytes: Shared memory of a block besides its own variables; None for as
+            much as leaves room for all blocks that have registers.
 
     Attributes:
+        cupy: The module.
         number: The device's, as CUDA counts.
     """
 
     def __init__(
-        self, threads: int = MOST_THREADS, shared_slots: int | None = None
+        self,
+        program: Program,
+        threads: int = MAX_THREADS,
+        shared_bytes: int | None = None,
     ) -> None:
-        self._cupy = cupy = load_cupy()
+        self.cupy = cupy = load_cupy()
         self._threads = threads
         self.number = cupy.cuda.Device().id
-        self._kernels = load_kernels(cupy, KERNELS)
-        search = self._kernels["search_chunk"]
+        self._kernels = load_kernels(cupy, program)
+        search = self._kernels[program.kernels[0]]
         limits = cupy.cuda.Device().attributes
-        taken = search.shared_size_bytes
-        if shared_slots is None:
-            blocks = BLOCKS_AT_HOME * MOST_THREADS // threads
-            shared_slots = slots_in_shared_memory(limits, taken, blocks)
-        self.shared_slots = shared_slots
-        # The same for all devices that are made: CuPy's kernels are one and the same.
-        most = limits["MaxSharedMemoryPerBlockOptin"] - taken
+        own = search.shared_size_bytes
+        if shared_bytes is None:
+            blocks = BLOCKS_PER_SM * MAX_THREADS // threads
+            shared_bytes = program.shared_bytes(free_shared(limits, own, blocks))
+        self.shared_bytes = shared_bytes
+        # For all devices that are made: CuPy's kernels are the same objects for all.
+        most = limits["MaxSharedMemoryPerBlockOptin"] - own
         search.max_dynamic_shared_size_bytes = most
-        shared = taken + shared_slots * SLOT_BYTES
-        shared += limits["ReservedSharedMemoryPerBlock"]
+        taken = own + shared_bytes + limits["ReservedSharedMemoryPerBlock"]
         side_by_side = min(
             limits["MaxRegistersPerMultiprocessor"] // (search.num_regs * threads),
             limits["MaxThreadsPerMultiProcessor"] // threads,
-            limits["MaxSharedMemoryPerMultiprocessor"] // shared,
+            limits["MaxSharedMemoryPerMultiprocessor"] // taken,
         )
         self.num_blocks = limits["MultiProcessorCount"] * max(1, side_by_side)
-        wanted = side_by_side * shared / limits["MaxSharedMemoryPerMultiprocessor"]
-        # Or the driver may give more to the cache, and room for one block alone.
+        wanted = side_by_side * taken / limits["MaxSharedMemoryPerMultiprocessor"]
+        # Else the driver may give so much to the cache that only one block fits.
         search.preferred_shared_memory_carveout = math.ceil(100 * wanted)
         with _LOCK:
             self.budget = _BUDGETS.get(self.number) or Budget(
@@ -117,25 +116,24 @@ class CupyDevice:
 
     def _free_memory(self) -> int:
         """What CUDA has left and what CuPy's pool keeps, within the pool's limit."""
-        cupy = self._cupy
+        cupy = self.cupy
         pool = cupy.get_default_memory_pool()
         free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
         limit = pool.get_limit()
         return min(free, limit - pool.used_bytes()) if limit else free
 
     @contextlib.contextmanager
-    def working(self, chunks: Sequence[Any]) -> Iterator[None]:
+    def on_stream(self, stream: Any) -> Iterator[None]:
         """See `Device`."""
-        streams = [one.stream for one in chunks if isinstance(one, Rows) and one.stream]
-        with self._cupy.cuda.Device(self.number):
-            with streams[0] if streams else contextlib.nullcontext():
+        with self.cupy.cuda.Device(self.number):
+            with contextlib.nullcontext() if stream is None else stream:
                 yield
 
     def empty(self, count: int, dtype: np.dtype) -> Any:
         """See `Device`; the buffer is uint8 [bytes]."""
         try:
-            return self._cupy.empty(count * dtype.itemsize, np.uint8)
-        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            return self.cupy.empty(count * dtype.itemsize, np.uint8)
+        except self.cupy.cuda.memory.OutOfMemoryError as error:
             raise DeviceMemoryError(
                 f"the GPU: {error}, expected more free memory; decode fewer "
                 "utterances at a time, or use backend='cpu'"
@@ -153,7 +151,7 @@ class CupyDevice:
 
     def copy(self, target: Any, source: int, num_bytes: int) -> None:
         """See `Device`."""
-        cuda = self._cupy.cuda
+        cuda = self.cupy.cuda
         kind, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream()
         to = target.data.ptr
         cuda.runtime.memcpyAsync(to, source, num_bytes, kind, stream.ptr)
@@ -162,30 +160,31 @@ class CupyDevice:
         """See `Device`."""
         return buffer.data.ptr
 
-    def launch(self, kernel: str, num_blocks: int, packet: Any, shared: int) -> None:
+    def launch(
+        self, kernel: str, num_blocks: int, packet: Any, shared_bytes: int
+    ) -> None:
         """See `Device`."""
         run = self._kernels[kernel]
-        run((num_blocks,), (self._threads,), (packet,), shared_mem=shared)
+        run((num_blocks,), (self._threads,), (packet,), shared_mem=shared_bytes)
 
     def wait(self) -> None:
         """See `Device`."""
-        self._cupy.cuda.get_current_stream().synchronize()
+        self.cupy.cuda.get_current_stream().synchronize()
 
 
-def slots_in_shared_memory(
-    limits: Mapping[str, int], taken: int, blocks: int = BLOCKS_AT_HOME
+def free_shared(
+    limits: Mapping[str, int], own: int, blocks: int = BLOCKS_PER_SM
 ) -> int:
-    """The slots of a hash table that each block has shared memory for.
+    """Bytes of shared memory that each of some blocks has besides its own variables.
 
     Args:
         limits: A device's, as CUDA names them.
-        taken: Bytes that a block has of its own.
-        blocks: Blocks that shall be in a multiprocessor at a time.
+        own: Bytes of a block's variables.
+        blocks: Blocks that a multiprocessor is to have at a time.
     """
     most = limits["MaxSharedMemoryPerMultiprocessor"] // blocks
     most = min(
         most - limits["ReservedSharedMemoryPerBlock"],
         limits["MaxSharedMemoryPerBlockOptin"],
     )
-    slots = (most - taken) // SLOT_BYTES
-    return 1 << (slots.bit_length() - 1) if slots > 0 else 0
+    return most - own

@@ -1,65 +1,40 @@
-"""What the search asks of a device: memory, copies, launches.
+"""What a search asks of a device: memory, copies, launches.
 
-`cuda.py` has the one for NVIDIA GPUs; the tests have one that runs the same kernels on
-the CPU.
+`cupy_device.py` has the one for NVIDIA GPUs; the tests have one that runs the same
+kernels on the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from wfstdec.gpu.memory import Budget
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Log-probs of one utterance, [T, V], where the kernels can read them.
-
-    Attributes:
-        buffer: What keeps the memory.
-        address: Of the first number.
-        kind: Of the numbers: `device_layout.FLOAT32`, `FLOAT16` or `BFLOAT16`.
-        stride: Numbers from row to row.
-        num_frames: T.
-        stream: The stream on which they were made; None where that is no matter.
-    """
-
-    buffer: Any
-    address: int
-    kind: int
-    stride: int
-    num_frames: int
-    stream: Any = None
-
-    def __len__(self) -> int:
-        return self.num_frames
+from wfstdec.gpu.budget import Budget
 
 
 class Device(Protocol):
-    """A machine that runs the kernels; buffers are arrays of a kind of its own.
+    """A machine that runs the kernels of one `Program`.
+
+    Buffers are arrays of the device's own kind; streams too.
 
     Attributes:
-        num_blocks: Blocks that a launch is worth, at most.
-        budget: Bytes that all work on it may take.
-        shared_slots: Slots of a hash table that a block has shared memory for: a power
-            of two, or 0.
+        num_blocks: Blocks that run side by side; a launch of more gains nothing.
+        budget: The memory that all work on it may take.
+        shared_bytes: Shared memory that a block of the search has besides its own
+            variables: what `Program.shared_bytes` made of what there is.
     """
 
     num_blocks: int
     budget: Budget
-    shared_slots: int
+    shared_bytes: int
 
-    def working(self, chunks: Sequence[Any]) -> AbstractContextManager[Any]:
-        """A context in which all work goes to the stream that these `Rows` are from."""
+    def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
+        """A context in which all work goes to a stream; None: the current one."""
 
     def empty(self, count: int, dtype: np.dtype) -> Any:
-        """A buffer of `count` records, its content unknown."""
+        """A buffer of `count` records, its content undefined."""
 
     def write(self, target: Any, array: np.ndarray) -> None:
         """Copy an array to the beginning of a buffer.
@@ -71,15 +46,21 @@ class Device(Protocol):
         """A copy of a buffer, once all work before is done."""
 
     def copy(self, target: Any, source: int, num_bytes: int) -> None:
-        """Copy what stands at an address of the device to the beginning of a buffer."""
+        """Copy from an address on the device to the beginning of a buffer."""
 
     def address(self, buffer: Any) -> int:
         """Where the kernels find a buffer."""
 
-    def launch(self, kernel: str, num_blocks: int, packet: Any, shared: int) -> None:
-        """Run a kernel on a buffer that begins with one TASK.
+    def launch(
+        self, kernel: str, num_blocks: int, packet: Any, shared_bytes: int
+    ) -> None:
+        """Run a kernel.
 
-        `shared` is the bytes of shared memory that each block has besides its own.
+        Args:
+            kernel: Its name.
+            num_blocks: So many blocks.
+            packet: The buffer whose address is the kernel's one argument.
+            shared_bytes: Shared memory of each block, besides its own variables.
         """
 
     def wait(self) -> None:

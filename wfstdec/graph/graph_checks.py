@@ -130,23 +130,6 @@ def _check_range(name: str, values: np.ndarray, top: int) -> None:
     raise GraphError(f"arc {arc}: {name} {bad}, expected 0 to {top}{hint}")
 
 
-def row_order(state: np.ndarray, arcs: np.ndarray) -> np.ndarray:
-    """The order that sorts arcs into rows; see `PackedGraph` for the keys."""
-    repeat = arcs["ilabel"] >> np.uint32(31)
-    label = (arcs["ilabel"] & LABEL_MASK).astype(np.uint64)
-    key = (state.astype(np.uint64) << np.uint64(32)) | (label << np.uint64(1))
-    key |= repeat.astype(np.uint64)
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    ties = np.flatnonzero(key[1:] == key[:-1])
-    if len(ties):  # few: sorting all by all keys would take four times as long
-        place = np.union1d(ties, ties + 1)
-        some = order[place]
-        columns = (arcs[name][some] for name in ("cost", "olabel", "nextstate"))
-        order[place] = some[np.lexsort((*columns, key[place]))]
-    return order
-
-
 def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
     """Check the types and axes of a file's arrays.
 

@@ -10,18 +10,14 @@ bad graph: packing and loading check every invariant listed at `PackedGraph`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import FormatError, GraphError
-from wfstdec.graph import graph_checks
+from wfstdec.errors import GraphError
+from wfstdec.graph import graph_checks, packed_file
 from wfstdec.graph.arcs import (
     ARC,
     CARRIES_WORD,
@@ -30,33 +26,8 @@ from wfstdec.graph.arcs import (
     REPEAT,
     FstArrays,
 )
-from wfstdec.graph.tables import GraphTables, Pronunciations
-from wfstdec.text.atomic import atomic_write
+from wfstdec.graph.tables import GraphTables
 from wfstdec.text.symbols import EPSILON, TokenTable
-
-__all__ = [
-    "ARC",
-    "CARRIES_WORD",
-    "LABEL_MASK",
-    "LEADS_TO_EPSILON",
-    "REPEAT",
-    "FstArrays",
-    "GraphTables",
-    "PackedGraph",
-    "Pronunciations",
-    "load_graph",
-]
-
-FORMAT_VERSION = 2
-_UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
-    OSError,
-    ValueError,
-    TypeError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +90,7 @@ class PackedGraph:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits over arcs, final costs and tables: equal means the same."""
-        digest = hashlib.sha256()  # processors have instructions for it
-        for name, array in sorted(_arrays_of(self).items()):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-        return digest.hexdigest()[:32]
+        return packed_file.fingerprint_of(self._arrays())
 
     @staticmethod
     def pack(
@@ -146,7 +113,7 @@ class PackedGraph:
         usable = arcs["cost"] < np.inf
         if not usable.all():
             state, arcs = state[usable], arcs[usable]
-        order = graph_checks.row_order(state, arcs)
+        order = _row_order(state, arcs)
         state, arcs = state[order], arcs[order]
         num_states = fst.num_states
         epsilon = arcs["ilabel"] & LABEL_MASK == EPSILON
@@ -175,12 +142,16 @@ class PackedGraph:
         Raises:
             FormatError: The file cannot be written.
         """
-        header = {"format": "wfstdec.graph", "version": FORMAT_VERSION}
-        header["fingerprint"] = self.fingerprint
-        parts: dict[str, Any] = {"header": _bytes(json.dumps(header))}
-        parts.update(_arrays_of(self))
-        with atomic_write(path) as file:
-            np.savez(file, **parts)
+        packed_file.write_arrays(path, self._arrays(), self.fingerprint)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What a file holds, by name; what can be derived is left out."""
+        return {
+            "arcs": self.arcs,
+            "state_arc_splits": self.state_arc_splits,
+            "final_cost": self.final_cost,
+            **packed_file.table_arrays(self.tables),
+        }
 
 
 def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
@@ -190,18 +161,23 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
         FormatError: The file cannot be read or is no graph of wfstdec.
         GraphError: It is of another version, damaged, or breaks an invariant.
     """
+    arrays, fingerprint = packed_file.read_arrays(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise FormatError(f"{path}: no such file") from None
-    except _UNREADABLE as error:
-        raise FormatError(
-            f"{path}: not a readable graph file ({error}), expected what "
-            "`wfstdec build` writes; build it again, or `wfstdec convert` a graph "
-            "of another format"
-        ) from None
-    return _from_arrays(arrays, str(path))
+        tables = packed_file.tables_from(arrays)
+        graph_checks.check_dtypes(arrays)
+        graph = _checked(
+            arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"], tables
+        )
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise GraphError(f"{path}: a part is missing or damaged: {error}") from None
+    if graph.fingerprint != fingerprint:
+        raise GraphError(
+            f"{path}: fingerprint {graph.fingerprint!r}, the header says "
+            f"{fingerprint!r}: the file is damaged; build the graph again"
+        )
+    return graph
 
 
 def _arcs_of(
@@ -219,6 +195,23 @@ def _arcs_of(
     arcs["nextstate"] = rename[fst.nextstate]
     arcs["cost"] = np.asarray(fst.cost, np.float32) + np.float32(0.0)  # no -0.0
     return rename[fst.arc_state()], arcs
+
+
+def _row_order(state: np.ndarray, arcs: np.ndarray) -> np.ndarray:
+    """The order that sorts arcs into rows; see `PackedGraph` for the keys."""
+    repeat = arcs["ilabel"] >> np.uint32(31)
+    label = (arcs["ilabel"] & LABEL_MASK).astype(np.uint64)
+    key = (state.astype(np.uint64) << np.uint64(32)) | (label << np.uint64(1))
+    key |= repeat.astype(np.uint64)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    ties = np.flatnonzero(key[1:] == key[:-1])
+    if len(ties):  # few: sorting all by all keys would take four times as long
+        place = np.union1d(ties, ties + 1)
+        some = order[place]
+        columns = (arcs[name][some] for name in ("cost", "olabel", "nextstate"))
+        order[place] = some[np.lexsort((*columns, key[place]))]
+    return order
 
 
 def _flag(where: np.ndarray, flag: int) -> np.ndarray:
@@ -241,87 +234,3 @@ def _checked(
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
     return PackedGraph(arcs, splits, counts, final_cost, rank, tables)
-
-
-def _bytes(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode(), np.uint8)
-
-
-def _arrays_of(graph: PackedGraph) -> dict[str, np.ndarray]:
-    """What a graph file holds, by name; derived arrays are left out."""
-    tables, pronunciations = graph.tables, graph.tables.pronunciations
-    meta: dict[str, Any] = {
-        "blank": tables.tokens.blank,
-        "fillers": list(tables.fillers),
-        "separated": tables.separated,
-        "topology": tables.topology,
-        "marks_repeats": tables.marks_repeats,
-    }
-    return {
-        "arcs": graph.arcs,
-        "state_arc_splits": graph.state_arc_splits,
-        "final_cost": graph.final_cost,
-        "tokens": _bytes(json.dumps(tables.tokens.names)),
-        "words": _bytes("\n".join(tables.words)),
-        "pronunciation_word": pronunciations.word,
-        "pronunciation_splits": pronunciations.splits,
-        "pronunciation_tokens": pronunciations.tokens,
-        "pronunciation_cost": pronunciations.cost,
-        "meta": _bytes(json.dumps(meta, sort_keys=True)),
-    }
-
-
-def _from_arrays(arrays: dict[str, np.ndarray], place: str) -> PackedGraph:
-    """Make the graph from a file's arrays; `place` heads the errors."""
-    try:
-        header = json.loads(arrays["header"].tobytes())
-        kind, version, fingerprint = (
-            header[key] for key in ("format", "version", "fingerprint")
-        )
-    except (KeyError, ValueError, TypeError):
-        kind = None
-    if kind != "wfstdec.graph":
-        raise FormatError(
-            f"{place}: has no wfstdec graph header, expected what `wfstdec build` "
-            "writes"
-        )
-    if version != FORMAT_VERSION:
-        raise GraphError(
-            f"{place}: graph format version {version!r}, this wfstdec reads version "
-            f"{FORMAT_VERSION}; build the graph again"
-        )
-    try:
-        graph = _graph_of(arrays)
-    except GraphError as error:
-        raise GraphError(f"{place}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise GraphError(f"{place}: a part is missing or damaged: {error}") from None
-    if graph.fingerprint != fingerprint:
-        raise GraphError(
-            f"{place}: fingerprint {graph.fingerprint!r}, the header says "
-            f"{fingerprint!r}: the file is damaged; build the graph again"
-        )
-    return graph
-
-
-def _graph_of(arrays: dict[str, np.ndarray]) -> PackedGraph:
-    meta = json.loads(arrays["meta"].tobytes())
-    names = json.loads(arrays["tokens"].tobytes())
-    tables = GraphTables(
-        tokens=TokenTable(tuple(names), meta["blank"]),
-        words=tuple(arrays["words"].tobytes().decode().split("\n")),
-        pronunciations=Pronunciations(
-            arrays["pronunciation_word"],
-            arrays["pronunciation_splits"],
-            arrays["pronunciation_tokens"],
-            arrays["pronunciation_cost"],
-        ),
-        fillers=tuple(meta["fillers"]),
-        separated=meta["separated"],
-        topology=meta["topology"],
-        marks_repeats=meta["marks_repeats"],
-    )
-    graph_checks.check_dtypes(arrays)
-    return _checked(
-        arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"], tables
-    )

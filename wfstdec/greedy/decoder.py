@@ -35,7 +35,7 @@ from __future__ import annotations
 import os
 from typing import Any, Self
 
-from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.backends import BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
@@ -45,8 +45,8 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_tokens, token_named
+from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.reading import Reader
 from wfstdec.trie.space import token_space
 
 
@@ -108,7 +108,7 @@ class GreedyDecoder(Decoder[TokenPath]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._reader = Reader(space, self)
+        self._builder = HypothesisBuilder(space, self)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -118,8 +118,8 @@ class GreedyDecoder(Decoder[TokenPath]):
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""
         other = super().with_options(**changes)
-        other._reader = Reader(self._reader.space, other)
+        other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
-    def _hypothesis(self, result: TokenPath, boosts: UtteranceBoosts) -> Hypothesis:
-        return self._reader.hypothesis(result, boosts)
+    def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
+        return self._builder.build(result, boosts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from wfstdec.search.option_checks import CheckedOptions
 
@@ -29,6 +30,8 @@ class GreedyOptions(CheckedOptions):
     lm_scale: float = 1.0
     token_insertion: float = 0.0
     blank_penalty: float = 0.0
+
+    blank_skip_threshold: ClassVar[None] = None  # no frame costs enough to skip it
 
     def __post_init__(self) -> None:
         """Check every value."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
-from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import NONE, SearchSpace
 
@@ -47,15 +48,13 @@ class Fusion:
     """A language model and the phrases of an utterance, either may be missing."""
 
     def __init__(
-        self, space: SearchSpace, options: GreedyOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: GreedyOptions, boosts: CompiledBoosts
     ) -> None:
         self.space, self.options = space, options
+        self.pricing = pricing_of(options)
         phrases = boosts.phrases
-        self.phrases: Automaton = space.automaton
-        self.boost_model, self.boost_start = NONE, 0
-        if phrases is not None:
-            self.phrases = phrases.automaton
-            self.boost_model, self.boost_start = 0, phrases.start
+        self.phrases = NULL_AUTOMATON if phrases is None else phrases.automaton
+        self.boost_start = 0 if phrases is None else phrases.start
 
     def begin(self) -> Progress:
         """Before the first frame."""
@@ -68,8 +67,8 @@ class Fusion:
     ) -> TokenPath:
         """The path of an utterance: tokens as rows of token, start, end."""
         space, scale = self.space, F(self.options.lm_scale)
-        last = reference.final(space.automaton, space.model, progress.lm_state)
-        refund = reference.final(self.phrases, self.boost_model, progress.boost_state)
+        last = reference.final(space.automaton, 0, progress.lm_state)
+        refund = reference.final(self.phrases, 0, progress.boost_state)
         complete = progress.died_at_frame < 0 and bool(last < np.inf)
         cost = progress.cost + (float(F(scale * last)) if complete else 0.0)
         rows = np.array(tokens, np.int32).reshape(len(tokens), 3)
@@ -77,8 +76,8 @@ class Fusion:
             token=rows[:, 0],
             start=rows[:, 1],
             end=rows[:, 2],
-            said=np.zeros(0, np.int32),
-            said_end=np.zeros(0, np.int32),
+            pron=np.zeros(0, np.int32),
+            pron_end=np.zeros(0, np.int32),
             acoustic=progress.acoustic,
             search_cost=cost + float(refund),
             complete=complete,
@@ -93,7 +92,7 @@ class ReferenceBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(Fusion(self.space, options, boosts))
 
@@ -118,19 +117,18 @@ class ReferenceSearch:
         return self._fusion.end(self._progress, self._tokens)
 
     def _frame(self, logprobs: np.ndarray) -> None:
-        now, options = self._progress, self._fusion.options
+        now = self._progress
         blank = self._fusion.space.blank
-        costs = [F(-x) for x in logprobs]
-        costs[blank] = F(-F(logprobs[blank] - F(options.blank_penalty)))
-        best = min(range(len(costs)), key=lambda v: (costs[v], v))
+        unscaled, costs = price_frame(logprobs, self._fusion.pricing, blank)
+        best = min(range(len(unscaled)), key=lambda v: (unscaled[v], v))
         label, begins = self._stage_one(best, costs)
         if begins and costs[best] < np.inf:
             label = self._choose(best, costs)
         if label == NONE or not costs[label] < np.inf:
             now.died_at_frame = now.frames
             return
-        now.acoustic += float(costs[label])
-        now.cost += float(F(F(options.acoustic_scale) * costs[label]))
+        now.acoustic += float(unscaled[label])
+        now.cost += float(costs[label])
         if begins:
             self._tokens.append((label, now.frames, now.frames))
         if label != blank:
@@ -154,16 +152,14 @@ class ReferenceSearch:
         for v in [best, *range(len(costs))]:
             if v in (space.blank, now.label) or not costs[v] < np.inf:
                 continue
-            lm_cost, lm_state = reference.step(
-                space.automaton, space.model, now.lm_state, v
-            )
+            lm_cost, lm_state = reference.step(space.automaton, 0, now.lm_state, v)
             if not lm_cost < math.inf:
                 continue
             phrase_cost, boost_state = reference.step(
-                fusion.phrases, fusion.boost_model, now.boost_state, v
+                fusion.phrases, 0, now.boost_state, v
             )
             extra = F(F(F(options.lm_scale) * lm_cost) + phrase_cost)
-            cost = F(extra + F(F(options.acoustic_scale) * costs[v]))
+            cost = F(extra + costs[v])
             if cost < least:
                 least, chosen, paid = cost, v, extra
                 after = lm_state, boost_state

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from wfstdec.errors import OptionError
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.text.atomic import atomic_write
+from wfstdec.text.files import atomic_write
 
 STDOUT = "-"
 

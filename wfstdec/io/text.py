@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from wfstdec.errors import FormatError
-from wfstdec.text.atomic import atomic_write
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import atomic_write, read_lines
 
 _SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in words
 

@@ -1,4 +1,9 @@
-"""Sorting keys of costs, without memory of its own."""
+"""Costs as integer keys, and sorting them without memory of its own.
+
+key = key_of(cost, index)          # sorts as (cost, index)
+sort_keys(keys, count, stack)
+cost_of(key), index_of(key)        # what it was made of
+"""
 
 from __future__ import annotations
 
@@ -15,10 +20,18 @@ STACK = 128
 
 @inlined
 def key_of(cost, index):
-    """A uint64 that sorts as (cost, index)."""
+    """A uint64 that sorts as (cost, index): float32 of either sign, below 2**32."""
     bits = float32(cost).view(np.uint32)
     ordered = ~bits if bits & _SIGN else bits | _SIGN
     return (uint64(ordered) << uint64(32)) | uint64(index)
+
+
+@inlined
+def cost_of(key):
+    """The cost in a key, float32."""
+    ordered = uint32(key >> uint64(32))
+    bits = ordered ^ _SIGN if ordered & _SIGN else ~ordered
+    return uint32(bits).view(np.float32)
 
 
 @inlined

@@ -1,152 +1,184 @@
-"""The n-grams of an ARPA model as a trie with suffix links, in arrays.
+"""The histories of an n-gram model: what G and `NgramLM` are both made of.
 
-    trie = build_trie([unigrams, bigrams, trigrams])     # int32 [N, n] each
-    trie.parent[n], trie.word[n]       n-gram n is n-gram parent[n] and this word
-    trie.suffix[n]                     its longest proper suffix that is in the trie
+    histories = build_histories(arpa, of_word, num_labels)
+    is_state = histories.prefixes()              # each of the two adds its own rule
+    target, backoff = histories.targets(is_state)
+    # n-gram n leads from the state of its history to the state target[n], and pays
+    # backoff[n] for the histories between that are no states
 
-Node 0 is the empty n-gram; the n-grams follow in the order given; at the end stand
-those that no table lists but a longer n-gram begins with.
+A prefix of an n-gram that the file does not list itself is added, at the cost of
+backing off, so that every n-gram of the file counts.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+from dataclasses import dataclass
 
 import numpy as np
 
+from wfstdec.errors import ArpaError
 from wfstdec.jit import jit
+from wfstdec.lm.ngram_trie import NgramTrie, build_trie, find_child
+from wfstdec.text.arpa import ArpaModel
 
-ROOT = 0
-_PARENT_FACTOR = 1000003
-_KEY_MASK = (1 << 31) - 1
-_SPREAD_FACTOR = 2654435761  # below 2**32: products stay below 2**63
+NO_LABEL = -1
+"""Of a word that has no label: n-grams with it are left out."""
+
+_log = logging.getLogger("wfstdec.lm")
 
 
-class NgramTrie(NamedTuple):
-    """The nodes, M of them, and a hash table of their children.
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """The n-grams over labels; each may be the history of others.
 
     Attributes:
-        parent: int32 [M].
-        word: int32 [M], the last word of each n-gram; -1 for the empty one.
-        depth: int32 [M], the order of each n-gram.
-        suffix: int32 [M]; the root's is the root.
-        slots: int32, open addressing by (parent, word), -1 where empty.
-        num_listed: How many nodes the tables list, the root included.
-        num_nodes: M.
+        trie: The n-grams, M of them, the empty one included.
+        cost: float64 [M], nats.
+        backoff: float64 [M], nats.
+        bos: The label of `<s>`.
+        eos: The label of `</s>`.
     """
 
-    parent: np.ndarray
-    word: np.ndarray
-    depth: np.ndarray
-    suffix: np.ndarray
-    slots: np.ndarray
-    num_listed: int
-    num_nodes: int
+    trie: NgramTrie
+    cost: np.ndarray
+    backoff: np.ndarray
+    bos: int
+    eos: int
 
-    def by_depth(self) -> np.ndarray:
-        """The nodes, shorter n-grams first."""
-        return np.argsort(self.depth, kind="stable").astype(np.int32)
+    @property
+    def is_bos(self) -> np.ndarray:
+        """Which n-gram is `<s>`, the history that sentences begin with; bool [M]."""
+        return (self.trie.label == self.bos) & (self.trie.depth == 1)
+
+    @property
+    def is_end(self) -> np.ndarray:
+        """Which n-grams end with `</s>`, bool [M]: no histories, but final costs."""
+        return self.trie.label == self.eos
+
+    def predicting(self) -> np.ndarray:
+        """The n-grams that end with a word: not empty, not `<s>`; int [N]."""
+        return np.flatnonzero((self.trie.depth > 0) & ~self.is_bos & ~self.is_end)
+
+    def prefixes(self) -> np.ndarray:
+        """The empty n-gram, `<s>`, and those that begin a longer one; bool [M]."""
+        found = self.is_bos
+        found[self.trie.parent] = True
+        return found
+
+    def targets(self, is_state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each n-gram's longest suffix that is a state, and what lies on the way.
+
+        Args:
+            is_state: bool [M], the root among them.
+
+        Returns:
+            The suffixes, int32 [M], the n-gram itself if it is a state; the back-off
+            costs down to there, float64 [M].
+        """
+        return _targets(self.trie, self.trie.by_depth(), is_state, self.backoff)
 
 
-def build_trie(tables: list[np.ndarray]) -> NgramTrie:
-    """Build the trie of n-gram tables, order 1 first; the unigrams have all words."""
-    num_listed = 1 + sum(len(words) for words in tables)
-    unlisted = sum(len(words) * max(words.shape[1] - 2, 0) for words in tables)
-    size = num_listed + unlisted
-    trie = NgramTrie(
-        parent=np.full(size, ROOT, np.int32),
-        word=np.full(size, -1, np.int32),
-        depth=np.zeros(size, np.int32),
-        suffix=np.zeros(size, np.int32),
-        slots=np.full(1 << (2 * size).bit_length(), -1, np.int32),
-        num_listed=num_listed,
-        num_nodes=size,
-    )
-    node, num_nodes = 1, num_listed
-    for words in tables:
-        num_nodes = _insert(trie, np.ascontiguousarray(words), node, num_nodes)
-        node += len(words)
-    trie = NgramTrie(
-        parent=trie.parent[:num_nodes],
-        word=trie.word[:num_nodes],
-        depth=trie.depth[:num_nodes],
-        suffix=trie.suffix[:num_nodes],
-        slots=trie.slots,
-        num_listed=num_listed,
-        num_nodes=num_nodes,
-    )
-    _link_suffixes(trie, trie.by_depth())
-    return trie
+def build_histories(
+    model: ArpaModel, of_word: np.ndarray, num_labels: int
+) -> Histories:
+    """Make the trie of a model's n-grams over labels.
+
+    N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
+    left out, and their number is logged.
+
+    Args:
+        model: The language model.
+        of_word: int32 [W], the label of each word of the model, or `NO_LABEL`; those
+            of `<s>` and `</s>` are not read.
+        num_labels: Labels are below it; `<s>` becomes this one, `</s>` the next.
+
+    Raises:
+        ArpaError: The model has no `<s>` or no `</s>`.
+    """
+    if model.bos is None or model.eos is None:
+        missing = "<s>" if model.bos is None else "</s>"
+        raise ArpaError(
+            f"the model has no {missing}, expected <s> and </s> among its unigrams"
+        )
+    bos, eos = num_labels, num_labels + 1
+    of_word = of_word.copy()
+    of_word[[model.bos, model.eos]] = bos, eos
+    tables, listed_cost, listed_backoff = _usable(model, of_word, bos, eos)
+    trie = build_trie(tables)
+    cost, backoff = np.zeros((2, trie.num_nodes), np.float64)
+    cost[1 : trie.num_listed] = listed_cost
+    backoff[1 : trie.num_listed] = listed_backoff
+    unlisted = np.arange(trie.num_listed, trie.num_nodes)
+    if len(unlisted):
+        _log.info(
+            "language model: %d histories are not listed themselves: added, at the "
+            "cost of backing off",
+            len(unlisted),
+        )
+    order = np.argsort(trie.depth[unlisted], kind="stable")
+    _fill_unlisted(trie, unlisted[order], cost, backoff)
+    return Histories(trie, cost, backoff, bos, eos)
+
+
+def _usable(
+    model: ArpaModel, of_word: np.ndarray, bos: int, eos: int
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Tables of labels, one for each order; costs and back-offs of all in a row."""
+    tables, costs, backoffs = [], [], []
+    unknown = misplaced = 0
+    for table in model.ngrams:
+        ngram = of_word[table.words]
+        is_unknown = (ngram == NO_LABEL).any(axis=1)
+        is_misplaced = (ngram[:, 1:] == bos).any(axis=1)
+        is_misplaced |= (ngram[:, :-1] == eos).any(axis=1)
+        unknown += int(is_unknown.sum())
+        misplaced += int((is_misplaced & ~is_unknown).sum())
+        kept = ~is_unknown & ~is_misplaced
+        tables.append(ngram[kept])
+        costs.append(table.cost[kept])
+        backoffs.append(table.backoff[kept])
+    if unknown:
+        _log.info(
+            "language model: %d n-grams have words outside the vocabulary: left out",
+            unknown,
+        )
+    if misplaced:
+        _log.warning(
+            "language model: %d n-grams have <s> or </s> in their middle: left out",
+            misplaced,
+        )
+    return tables, np.concatenate(costs), np.concatenate(backoffs)
 
 
 @jit
-def _slot(trie: NgramTrie, parent: int, word: int) -> int:
-    """Where the child of `parent` by `word` stands, or would stand."""
-    mask = len(trie.slots) - 1
-    key = (int(parent) * _PARENT_FACTOR ^ int(word)) & _KEY_MASK
-    slot = (key * _SPREAD_FACTOR >> 16) & mask
-    while True:
-        node = trie.slots[slot]
-        if node < 0 or (trie.parent[node] == parent and trie.word[node] == word):
-            return slot
-        slot = (slot + 1) & mask
-
-
-@jit
-def find_child(trie: NgramTrie, parent: int, word: int) -> int:
-    """The node of n-gram `parent` and `word`, or -1."""
-    return trie.slots[_slot(trie, parent, word)]
-
-
-@jit
-def _add(trie: NgramTrie, node: int, parent: int, word: int) -> None:
-    trie.parent[node] = parent
-    trie.word[node] = word
-    trie.depth[node] = trie.depth[parent] + 1
-    trie.slots[_slot(trie, parent, word)] = node
-
-
-@jit
-def _insert(trie: NgramTrie, words: np.ndarray, node: int, num_nodes: int) -> int:
-    """Add one table, whose first n-gram is `node`; returns the new number of nodes."""
-    count, order = words.shape
-    for row in range(count):
-        parent = ROOT
-        for i in range(order - 1):
-            child = find_child(trie, parent, words[row, i])
-            if child < 0:
-                child = num_nodes
-                _add(trie, child, parent, words[row, i])
-                num_nodes += 1
-            parent = child
-        _add(trie, node + row, parent, words[row, order - 1])
-    return num_nodes
-
-
-@jit
-def _link_suffixes(trie: NgramTrie, by_depth: np.ndarray) -> None:
-    """Longest proper suffixes, from those of the parents."""
-    for node in by_depth:
-        parent = trie.parent[node]
-        while parent != ROOT:
-            parent = trie.suffix[parent]
-            child = find_child(trie, parent, trie.word[node])
-            if child >= 0:
-                trie.suffix[node] = child
-                break
-
-
-@jit
-def fill_unlisted(
+def _fill_unlisted(
     trie: NgramTrie, nodes: np.ndarray, cost: np.ndarray, backoff: np.ndarray
 ) -> None:
     """Give these nodes, shorter n-grams first, the cost of backing off."""
     for node in nodes:
-        history = trie.parent[node]
+        history, label = trie.pair[node, 0], trie.pair[node, 1]
         total = 0.0
         child = -1
         while child < 0:
             total += backoff[history]
             history = trie.suffix[history]
-            child = find_child(trie, history, trie.word[node])
+            child = find_child(trie, history, label)
         cost[node] = total + cost[child]
+
+
+@jit
+def _targets(
+    trie: NgramTrie, by_depth: np.ndarray, is_state: np.ndarray, backoff: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """See `Histories.targets`; `by_depth` has shorter n-grams first."""
+    target = np.zeros(len(by_depth), np.int32)
+    cost = np.zeros(len(by_depth), np.float64)
+    for node in by_depth:
+        if is_state[node]:
+            target[node] = node
+        else:
+            suffix = trie.suffix[node]
+            target[node] = target[suffix]
+            cost[node] = backoff[node] + cost[suffix]
+    return target, cost

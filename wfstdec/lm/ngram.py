@@ -27,9 +27,10 @@ from typing import IO
 import numpy as np
 
 from wfstdec.errors import FormatError, OptionError
+from wfstdec.lm.arpa_labels import labels_by_name, labels_by_nemo
 from wfstdec.lm.automaton import DTYPES, Automaton, BackoffModel, Unit, frozen
-from wfstdec.lm.model_checks import check_automaton
-from wfstdec.lm.ngram_build import build_automaton, labels_by_name, labels_by_nemo
+from wfstdec.lm.automaton_checks import check_automaton
+from wfstdec.lm.ngram_build import build_automaton
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.symbols import TokenTable, token_table
 

@@ -60,7 +60,7 @@ class ChunkedDecoding(Generic[_Result]):
         batch: Batch[_Result],
         num_utterances: int,
         *,
-        check: Callable[[Any, Any], list[Any]],
+        check: Callable[[Any, Any], Sequence[Any]],
         read: Callable[[list[_Result]], list[Hypothesis]],
     ) -> None:
         self._batch = batch

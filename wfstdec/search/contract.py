@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 
 _Result = TypeVar("_Result")
 _Result_co = TypeVar("_Result_co", covariant=True)
@@ -33,7 +33,7 @@ class Search(Protocol[_Result_co]):
 class Backend(Protocol[_Result_co]):
     """What is searched, laid out for one kind of machine."""
 
-    def start(self, options: Any, boosts: UtteranceBoosts) -> Search[_Result_co]:
+    def start(self, options: Any, boosts: CompiledBoosts) -> Search[_Result_co]:
         """Begin an utterance."""
 
 
@@ -51,11 +51,13 @@ class Batch(Protocol[_Result]):
 class BatchBackend(Protocol[_Result]):
     """A backend that takes many utterances at a time, arrays on its device."""
 
-    def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
+    def as_utterances(
+        self, logprobs: Any, lengths: Any, num_tokens: int
+    ) -> Sequence[Any]:
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
     def start_batch(
-        self, options: Any, boosts: Sequence[UtteranceBoosts]
+        self, options: Any, boosts: Sequence[CompiledBoosts]
     ) -> Batch[_Result]:
         """Begin utterances, each with its own boosts."""
 
@@ -63,6 +65,11 @@ class BatchBackend(Protocol[_Result]):
         self,
         utterances: Sequence[Any],
         options: Any,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
     ) -> list[_Result]:
         """Decode whole utterances."""
+
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None = None
+    ) -> dict[str, int]:
+        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""

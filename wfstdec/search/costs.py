@@ -2,7 +2,89 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol, Self
+
 import numpy as np
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
 """The cutoff where there is none: infinite costs stay over it."""
+
+
+class Scales(Protocol):
+    """What the options of every search scale costs by."""
+
+    @property
+    def acoustic_scale(self) -> float:
+        """Multiplies the negated log-probs."""
+
+    @property
+    def lm_scale(self) -> float:
+        """Multiplies graph costs."""
+
+
+class CostAccount(NamedTuple):
+    """What a path costs, and for what: nats, added in float64.
+
+        total_cost = acoustic_scale * acoustic_cost
+                     + ((lm_scale * graph_cost + insertion_cost) + boost_cost)
+
+    Attributes are those of `Hypothesis`.
+    """
+
+    total_cost: float
+    graph_cost: float
+    acoustic_cost: float
+    insertion_cost: float
+    boost_cost: float
+
+    @classmethod
+    def of_path(
+        cls,
+        options: Scales,
+        *,
+        graph: float,
+        acoustic: float,
+        insertion: float,
+        boost: float,
+    ) -> Self:
+        """The account of a path, both sums unscaled.
+
+        Args:
+            options: For the scales.
+            graph: The costs of graph, language model and pronunciations.
+            acoustic: The negated log-probs.
+            insertion: What its words and tokens cost each.
+            boost: Minus what was credited.
+        """
+        rest = options.lm_scale * graph + insertion + boost
+        total = options.acoustic_scale * acoustic + rest
+        return cls(total, graph, acoustic, insertion, boost)
+
+    @classmethod
+    def of_total(
+        cls,
+        options: Scales,
+        *,
+        total: float,
+        graph: float,
+        insertion: float,
+        boost: float,
+    ) -> Self:
+        """The same where alignments were added up: what is left is acoustic.
+
+        Args:
+            options: For the scales; with an acoustic scale of 0 nothing is acoustic.
+            total: The total that the search came to.
+            graph: As in `of_path`.
+            insertion: As in `of_path`.
+            boost: As in `of_path`.
+        """
+        rest = options.lm_scale * graph + insertion + boost
+        scale = options.acoustic_scale
+        acoustic = (total - rest) / scale if scale else 0.0
+        return cls(total, graph, acoustic, insertion, boost)
+
+
+def insertion_cost(cost: float, count: int) -> float:
+    """What `count` words or tokens cost at `cost` each; never -0.0."""
+    return float(cost * count) + 0.0

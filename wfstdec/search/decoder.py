@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.automaton import Unit
@@ -51,7 +51,7 @@ class Decoder(ABC, Generic[_Result]):
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Result],
+        backend: Backend[_Result] | BatchBackend[_Result],
         boosts: BoostCompiler,
         *,
         num_tokens: int,
@@ -77,7 +77,7 @@ class Decoder(ABC, Generic[_Result]):
         """What it can say: tokens, words, and what stands between them."""
 
     @abstractmethod
-    def _hypothesis(self, result: _Result, boosts: UtteranceBoosts) -> Hypothesis:
+    def _hypothesis(self, result: _Result, boosts: CompiledBoosts) -> Hypothesis:
         """What the user gets of a finished search."""
 
     @property
@@ -95,11 +95,11 @@ class Decoder(ABC, Generic[_Result]):
         other.options = replace(self.options, **changes)
         return other
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
 
     def decode(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[Hypothesis]:
         """Decode whole utterances: start, advance and finish in a row.
 
@@ -121,10 +121,10 @@ class Decoder(ABC, Generic[_Result]):
         """
         utterances = self._utterances(logprobs, lengths)
         compiled = self._boosts.compile(boosts, len(utterances))
-        return self._hypotheses(self._search(utterances, compiled), compiled)
+        return self._read(self._search(utterances, compiled), compiled)
 
     def decode_nbest(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
         """Several hypotheses of each utterance, best first; arguments as in `decode`.
 
@@ -173,7 +173,7 @@ class Decoder(ABC, Generic[_Result]):
             sentencepiece_model=sentencepiece_model,
         )
 
-    def start(self, n: int, boosts: AnyBoosts | Sequence = None) -> ChunkedDecoding:
+    def start(self, n: int, boosts: BoostsLike | Sequence = None) -> ChunkedDecoding:
         """Begin `n` utterances that come in chunks; boosts and errors as in `decode`.
 
         Raises:
@@ -193,24 +193,25 @@ class Decoder(ABC, Generic[_Result]):
             batch,
             len(compiled),
             check=self._utterances,
-            read=lambda results: self._hypotheses(results, compiled),
+            read=lambda results: self._read(results, compiled),
         )
 
-    def _hypotheses(
-        self, results: list[_Result], boosts: list[UtteranceBoosts]
+    def _read(
+        self, results: list[_Result], boosts: list[CompiledBoosts]
     ) -> list[Hypothesis]:
         return list(map(self._hypothesis, results, boosts))
 
     def _search(
-        self, utterances: list[Any], boosts: list[UtteranceBoosts]
+        self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
     ) -> list[_Result]:
         """The result for each utterance."""
         self._check_boosts(boosts)
-        if isinstance(self._backend, BatchBackend):
-            return self._backend.decode_batch(utterances, self.options, boosts)
+        backend = self._backend
+        if isinstance(backend, BatchBackend):
+            return backend.decode_batch(utterances, self.options, boosts)
 
         def decode_one(i: int) -> _Result:
-            search = self._backend.start(self.options, boosts[i])
+            search = backend.start(self.options, boosts[i])
             search.advance(utterances[i])
             return search.finish()
 
@@ -221,13 +222,11 @@ class Decoder(ABC, Generic[_Result]):
         by_utterance = dict(zip(longest_first, results, strict=True))
         return [by_utterance[i] for i in range(len(utterances))]
 
-    def _utterances(self, logprobs: Any, lengths: Any) -> list[Any]:
-        """Checked arrays, where the backend wants them."""
+    def _utterances(self, logprobs: Any, lengths: Any) -> Sequence[Any]:
+        """One checked array per utterance, where the backend wants them."""
         if isinstance(self._backend, BatchBackend):
-            place = self._backend.as_utterances
-        else:
-            place = as_utterances
-        return place(logprobs, lengths, self._num_tokens)
+            return self._backend.as_utterances(logprobs, lengths, self._num_tokens)
+        return as_utterances(logprobs, lengths, self._num_tokens)
 
     def _map(self, function: Callable[[int], _Item], items: list[int]) -> list[_Item]:
         """Call for every item, in threads where that helps; results in order."""

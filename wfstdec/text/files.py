@@ -1,11 +1,19 @@
-"""Read text files whole: plain or gzip, UTF-8, with errors that name the line."""
+"""Files read whole, plain or gzip, and written whole or not at all.
+
+lines = read_lines("lexicon.txt.gz")              # UTF-8; errors name the line
+with atomic_write("graph.npz") as file: ...       # an error leaves the old file
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import tempfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from wfstdec.errors import FormatError
 
@@ -62,3 +70,39 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]:
+    """Open a temporary file beside `path`; rename it to `path` when all went well.
+
+    On any error the temporary file is removed and an older `path` is untouched.
+
+    Args:
+        path: The file to write.
+        mode: `"wb"`, or `"w"` for UTF-8 text.
+
+    Raises:
+        FormatError: The folder does not exist or cannot be written.
+    """
+    path = Path(path)
+    encoding = None if "b" in mode else "utf-8"
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot write: {error.strerror}") from error
+    try:
+        with open(handle, mode, encoding=encoding) as file:
+            yield file
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,1 +1,1 @@
-"""Beam search without a graph: over the trie of a lexicon, or over tokens."""
+"""Decoding without a graph: a search over the trie of a lexicon, or over tokens."""

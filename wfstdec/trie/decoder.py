@@ -1,4 +1,4 @@
-"""The trie beam decoder that users hold: a lexicon or none, a language model, options.
+"""The trie decoder that users hold: a lexicon or none, a language model, options.
 
 decoder = TrieDecoder(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz",
                       separator="<wb>", options=TrieOptions(beam_size=256))
@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
-from wfstdec.boost.boosts import AnyBoosts, BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
@@ -34,22 +34,25 @@ from wfstdec.text.vocabulary import (
     word_table,
 )
 from wfstdec.trie.backends import BACKENDS
+from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.reading import Reader
-from wfstdec.trie.space import SearchSpace, lexical_space, token_space
+from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 
 
 class TrieDecoder(Decoder[list[TokenPath]]):
-    """Beam search on the trie of a lexicon, or on bare tokens; no graph is built.
+    """A search on the trie of a lexicon, or on bare tokens; no graph is built.
+
+        total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
+                + word_insertion * words + token_insertion * tokens - boosts
 
     The result for an utterance depends on its log-probs, the options, its boosts and
     what the decoder was made of: not on the batch, padding, chunks, threads, backend
-    or the order of lists. With a lexicon every word is one of it, and CTC's rules are
-    exact with and without a separator: a sentence is `s* (w s+)* [w]`, with
+    or the order of lists. With a lexicon all words are of the lexicon, and CTC's rules
+    are exact with and without a separator s: a sentence is `s* (w s+)* [w]`, with
     `separator_optional` `s* (w s*)*`, without a separator `w*`.
 
     Args:
@@ -113,7 +116,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
             entries = load_lexicon(lexicon, self.tokens, separator)
             self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
             self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
-            space = self._lexical_space(options, separator_optional)
+            space = self._lexicon_space(options, separator_optional)
         word_ids = {word: i for i, word in enumerate(self.words) if i}
         super().__init__(
             options,
@@ -123,7 +126,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._reader = Reader(space, self)
+        self._builder = HypothesisBuilder(space, self)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -150,16 +153,16 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         other = super().with_options(**changes)
         if self.lexicon is None:
             _check_token_options(other.options)
-        other._reader = Reader(self._reader.space, other)
+        other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
     def decode_nbest(
-        self, logprobs: Any, lengths: Any = None, boosts: AnyBoosts | Sequence = None
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
         """At most `options.nbest` hypotheses of different texts, best first.
 
-        Without a lexicon tokens may spell a text in several ways: the best one found
-        stands for it.
+        Without a lexicon tokens may spell a text in several ways: the best of them
+        that was found stands for it.
 
         Arguments and errors as in `decode`; every list has at least one.
         """
@@ -167,38 +170,38 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         compiled = self._boosts.compile(boosts, len(utterances))
         results = self._search(utterances, compiled)
         return [
-            self._different(paths, one)
+            self._different_texts(paths, one)
             for paths, one in zip(results, compiled, strict=True)
         ]
 
-    def _different(
-        self, paths: list[TokenPath], boosts: UtteranceBoosts
+    def _different_texts(
+        self, paths: list[TokenPath], boosts: CompiledBoosts
     ) -> list[Hypothesis]:
         """The first hypothesis of each text, `nbest` of them."""
         found: dict[str, Hypothesis] = {}
         for path in paths:
-            hypothesis = self._reader.hypothesis(path, boosts)
+            hypothesis = self._builder.build(path, boosts)
             found.setdefault(hypothesis.text, hypothesis)
             if len(found) == self.options.nbest:
                 break
         return list(found.values())
 
     def _hypothesis(
-        self, result: list[TokenPath], boosts: UtteranceBoosts
+        self, result: list[TokenPath], boosts: CompiledBoosts
     ) -> Hypothesis:
-        return self._reader.hypothesis(result[0], boosts)
+        return self._builder.build(result[0], boosts)
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
 
     def _token_space(self, options: TrieOptions) -> SearchSpace:
         _check_token_options(options)
         return token_space(len(self.tokens), self.lm, self.tokens.blank)
 
-    def _lexical_space(self, options: TrieOptions, optional: bool) -> SearchSpace:
+    def _lexicon_space(self, options: TrieOptions, optional: bool) -> SearchSpace:
         assert self.lexicon is not None
         word_ids = {word: i for i, word in enumerate(self.words) if i}
-        return lexical_space(
+        return lexicon_space(
             build_trie(self.lexicon, word_ids),
             self.lm,
             options.lookahead,

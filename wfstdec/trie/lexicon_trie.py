@@ -2,8 +2,8 @@
 
     trie = build_trie(lexicon, {word: i for i, word in enumerate(words)})
     node = find_child(trie, node, token)                       # -1 where there is none
-    said = trie.said_splits[node : node + 2]                   # what ends at the node
-    trie.said_word[slice(*said)], trie.said_cost[slice(*said)]
+    ending = slice(*trie.node_pron_splits[node : node + 2])    # pronunciations, by row
+    trie.pron_word[ending], trie.pron_cost[ending]             # and what they say
 
 Nodes stand in preorder: the root is 0, children follow their parent in the order of
 their tokens, and what is below node n are the nodes n + 1 to `node_end[n]` - 1.
@@ -28,29 +28,45 @@ class LexiconTrie(NamedTuple):
     """A trie of N nodes for P pronunciations, as the kernels take it; read-only.
 
     Attributes:
-        child_splits: int32 [N + 1], the row of each node's children.
+        node_child_splits: int32 [N + 1], the row of each node's children.
         child_token: int32 [N - 1], increasing in each row.
         child_node: int32 [N - 1].
         node_token: int32 [N], the token that leads there; -1 at the root.
         node_end: int32 [N], one past the last node below.
-        said_splits: int32 [N + 1], which pronunciations end at each node.
-        said_word: int32 [P], the id of the word; increasing in each row.
-        said_cost: float32 [P], nats.
+        node_pron_splits: int32 [N + 1], which pronunciations end at each node.
+        pron_word: int32 [P], the word id of each pronunciation; increasing in each row.
+        pron_cost: float32 [P], nats.
     """
 
-    child_splits: np.ndarray
+    node_child_splits: np.ndarray
     child_token: np.ndarray
     child_node: np.ndarray
     node_token: np.ndarray
     node_end: np.ndarray
-    said_splits: np.ndarray
-    said_word: np.ndarray
-    said_cost: np.ndarray
+    node_pron_splits: np.ndarray
+    pron_word: np.ndarray
+    pron_cost: np.ndarray
 
     @property
     def num_nodes(self) -> int:
         """The number of nodes, N; at least the root."""
         return len(self.node_token)
+
+
+def empty_trie() -> LexiconTrie:
+    """The trie of no words: a root."""
+    none, no_rows = np.zeros(0, np.int32), np.zeros(2, np.int32)
+    trie = LexiconTrie(
+        node_child_splits=no_rows,
+        child_token=none,
+        child_node=none,
+        node_token=np.full(1, -1, np.int32),
+        node_end=np.ones(1, np.int32),
+        node_pron_splits=no_rows,
+        pron_word=none,
+        pron_cost=np.zeros(0, np.float32),
+    )
+    return LexiconTrie(*map(read_only, trie))
 
 
 def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
@@ -72,26 +88,26 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
     tokens = np.array([token for spelt in counts for token in spelt], np.int32)
     splits = np.cumsum([0, *map(len, counts)])
     parent, node_token, _, ending = grow_tree(tokens, splits)
-    said_node = np.repeat(np.flatnonzero(ending >= 0), list(counts.values()))
+    pron_node = np.repeat(np.flatnonzero(ending >= 0), list(counts.values()))
     num_nodes = len(parent)
     children = 1 + np.argsort(parent[1:], kind="stable")
     return LexiconTrie(
-        child_splits=_splits_of(parent[1:], num_nodes),
+        node_child_splits=_splits_of(parent[1:], num_nodes),
         child_token=read_only(np.array(node_token[children], np.int32)),
         child_node=read_only(np.array(children, np.int32)),
         node_token=read_only(np.array(node_token, np.int32)),
         node_end=read_only(np.array(_ends(parent), np.int32)),
-        said_splits=_splits_of(said_node, num_nodes),
-        said_word=read_only(np.array([word for _, word, _ in entries], np.int32)),
-        said_cost=read_only(np.array([cost for _, _, cost in entries], np.float32)),
+        node_pron_splits=_splits_of(pron_node, num_nodes),
+        pron_word=read_only(np.array([word for _, word, _ in entries], np.int32)),
+        pron_cost=read_only(np.array([cost for _, _, cost in entries], np.float32)),
     )
 
 
 @inlined
 def find_child(trie, node, token):
     """The child of a node by a token, or -1."""
-    begin = np.int64(trie.child_splits[node])
-    end = np.int64(trie.child_splits[node + 1])
+    begin = np.int64(trie.node_child_splits[node])
+    end = np.int64(trie.node_child_splits[node + 1])
     child = find_arc(trie.child_token, begin, end, token)
     if child < end and trie.child_token[child] == token:
         return np.int64(trie.child_node[child])
@@ -101,7 +117,7 @@ def find_child(trie, node, token):
 def parents_of(trie: LexiconTrie) -> np.ndarray:
     """The parent of each node, int32 [N]; -1 for the root."""
     parent = np.full(trie.num_nodes, -1, np.int32)
-    counts = np.diff(trie.child_splits)
+    counts = np.diff(trie.node_child_splits)
     parent[trie.child_node] = np.repeat(np.arange(trie.num_nodes), counts)
     return parent
 

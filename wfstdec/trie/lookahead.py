@@ -1,18 +1,18 @@
-"""What the words below a node of the trie will cost at least, by the language model.
+"""The least that the words below a node of the trie cost, by the language model.
 
-    ahead = build_lookahead(lm, trie, "ngram")
-    cost = potential(ahead, lm.automaton, state, node)
+    lookahead = build_lookahead(lm, trie, "ngram")
+    cost = potential(lookahead, lm.automaton, state, node)
 
-A state lists the nodes on the way to the words of its own arcs; with back-off to the
-others this bounds the cost of every word below the node:
+Each state of the model has a row: the nodes on the way to the words of its own arcs.
+With back-off to shorter histories this bounds the cost of every word below the node:
 
-    list(s, n) = min over arcs (s, w), w said at n or below: arc cost + pronunciation
-    phi(s, n)  = min(list(s, n), backoff(s) + phi(backoff state of s, n))
-    phi(root, n) = min over all words said at n or below
+    row(s, n)    = min over arcs (s, w) with w at n or below: arc cost + pronunciation
+    phi(s, n)    = min(row(s, n), backoff(s) + phi(backoff state of s, n))
+    phi(root, n) = min over all words at n or below
 
 This is the look-ahead of a composed graph whose weights are pushed as far to the front
 as the trie goes (Mohri, Riley: A weight pushing algorithm for large vocabulary speech
-recognition, 2001), made once per model, and smeared over the trie.
+recognition, 2001), computed once per model.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ from wfstdec.lm.kernels import canonical, find_arc, step
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
 
-Kind = Literal["ngram", "unigram", "none"]
+LookaheadKind = Literal["ngram", "unigram", "none"]
 ROOT = 0
 
 
 class Lookahead(NamedTuple):
-    """Costs of S states of a model and N nodes of a trie in E entries; read-only.
+    """Least costs for S states of a model and N nodes of a trie; read-only, nats.
 
-    A row that has a node has its ancestors too, the trie's root first.
+    A row that has a node has its ancestors too, the trie's root first. Together the
+    rows have E elements.
 
     Attributes:
-        splits: int64 [S + 1], the row of each state; that of the model's root is empty.
-        node: int32 [E], increasing in each row.
-        cost: float32 [E], nats, of the words of the state's own arcs.
-        root_cost: float32 [N], of all words in the empty history.
-        state_cost: float32 [S], of what may follow in a state: a word or the end;
-            finite in the state that utterances begin in.
-        chained: Whether states count; if not, phi(s, n) is `root_cost[n]`.
+        row_splits: int64 [S + 1], the row of each state; the model's root has none.
+        row_node: int32 [E], increasing in each row.
+        row_cost: float32 [E], of the words of the state's own arcs.
+        unigram_cost: float32 [N], of all words in the empty history.
+        state_cost: float32 [S], of whatever may follow in a state, a word or the end;
+            finite in the state in which utterances begin.
+        uses_history: Whether states matter; if not, phi(s, n) is `unigram_cost[n]`.
     """
 
-    splits: np.ndarray
-    node: np.ndarray
-    cost: np.ndarray
-    root_cost: np.ndarray
+    row_splits: np.ndarray
+    row_node: np.ndarray
+    row_cost: np.ndarray
+    unigram_cost: np.ndarray
     state_cost: np.ndarray
-    chained: bool
+    uses_history: bool
 
     @property
     def num_bytes(self) -> int:
@@ -60,44 +61,51 @@ class Lookahead(NamedTuple):
         return sum(array.nbytes for array in self[:-1])
 
 
-def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: Kind) -> Lookahead:
+def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
     """Make the look-ahead of a model over words.
 
     Args:
         lm: The model, of the unit word.
         trie: The trie; its word ids are the labels of the model.
-        kind: `"ngram"` (the history counts), `"unigram"` (the empty history for all;
-            what is impossible in it costs the most that is not, since others may say
-            it) or `"none"` (0 everywhere).
+        kind: `"ngram"` (with the history), `"unigram"` (the empty history for all
+            states; a word that is impossible in it counts as its dearest possible
+            word, since a longer history may allow it) or `"none"` (0 everywhere).
 
     Raises:
         OptionError: Another kind, or a model over tokens.
     """
-    if kind not in get_args(Kind):
-        found = f"lookahead={kind!r}"
-        raise OptionError(f"{found}, expected {', '.join(map(repr, get_args(Kind)))}")
+    kinds = get_args(LookaheadKind)
+    if kind not in kinds:
+        known = ", ".join(map(repr, kinds))
+        raise OptionError(f"lookahead={kind!r}, expected {known}")
     if lm.unit != "word":
         raise OptionError(f"a language model over {lm.unit}s, expected one over words")
     return _of_kind(lm.automaton, trie, kind)
+
+
+def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
+    """0 everywhere, for a trie and so many states of a model."""
+    zeros = np.zeros(trie.num_nodes, np.float32), np.zeros(num_states, np.float32)
+    return _without_history(*zeros)
 
 
 @inlined
 def potential(lookahead, automaton, state, node):
     """phi(s, n), float32: no word below the node costs less in this state.
 
-    best = min over the back-off chain of s: (b1 + b2 + ...) + list cost, float32, the
-    sum from the left; at the root the cost is `root_cost[n]`.
+    best = min over the back-off chain of s: (b1 + b2 + ...) + row cost, float32, the
+    sum from the left; at the root the cost is `unigram_cost[n]`.
     """
     total, best = np.float32(0), np.float32(np.inf)
     state = np.int64(state)
-    while lookahead.chained and automaton.backoff_state[state] >= 0:
-        end = lookahead.splits[state + 1]
-        at = find_arc(lookahead.node, lookahead.splits[state], end, node)
-        if at < end and lookahead.node[at] == node:
-            best = min(best, total + lookahead.cost[at])
+    while lookahead.uses_history and automaton.backoff_state[state] >= 0:
+        end = lookahead.row_splits[state + 1]
+        at = find_arc(lookahead.row_node, lookahead.row_splits[state], end, node)
+        if at < end and lookahead.row_node[at] == node:
+            best = min(best, total + lookahead.row_cost[at])
         total += automaton.backoff_cost[state]
         state = np.int64(automaton.backoff_state[state])
-    return min(best, total + lookahead.root_cost[node])
+    return min(best, total + lookahead.unigram_cost[node])
 
 
 class _Arcs(NamedTuple):
@@ -115,12 +123,12 @@ class _Arcs(NamedTuple):
 
 
 class _Leaves(NamedTuple):
-    """The pronunciations of the words of each state's arcs.
+    """For each state the pronunciations of the words of its arcs.
 
     Attributes:
         splits: int64 [S + 1], the row of each state.
-        node: int32, where it ends; sorted in each row.
-        cost: float32, of the arc and the pronunciation.
+        node: int32, where each pronunciation ends; sorted in each row.
+        cost: float32, of its arc and of itself.
     """
 
     splits: np.ndarray
@@ -128,26 +136,25 @@ class _Leaves(NamedTuple):
     cost: np.ndarray
 
 
-def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: Kind) -> Lookahead:
-    num_states, num_nodes = len(automaton.final_cost), trie.num_nodes
-    empty = np.zeros(num_states + 1, np.int64), np.zeros(0, np.int32), _costs(0, 0.0)
-    state_cost = _costs(num_states, 0.0)
+def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
+    num_states = len(automaton.final_cost)
     if kind == "none":
-        return _frozen(empty, _costs(num_nodes, 0.0), state_cost, False)
+        return no_lookahead(trie, num_states)
     parent = parents_of(trie)
-    root_cost = _root_costs(automaton, trie, parent)
+    unigram_cost = _unigram_costs(automaton, trie, parent)
     if kind == "unigram":
-        root_cost[np.isinf(root_cost)] = _largest(root_cost)
-        state_cost[:] = root_cost[0]
-        return _frozen(empty, root_cost, state_cost, False)
+        unigram_cost[np.isinf(unigram_cost)] = _largest(unigram_cost)
+        state_cost = np.full(num_states, unigram_cost[0], np.float32)
+        return _without_history(unigram_cost, state_cost)
+    state_cost = np.zeros(num_states, np.float32)
     arcs = _arcs_by_label(automaton, len(automaton.label_alias))
     rows = _rows(_leaves(automaton, trie, arcs), parent)
-    ahead = _frozen(rows, root_cost, _costs(num_states, 0.0), True)
-    _state_costs(ahead, automaton, state_cost)
+    lookahead = _frozen(rows, unigram_cost, np.zeros(num_states, np.float32), True)
+    _fill_state_costs(lookahead, automaton, state_cost)
     start = automaton.model_start[0]
-    if np.isinf(state_cost[start]):  # nothing can be paid in advance for nothing
+    if np.isinf(state_cost[start]):  # the first entry must have a finite cost
         state_cost[start] = 0
-    return _frozen(rows, root_cost, state_cost, True)
+    return _frozen(rows, unigram_cost, state_cost, True)
 
 
 @jit
@@ -171,9 +178,9 @@ def _arcs_by_label(automaton, num_labels):
 
 @jit
 def _leaves(automaton, trie, arcs):
-    """Pronunciations are taken by node, so that rows need no sorting."""
+    """The `_Leaves` of a model; filled node by node, so that rows need no sorting."""
     counts = np.zeros(len(automaton.final_cost), np.int64)
-    for word in trie.said_word:
+    for word in trie.pron_word:
         label = canonical(automaton, 0, word)
         for arc in range(arcs.splits[label], arcs.splits[label + 1]):
             counts[arcs.state[arc]] += 1
@@ -182,12 +189,12 @@ def _leaves(automaton, trie, arcs):
     nodes = np.empty(splits[-1], np.int32)
     costs = np.empty(splits[-1], np.float32)
     for node in range(len(trie.node_token)):
-        for said in range(trie.said_splits[node], trie.said_splits[node + 1]):
-            label = canonical(automaton, 0, trie.said_word[said])
+        for pron in range(trie.node_pron_splits[node], trie.node_pron_splits[node + 1]):
+            label = canonical(automaton, 0, trie.pron_word[pron])
             for arc in range(arcs.splits[label], arcs.splits[label + 1]):
                 leaf = place[arcs.state[arc]]
                 nodes[leaf] = node
-                costs[leaf] = arcs.cost[arc] + trie.said_cost[said]
+                costs[leaf] = arcs.cost[arc] + trie.pron_cost[pron]
                 place[arcs.state[arc]] += 1
     return _Leaves(splits, nodes, costs)
 
@@ -197,7 +204,7 @@ def _row_sizes(leaves, parent):
     """The number of nodes on the way to the leaves of each state."""
     sizes = np.zeros(len(leaves.splits) - 1, np.int64)
     for state in range(len(sizes)):
-        before = -1  # an ancestor that is not below it is one of the leaf before too
+        before = -1  # the last leaf: ancestors up to it, in preorder, are its own too
         for leaf in range(leaves.splits[state], leaves.splits[state + 1]):
             node = leaves.node[leaf]
             while node > before:
@@ -236,22 +243,22 @@ def _rows(leaves, parent):
 
 
 @jit
-def _root_costs(automaton, trie, parent):
+def _unigram_costs(automaton, trie, parent):
     costs = np.full(len(parent), np.inf, np.float32)
     for node in range(len(parent) - 1, -1, -1):
-        for said in range(trie.said_splits[node], trie.said_splits[node + 1]):
-            cost, _ = step(automaton, 0, ROOT, trie.said_word[said])
-            costs[node] = min(costs[node], cost + trie.said_cost[said])
+        for pron in range(trie.node_pron_splits[node], trie.node_pron_splits[node + 1]):
+            cost, _ = step(automaton, 0, ROOT, trie.pron_word[pron])
+            costs[node] = min(costs[node], cost + trie.pron_cost[pron])
         if node > 0:
             costs[parent[node]] = min(costs[parent[node]], costs[node])
     return costs
 
 
 @jit
-def _state_costs(lookahead, automaton, costs):
+def _fill_state_costs(lookahead, automaton, costs):
     for state in range(len(costs)):
-        ahead = potential(lookahead, automaton, state, 0)
-        costs[state] = min(ahead, automaton.final_cost[state])
+        word_cost = potential(lookahead, automaton, state, 0)
+        costs[state] = min(word_cost, automaton.final_cost[state])
 
 
 @jit
@@ -267,16 +274,27 @@ def _largest(costs: np.ndarray) -> float:
     return float(costs[np.isfinite(costs)].max(initial=0))
 
 
-def _costs(count: int, cost: float) -> np.ndarray:
-    return np.full(count, cost, np.float32)
+def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookahead:
+    no_rows = (
+        np.zeros(len(state_cost) + 1, np.int64),
+        np.zeros(0, np.int32),
+        np.zeros(0, np.float32),
+    )
+    return _frozen(no_rows, unigram_cost, state_cost, False)
 
 
 def _frozen(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    root_cost: np.ndarray,
+    unigram_cost: np.ndarray,
     state_cost: np.ndarray,
-    chained: bool,
+    uses_history: bool,
 ) -> Lookahead:
-    splits, node, cost = map(read_only, rows)
-    root_cost, state_cost = read_only(root_cost), read_only(state_cost)
-    return Lookahead(splits, node, cost, root_cost, state_cost, chained)
+    row_splits, row_node, row_cost = rows
+    return Lookahead(
+        row_splits=read_only(row_splits),
+        row_node=read_only(row_node),
+        row_cost=read_only(row_cost),
+        unigram_cost=read_only(unigram_cost),
+        state_cost=read_only(state_cost),
+        uses_history=uses_history,
+    )

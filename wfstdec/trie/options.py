@@ -1,4 +1,4 @@
-"""What a user can set on the trie beam search; checked at birth."""
+"""What a user can set on the trie decoder; checked when the options are made."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from wfstdec.search.option_checks import CheckedOptions
-from wfstdec.trie.lookahead import Kind
+from wfstdec.trie.lookahead import LookaheadKind
 
 Merge = Literal["max", "sum"]
 
 
 @dataclass(frozen=True)
 class TrieOptions(CheckedOptions):
-    """Options of the trie beam decoder; costs are in nats, lower is better.
+    """Options of the trie decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
                 + word_insertion * words + token_insertion * tokens - boosts
@@ -23,15 +23,16 @@ class TrieOptions(CheckedOptions):
     Attributes:
         beam: What costs more than the frame's best plus `beam` is dropped; `inf`
             drops nothing.
-        beam_size: The most entries that a frame goes on from: language model state,
-            trie node and boost state.
+        beam_size: The most places that a frame goes on from; a place is a language
+            model state, a trie node and a boost state.
         token_top_k: Only this many of the most probable tokens may begin in a frame;
             `None` lets all.
         merge: What becomes of alignments of one text: `"max"` keeps the best
             (Viterbi, as the WFST decoder does), `"sum"` adds their probabilities.
         nbest: How many different texts are wanted.
-        lookahead: How the language model is looked at before a word is over:
-            `"ngram"` with its history, `"unigram"` without, `"none"` not at all.
+        lookahead: What is charged for a word before it is complete, the least that
+            the words that are still possible cost: `"ngram"` after their history,
+            `"unigram"` without one, `"none"` nothing.
         acoustic_scale: Multiplies the negated log-probs.
         lm_scale: Multiplies the costs of language model and pronunciations.
         word_insertion: Added for every word; above 0 penalises. With a lexicon only.
@@ -50,7 +51,7 @@ class TrieOptions(CheckedOptions):
     token_top_k: int | None = None
     merge: Merge = "max"
     nbest: int = 1
-    lookahead: Kind = "ngram"
+    lookahead: LookaheadKind = "ngram"
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_insertion: float = 0.0
@@ -65,7 +66,7 @@ class TrieOptions(CheckedOptions):
         self.check_count("token_top_k", optional=True)
         self.check_choice("merge", get_args(Merge))
         self.check_count("nbest")
-        self.check_choice("lookahead", get_args(Kind))
+        self.check_choice("lookahead", get_args(LookaheadKind))
         self.check_scales("acoustic_scale", "lm_scale")
         self.check_nats("word_insertion", "token_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")

@@ -1,4 +1,4 @@
-"""What a beam search hands over at the end: paths, the same from every backend."""
+"""What a search over tokens hands over at the end: paths, the same by every backend."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ class TokenPath(NamedTuple):
 
     Attributes:
         token: int32 [N], the tokens, blanks left out.
-        start, end: int32 [N], first frame, one behind the last frame.
-        said: int32 [W], the pronunciations that were said, rows of the trie.
-        said_end: int32 [W], one behind the last token of each, a position in `token`.
-        acoustic: The unscaled acoustic cost; NaN where alignments were added up.
+        start: int32 [N], the first frame of each token.
+        end: int32 [N], one behind the last frame of each token.
+        pron: int32 [W], the pronunciations of the words, positions in
+            `LexiconTrie.pron_word`.
+        pron_end: int32 [W], one behind the last token of each, a position in `token`.
+        acoustic: The unscaled acoustic cost; NaN where alignments were summed.
         search_cost: The total as the search added it up: float32 steps, float64 base.
         complete: Whether the tokens are whole words and the end was accepted.
         num_frames: Frames that the path covers.
-        died_at_frame: The frame that nothing survived, or -1.
+        died_at_frame: The frame that no entry survived, or -1.
     """
 
     token: np.ndarray
     start: np.ndarray
     end: np.ndarray
-    said: np.ndarray
-    said_end: np.ndarray
+    pron: np.ndarray
+    pron_end: np.ndarray
     acoustic: float
     search_cost: float
     complete: bool

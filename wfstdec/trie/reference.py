@@ -1,96 +1,118 @@
-"""The trie beam search in plain Python: the specification for every backend.
+"""The trie search in plain Python: the specification for every backend.
 
-An entry stands at a place (language model state, trie node, boost state); with
-`merge="sum"` or `nbest` above 1 it also has a text of its own. It has a cost for each
-of two phases: the last token is over (a blank was said, or nothing yet), or it goes
-on. Costs are float32, added in the order written here; what the language model will
-cost at least is paid in advance (`ahead`).
+An entry is at a place (language model state, trie node, boost state); with
+`merge="sum"` or `nbest` above 1 it also has a text of its own. As in prefix beam search
+it has two costs, by the last frame: `blank` (a blank, or nothing yet, so that the last
+token is over) and `nonblank` (the last token itself). Costs are float32, added in the
+order written here. Each holds a look-ahead `la`: the least that the language model will
+charge for what comes next.
 
-    frame:  entries stand in the order of (cost less the best one's, float32, model
+    frame:  entries are taken in the order of (cost less the best one's, float32, model
             state, node, boost state, text);
-            for each of them, in each phase (with "max", where either leads to the
-            same, in the one that costs less, the token over if neither does):
-              a blank             the same entry, token over      cost + acoustic
-              the token again     the same entry, token goes on   cost + acoustic
-              then for each token that may begin, pronunciation, phase: not the same
-              token as before, unless it is over
-                                  another entry, token goes on
+            each of them, from each phase (with "max", where both phases may do the
+            same, from the cheaper one, at equal costs from blank), makes candidates:
+              a blank             the same entry, blank           cost + acoustic
+              the token again     the same entry, nonblank        cost + acoustic
+              then for each token that may begin, pronunciation, phase (the same
+              token as before may only begin from blank):
+                                  another entry, nonblank
                 ((cost + lm_scale * graph) + insertion + phrases) + acoustic
-                graph inside a word = ahead' - ahead
-                      a word ends   = ((word + pronunciation) + ahead') - ahead
-            what is not finite or above `least of these + beam` is dropped
-            of an entry and phase, the first of the least goes on ("max"), or the sum
-            of all, added in this order ("sum")
-            entries of the `beam_size` best places are kept, and of the texts at one
-            place those that fewer than `nbest` before it cost no more than, in one of
-            the phases: no other can be among the `nbest` in the end ("max"; with "sum",
-            where that need not be, only if there are more than `beam_size` entries)
+                graph inside a word = la' - la
+                      a word ends   = ((word + pronunciation) + la') - la
+            candidates that are not finite or above `least of them + beam` are dropped
+            of an entry and phase the first of the least goes on ("max"), or the sum of
+            all, added in this order ("sum")
+            entries at the `beam_size` best places are kept; of the texts at one place
+            those which, in one of the phases, fewer than `nbest` texts before them
+            cost no more than: no other can be among the `nbest` in the end ("max"; with
+            "sum", where that may fail, only if there are more than `beam_size` entries)
             none left: the utterance ends here
-    end:    a word that is whole ends; `</s>`, and the refund of a phrase half said;
-            of the ends of one text, the first of the least, or the sum
+    end:    a whole word ends; `</s>`, and the refund of a phrase that is not complete;
+            of the endings of one text the first of the least, or the sum
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
+from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.trie.ends import End, Node, State, add, paths_of, start_cost
+from wfstdec.trie.endings import (
+    Ending,
+    Outcome,
+    TraceNode,
+    log_add,
+    paths_of,
+    start_cost,
+)
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.reference_steps import Key, Steps, extended
-from wfstdec.trie.space import NONE, SearchSpace, ahead_of
+from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
+from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost
 
 F = np.float32
 INF = F(np.inf)
-OVER, ON = 0, 1
-"""The phases: the last token is over, or goes on."""
+BLANK, NONBLANK = 0, 1
+"""The phases: the last frame was a blank, or the last token."""
 
 
 class Phase(NamedTuple):
-    """How the least alignment reached an entry in a phase.
+    """An entry in one phase, and the least alignment that led there.
 
     Attributes:
-        cost: Relative to the best of the frame.
+        cost: Relative to the best entry of the frame.
         trace: Its last token, a position in the trace; -1 before the first.
-        end: One behind the last frame of that token, where it is over.
-        acoustic: Unscaled, from the beginning.
+        token_end: One behind the last frame of that token; of a blank phase.
+        acoustic: The acoustic cost from the beginning, unscaled.
     """
 
     cost: np.float32 = INF
     trace: int = -1
-    end: int = 0
+    token_end: int = 0
     acoustic: float = 0.0
 
 
 @dataclass
 class Entry:
-    """An entry of the frontier."""
+    """An entry of the frontier; its cost is relative to the best one's."""
 
     key: Key
-    ahead: np.float32
+    lookahead_cost: np.float32
     phases: tuple[Phase, Phase]
     cost: np.float32
 
 
 class Candidate(NamedTuple):
-    """A way into a phase of an entry; `token` is set where one begins."""
+    """A way into a phase of an entry.
+
+    Attributes:
+        cost: Relative to the best entry of the frame before.
+        key: The entry.
+        phase: BLANK or NONBLANK.
+        source: Where it comes from.
+        token_end: One behind the last frame of the source's token.
+        acoustic: The acoustic cost of the frame, unscaled.
+        token: The token that begins, -1 for none.
+        pron: The pronunciation that ends before it, -1 for none.
+    """
 
     cost: np.float32
     key: Key
     phase: int
-    before: Phase
-    end: int
+    source: Phase
+    token_end: int
     acoustic: np.float32
     token: int = NONE
-    said: int = NONE
+    pron: int = NONE
+
+
+ByPhase = tuple[list[Candidate], list[Candidate]]
 
 
 class ReferenceBackend:
@@ -99,7 +121,7 @@ class ReferenceBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: TrieOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.space, options, boosts)
 
@@ -108,61 +130,67 @@ class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
     ) -> None:
-        self._network, self._options, self._boosts = space, options, boosts
+        self._space, self._options = space, options
+        self._pricing = pricing_of(options)
         self._steps = Steps(space, options, boosts)
         self._sums = options.merge == "sum"
         self._by_text = self._sums or options.nbest > 1
         self._beam = min(F(options.beam), NO_CUTOFF)
-        self._frames, self._died = 0, -1
-        self._trace: list[Node] = []
-        model_start = space.automaton.model_start
+        self._frames, self._died_at_frame = 0, -1
+        self._trace: list[TraceNode] = []
         phrases = boosts.phrases
         key = Key(
-            state=int(model_start[0]) if space.model >= 0 else 0,
-            node=space.start,
+            state=int(space.automaton.model_start[0]),
+            node=space.start_node,
             boost=phrases.start if phrases is not None else 0,
         )
-        ahead = ahead_of(space, key.state, key.node)
-        self._base = start_cost(options, ahead)
-        self._frontier = [Entry(key, ahead, (Phase(F(0)), Phase()), F(0))]
+        lookahead = lookahead_cost(space, key.state, key.node)
+        self._base = start_cost(options, lookahead)
+        self._frontier = [Entry(key, lookahead, (Phase(F(0)), Phase()), F(0))]
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V]."""
         for row in logprobs:
-            if self._died >= 0:
+            if self._died_at_frame >= 0:
                 return
             self._frame(row)
 
     def finish(self) -> list[TokenPath]:
         """End the utterance: paths of different texts, best first."""
-        ends = [] if self._died >= 0 else list(self._ends())
-        complete = any(end.cost < INF for end in ends)
+        endings = [] if self._died_at_frame >= 0 else list(self._accepted_endings())
+        complete = any(ending.cost < INF for ending in endings)
         if not complete:
-            ends = list(self._stops())
-        state = State(self._base, complete, self._frames, self._died)
-        lexical = self._network.lexical
-        return paths_of(ends, self._trace, self._options, state, lexical=lexical)
+            endings = list(self._unfinished_endings())
+        outcome = Outcome(self._base, complete, self._frames, self._died_at_frame)
+        return paths_of(
+            endings,
+            self._trace,
+            self._options,
+            outcome,
+            has_lexicon=self._space.has_lexicon,
+        )
 
     def _frame(self, logprobs: np.ndarray) -> None:
-        unscaled, costs, may_begin = self._price(logprobs)
-        made: list[Candidate] = []
+        unscaled, costs = price_frame(logprobs, self._pricing, self._space.blank)
+        next_tokens = self._next_tokens(unscaled)
+        candidates: list[Candidate] = []
         for entry in self._frontier:
-            made += self._stay(entry, unscaled, costs)
-            for token in may_begin:
-                made += self._begin(entry, token, unscaled, costs)
-        least = min((c.cost for c in made), default=INF)
+            candidates += self._stay(entry, unscaled, costs)
+            for token in next_tokens:
+                candidates += self._begin(entry, token, unscaled, costs)
+        least = min((c.cost for c in candidates), default=INF)
         if not least < INF:
-            self._died = self._frames
+            self._died_at_frame = self._frames
             return
         cutoff = min(F(least + self._beam), NO_CUTOFF)
-        reached: dict[Key, tuple[list[Candidate], list[Candidate]]] = {}
-        for candidate in made:
+        reached: dict[Key, ByPhase] = {}
+        for candidate in candidates:
             if candidate.cost <= cutoff:
-                ways = reached.setdefault(candidate.key, ([], []))
-                ways[candidate.phase].append(candidate)
-        costs_of = {key: self._cost_of(ways) for key, ways in reached.items()}
+                by_phase = reached.setdefault(candidate.key, ([], []))
+                by_phase[candidate.phase].append(candidate)
+        costs_of = {key: self._cost_of(found) for key, found in reached.items()}
         best = min(costs_of.values())
         order = sorted(reached, key=lambda key: (F(costs_of[key] - best), key))
         order = self._kept(order, reached)
@@ -170,37 +198,27 @@ class ReferenceSearch:
         self._base += float(best)
         self._frames += 1
 
-    def _price(
-        self, logprobs: np.ndarray
-    ) -> tuple[list[np.float32], list[np.float32], list[int]]:
-        """Each token's cost, unscaled and scaled, and which tokens may begin."""
-        options, blank = self._options, self._network.blank
-        skip = options.blank_skip_threshold
-        unscaled = [F(-x) for x in logprobs]
-        unscaled[blank] = F(-F(logprobs[blank] - F(options.blank_penalty)))
-        if skip is not None and logprobs[blank] >= F(math.log(skip)):
-            unscaled = [x if v == blank else INF for v, x in enumerate(unscaled)]
-        scale = F(options.acoustic_scale)
-        costs = [F(scale * x) if x < INF else x for x in unscaled]
+    def _next_tokens(self, unscaled: list[np.float32]) -> list[int]:
+        """The tokens that may begin: the `token_top_k` most probable that can."""
+        blank, top_k = self._space.blank, self._options.token_top_k
         ranked = sorted((x, v) for v, x in enumerate(unscaled) if v != blank)
-        top = len(ranked) if options.token_top_k is None else options.token_top_k
-        may_begin = sorted(v for x, v in ranked[:top] if x < INF)
-        return unscaled, costs, may_begin
+        return sorted(v for x, v in ranked[:top_k] if x < INF)
 
     def _stay(
         self, entry: Entry, unscaled: list[np.float32], costs: list[np.float32]
     ) -> Iterator[Candidate]:
-        blank = self._network.blank
-        token = int(self._network.node_token[entry.key.node])
+        """A blank, or the same token again."""
+        blank = self._space.blank
+        token = int(self._space.node_token[entry.key.node])
         for phase in self._phases_of(entry):
-            before = entry.phases[phase]
-            end = self._frames if phase == ON else before.end
-            cost = F(before.cost + costs[blank])
-            yield Candidate(cost, entry.key, OVER, before, end, unscaled[blank])
-        before = entry.phases[ON]
-        if before.cost < INF:
-            cost = F(before.cost + costs[token])
-            yield Candidate(cost, entry.key, ON, before, 0, unscaled[token])
+            source = entry.phases[phase]
+            token_end = self._frames if phase == NONBLANK else source.token_end
+            cost = F(source.cost + costs[blank])
+            yield Candidate(cost, entry.key, BLANK, source, token_end, unscaled[blank])
+        source = entry.phases[NONBLANK]
+        if source.cost < INF:
+            cost = F(source.cost + costs[token])
+            yield Candidate(cost, entry.key, NONBLANK, source, 0, unscaled[token])
 
     def _begin(
         self,
@@ -209,77 +227,73 @@ class ReferenceSearch:
         unscaled: list[np.float32],
         costs: list[np.float32],
     ) -> Iterator[Candidate]:
-        """A token begins: inside a word, or a word ends, or between words."""
-        space, key = self._network, entry.key
-        for state, node, said, word_cost in self._steps.ways(key, token):
-            ahead = ahead_of(space, state, node)
-            graph = F(F(word_cost + ahead) - entry.ahead)
+        """A token begins: inside a word, after a word that ends, or between words."""
+        space, key = self._space, entry.key
+        for state, node, pron, word_cost in self._steps.successors(key, token):
+            lookahead = lookahead_cost(space, state, node)
+            graph = F(F(word_cost + lookahead) - entry.lookahead_cost)
             if not graph < INF:
                 continue  # impossible, also where lm_scale is 0
             insertion, word = F(self._options.token_insertion), NONE
-            if said != NONE:
-                word = int(space.trie.said_word[said])
+            if pron != NONE:
+                word = int(space.trie.pron_word[pron])
                 insertion = F(insertion + self._steps.word_insertion(word))
             boost, phrase_cost = self._steps.step_phrases(key.boost, word, token)
-            text = self._text_after(key.text, word if space.lexical else token)
-            same = token == space.node_token[key.node]
-            for phase in [OVER] if same else self._phases_of(entry):
-                before = entry.phases[phase]
-                if not before.cost < INF:
+            text = self._text_after(key.text, word if space.has_lexicon else token)
+            repeated = token == space.node_token[key.node]
+            for phase in [BLANK] if repeated else self._phases_of(entry):
+                source = entry.phases[phase]
+                if not source.cost < INF:
                     continue
-                total = F(before.cost + F(F(self._options.lm_scale) * graph))
+                total = F(source.cost + F(F(self._options.lm_scale) * graph))
                 total = F(F(F(total + insertion) + phrase_cost) + costs[token])
                 yield Candidate(
                     total,
                     Key(state, node, boost, text),
-                    ON,
-                    before,
-                    self._frames if phase == ON else before.end,
+                    NONBLANK,
+                    source,
+                    self._frames if phase == NONBLANK else source.token_end,
                     unscaled[token],
                     token,
-                    said,
+                    pron,
                 )
 
     def _phases_of(self, entry: Entry) -> list[int]:
-        """The phases to go on from, where it makes no difference in which one is."""
+        """The phases to go on from where both may do the same."""
         if self._sums:
-            return [OVER, ON]
-        over, on = entry.phases
-        return [OVER] if over.cost <= on.cost else [ON]
+            return [BLANK, NONBLANK]
+        blank, nonblank = entry.phases
+        return [BLANK] if blank.cost <= nonblank.cost else [NONBLANK]
 
     def _text_after(self, text: int, label: int) -> int:
-        return extended(text, label) if self._by_text and label != NONE else text
+        return text_with(text, label) if self._by_text and label != NONE else text
 
-    def _cost_of(self, ways: tuple[list[Candidate], list[Candidate]]) -> np.float32:
+    def _cost_of(self, by_phase: ByPhase) -> np.float32:
         """The cost of an entry: of its better phase, or of both together."""
-        over, on = (self._phase_cost(part) for part in ways)
-        return add(over, on) if self._sums else min(over, on)
+        blank, nonblank = (self._phase_cost(found) for found in by_phase)
+        return log_add(blank, nonblank) if self._sums else min(blank, nonblank)
 
-    def _phase_cost(self, ways: list[Candidate]) -> np.float32:
+    def _phase_cost(self, candidates: list[Candidate]) -> np.float32:
         if not self._sums:
-            return min((way.cost for way in ways), default=INF)
+            return min((candidate.cost for candidate in candidates), default=INF)
         total = INF
-        for way in ways:
-            total = add(total, way.cost)
+        for candidate in candidates:
+            total = log_add(total, candidate.cost)
         return total
 
-    def _kept(
-        self,
-        order: list[Key],
-        reached: dict[Key, tuple[list[Candidate], list[Candidate]]],
-    ) -> list[Key]:
+    def _kept(self, order: list[Key], reached: dict[Key, ByPhase]) -> list[Key]:
         """What goes on: of `beam_size` places, the texts that may still matter."""
         size, nbest = self._options.beam_size, self._options.nbest
-        trims = self._by_text and (not self._sums or len(order) > size)
+        drops_texts = self._by_text and (not self._sums or len(order) > size)
         kept: list[Key] = []
         at_place: dict[tuple, list[list[np.float32]]] = {}
         for key in order:
             place = key[:3]
-            costs = [self._phase_cost(ways) for ways in reached[key]]
+            costs = [self._phase_cost(found) for found in reached[key]]
             before = at_place.get(place, [])
             if place not in at_place and len(at_place) == size:
                 continue
-            if trims and all(
+            if drops_texts and all(
                 cost == INF or sum(other[phase] <= cost for other in before) >= nbest
                 for phase, cost in enumerate(costs)
             ):
@@ -288,81 +302,74 @@ class ReferenceSearch:
             kept.append(key)
         return kept
 
-    def _entry(
-        self,
-        key: Key,
-        ways: tuple[list[Candidate], list[Candidate]],
-        best: np.float32,
-    ) -> Entry:
-        """Make the trace and re-base."""
-        phases = tuple(self._phase(part, best) for part in ways)
-        cost = self._cost_of(ways)
-        ahead = ahead_of(self._network, key.state, key.node)
-        return Entry(key, ahead, phases, F(cost - best))  # type: ignore[arg-type]
+    def _entry(self, key: Key, by_phase: ByPhase, best: np.float32) -> Entry:
+        """Make the trace, and the cost relative to the best."""
+        phases = tuple(self._phase(found, best) for found in by_phase)
+        cost = self._cost_of(by_phase)
+        lookahead = lookahead_cost(self._space, key.state, key.node)
+        return Entry(key, lookahead, phases, F(cost - best))  # type: ignore[arg-type]
 
-    def _phase(self, ways: list[Candidate], best: np.float32) -> Phase:
-        if not ways:
+    def _phase(self, candidates: list[Candidate], best: np.float32) -> Phase:
+        if not candidates:
             return Phase()
-        first = min(ways, key=lambda way: way.cost)
-        cost = F(self._phase_cost(ways) - best)
-        acoustic = first.before.acoustic + float(first.acoustic)
-        return Phase(cost, self._extend(first), first.end, acoustic)
+        first = min(candidates, key=lambda candidate: candidate.cost)
+        cost = F(self._phase_cost(candidates) - best)
+        acoustic = first.source.acoustic + float(first.acoustic)
+        return Phase(cost, self._trace_of(first), first.token_end, acoustic)
 
-    def _extend(self, way: Candidate) -> int:
+    def _trace_of(self, candidate: Candidate) -> int:
         """The trace of a candidate, with a node for the token that begins."""
-        if way.token == NONE:
-            return way.before.trace
+        if candidate.token == NONE:
+            return candidate.source.trace
         self._trace.append(
-            Node(
-                previous=way.before.trace,
-                token=way.token,
-                said=way.said,
+            TraceNode(
+                previous=candidate.source.trace,
+                token=candidate.token,
+                pron=candidate.pron,
                 start=self._frames,
-                end=way.end,
+                previous_end=candidate.token_end,
             )
         )
         return len(self._trace) - 1
 
-    def _ends(self) -> Iterator[End]:
-        """All ways to end here."""
-        space, phrases = self._network, self._boosts.phrases
+    def _accepted_endings(self) -> Iterator[Ending]:
+        """All ways to end with whole words and `</s>`."""
+        space = self._space
         for entry in self._frontier:
             key = entry.key
-            ways = [(NONE, F(0), key.state)]
-            if space.lexical and key.node != 0:
-                ways = list(self._steps.said(key))
-            for said, cost, state in ways:
-                last = F(kernels.final(space.automaton, space.model, state))
-                graph = F(F(cost + last) - entry.ahead)
+            word_ends = [WordEnd(NONE, F(0), key.state)]
+            if space.has_lexicon and key.node != 0:
+                word_ends = list(self._steps.word_ends(key))
+            for pron, cost, state in word_ends:
+                last = F(kernels.final(space.automaton, 0, state))
+                graph = F(F(cost + last) - entry.lookahead_cost)
                 insertion, boost, phrase_cost, word = F(0), key.boost, F(0), NONE
-                if said != NONE:
-                    word = int(space.trie.said_word[said])
+                if pron != NONE:
+                    word = int(space.trie.pron_word[pron])
                     insertion = self._steps.word_insertion(word)
                     boost, phrase_cost = self._steps.step_phrases(boost, word, NONE)
-                refund = F(0)
-                if phrases is not None:
-                    refund = F(kernels.final(phrases.automaton, 0, boost))
                 if not graph < INF:
                     continue
                 for phase in entry.phases:
                     total = F(phase.cost + F(F(self._options.lm_scale) * graph))
-                    total = F(F(F(total + insertion) + phrase_cost) + refund)
-                    yield self._end(total, entry, phase, said)
+                    total = F(F(total + insertion) + phrase_cost)
+                    total = F(total + self._steps.refund(boost))
+                    yield self._ending(total, entry, phase, pron)
 
-    def _stops(self) -> Iterator[End]:
-        """All entries as they are, nothing paid in advance."""
-        phrases = self._boosts.phrases
+    def _unfinished_endings(self) -> Iterator[Ending]:
+        """All entries as they are, without their look-ahead."""
         for entry in self._frontier:
-            refund = F(0)
-            if phrases is not None:
-                refund = F(kernels.final(phrases.automaton, 0, entry.key.boost))
-            graph = F(F(self._options.lm_scale) * F(-entry.ahead))
+            refund = self._steps.refund(entry.key.boost)
+            graph = F(F(self._options.lm_scale) * F(-entry.lookahead_cost))
             for phase in entry.phases:
                 total = F(F(phase.cost + graph) + refund)
-                yield self._end(total, entry, phase, NONE)
+                yield self._ending(total, entry, phase, NONE)
 
-    def _end(self, cost: np.float32, entry: Entry, phase: Phase, said: int) -> End:
-        word = NONE if said == NONE else int(self._network.trie.said_word[said])
+    def _ending(
+        self, cost: np.float32, entry: Entry, phase: Phase, pron: int
+    ) -> Ending:
+        word = NONE if pron == NONE else int(self._space.trie.pron_word[pron])
         text = self._text_after(entry.key.text, word)
-        end = self._frames if phase is entry.phases[ON] else phase.end
-        return End(cost, phase.trace, end, said, text, phase.acoustic)
+        is_blank = phase is entry.phases[BLANK]
+        end = phase.token_end if is_blank else self._frames
+        return Ending(cost, phase.trace, end, pron, text, phase.acoustic)

@@ -1,4 +1,9 @@
-"""Where an entry of the beam search may go: part of the specification."""
+"""Where an entry of the trie search may go: part of the specification.
+
+steps = Steps(space, options, boosts)
+for successor in steps.successors(key, token): ...     # a token begins
+for word_end in steps.word_ends(key): ...              # words that end at the node
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.options import TrieOptions
@@ -17,7 +22,7 @@ F = np.float32
 
 
 class Key(NamedTuple):
-    """What an entry is; `text` is 0 with "max"."""
+    """What tells entries apart; `text` is a hash, 0 where texts are not kept apart."""
 
     state: int
     node: int
@@ -25,51 +30,82 @@ class Key(NamedTuple):
     text: int = 0
 
 
+class Successor(NamedTuple):
+    """Where a token leads.
+
+    Attributes:
+        state: The next state of the language model.
+        node: The next node.
+        pron: The pronunciation that ends before the token, -1 for none.
+        cost: Of that pronunciation and its word; without a lexicon of the token.
+    """
+
+    state: int
+    node: int
+    pron: int
+    cost: np.float32
+
+
+class WordEnd(NamedTuple):
+    """A pronunciation that ends at a node.
+
+    Attributes:
+        pron: The pronunciation.
+        cost: Of its word, and its own.
+        state: The state of the language model after the word.
+    """
+
+    pron: int
+    cost: np.float32
+    state: int
+
+
 class Steps:
     """The steps of a space, with the options and boosts of an utterance."""
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: UtteranceBoosts
+        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
     ) -> None:
-        self._network, self._options, self._boosts = space, options, boosts
+        self._space, self._options, self._boosts = space, options, boosts
 
-    def ways(self, key: Key, token: int) -> Iterator[tuple[int, int, int, np.float32]]:
-        """(model state, node, pronunciation that ends or -1, its cost) by a token."""
-        space = self._network
-        if not space.lexical:
-            cost, state = kernels.step(space.automaton, space.model, key.state, token)
-            yield int(state), token, NONE, F(cost)
+    def successors(self, key: Key, token: int) -> Iterator[Successor]:
+        """Where a token that begins leads: inside a word, or after the end of one."""
+        space = self._space
+        if not space.has_lexicon:
+            cost, state = kernels.step(space.automaton, 0, key.state, token)
+            yield Successor(int(state), token, NONE, F(cost))
             return
         if token == space.separator:
             next_node = 0
             if key.node == 0:
-                yield key.state, 0, NONE, F(0)
+                yield Successor(key.state, 0, NONE, F(0))
         else:
             child = int(find_child(space.trie, key.node, token))
             if child != NONE:
-                yield key.state, child, NONE, F(0)
-            if not space.optional:
+                yield Successor(key.state, child, NONE, F(0))
+            if not space.separator_optional:
                 return
-            next_node = int(find_child(space.trie, 0, token))
+            next_node = int(space.root_child[token])
         if key.node != 0 and next_node != NONE:
-            for said, cost, state in self.said(key):
-                yield state, next_node, said, cost
+            for pron, cost, state in self.word_ends(key):
+                yield Successor(state, next_node, pron, cost)
 
-    def said(self, key: Key) -> Iterator[tuple[int, np.float32, int]]:
-        """(pronunciation, cost of it and its word, next state) that end at a node."""
-        space, trie = self._network, self._network.trie
-        for said in range(trie.said_splits[key.node], trie.said_splits[key.node + 1]):
-            word = trie.said_word[said]
-            cost, state = kernels.step(space.automaton, space.model, key.state, word)
-            yield said, F(F(cost) + trie.said_cost[said]), int(state)
+    def word_ends(self, key: Key) -> Iterator[WordEnd]:
+        """The pronunciations that end at the node of an entry."""
+        trie = self._space.trie
+        first, last = trie.node_pron_splits[key.node : key.node + 2].tolist()
+        for pron in range(first, last):
+            word = trie.pron_word[pron]
+            cost, state = kernels.step(self._space.automaton, 0, key.state, word)
+            yield WordEnd(pron, F(F(cost) + trie.pron_cost[pron]), int(state))
 
     def word_insertion(self, word: int) -> np.float32:
-        """What a word costs besides, its bonus taken off."""
+        """The insertion cost of a word less its bonus."""
         bonus = F(self._boosts.words.bonus(word))
         return F(F(self._options.word_insertion) - bonus)
 
     def step_phrases(self, boost: int, word: int, token: int) -> tuple[int, np.float32]:
-        """The boost state after a word or token, and the cost; -1 is none of it."""
+        """The boost state after a word and a token, either may be -1; the cost."""
         phrases = self._boosts.phrases
         if phrases is None:
             return boost, F(0)
@@ -79,7 +115,14 @@ class Steps:
         cost, state = kernels.step(phrases.automaton, 0, boost, label)
         return int(state), F(cost)
 
+    def refund(self, boost: int) -> np.float32:
+        """What is taken back at the end for a phrase that is not complete."""
+        phrases = self._boosts.phrases
+        if phrases is None:
+            return F(0)
+        return F(kernels.final(phrases.automaton, 0, boost))
 
-def extended(text: int, label: int) -> int:
+
+def text_with(text: int, label: int) -> int:
     """The hash of a text with one more word or token, 64 bits."""
     return (text * 6364136223846793005 + label + 1442695040888963407) % 2**64

@@ -1,10 +1,10 @@
-"""What a beam search walks: a lexicon trie, or bare tokens, and a language model.
+"""What the trie decoder searches: a lexicon trie, or bare tokens, and a language model.
 
     with a lexicon      node = node of the trie; the model is over words
     without             node = the last token, V before the first; the model is over
                         tokens
 
-The arrays are the same for all backends and read-only: threads share them.
+The arrays are the same for all backends, and read-only: threads share them.
 """
 
 from __future__ import annotations
@@ -14,149 +14,138 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.jit import read_only
-from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
+from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.trie.lexicon_trie import LexiconTrie
-from wfstdec.trie.lookahead import Kind, Lookahead, build_lookahead, potential
+from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
+from wfstdec.trie.lookahead import (
+    Lookahead,
+    LookaheadKind,
+    build_lookahead,
+    no_lookahead,
+    potential,
+)
 
 NONE = -1
+"""No token, node, word or pronunciation."""
 
 
 class SearchSpace(NamedTuple):
-    """The arrays that the kernels take.
+    """The arrays that kernels take.
 
     Attributes:
-        trie: The lexicon; a lone root where there is none.
-        node_token: int32, the token that a node holds: of the root the separator,
-            -1 for none.
-        automaton: The language model; of no consequence where `model` is -1.
-        model: 0, or -1 without a language model.
-        lookahead: What is paid in advance at a node.
-        slack: float32, no word that ends lowers the cost by more (before the scale).
-        lexical: Whether there is a lexicon.
+        trie: The lexicon; the root alone where there is none.
+        node_token: int32 [N], the token of each node, that of the root being the
+            separator; without a lexicon int32 [V + 1]. -1 for none.
+        root_child: int32 [V], the child of the root by each token, or -1.
+        automaton: The language model; `lm.null` without one.
+        lookahead: Least costs of words to come, by model state and trie node.
+        max_word_gain: float32, the most by which the language model can lower the
+            cost where a word ends, look-ahead included, before the scale.
+        has_lexicon: Whether there is a lexicon.
         separator: The token between words, -1 for none.
-        optional: Whether words may follow each other without it.
+        separator_optional: Whether words may follow each other without it.
         num_tokens: V.
         blank: The blank.
-        start: The node before the first token.
+        start_node: The node before the first token.
     """
 
     trie: LexiconTrie
     node_token: np.ndarray
+    root_child: np.ndarray
     automaton: Automaton
-    model: int
     lookahead: Lookahead
-    slack: np.float32
-    lexical: bool
+    max_word_gain: np.float32
+    has_lexicon: bool
     separator: int
-    optional: bool
+    separator_optional: bool
     num_tokens: int
     blank: int
-    start: int
+    start_node: int
 
 
-def lexical_space(
+def lexicon_space(
     trie: LexiconTrie,
     lm: NgramLM | None,
-    kind: Kind,
+    kind: LookaheadKind,
     *,
     separator: int | None,
     separator_optional: bool,
     num_tokens: int,
     blank: int,
 ) -> SearchSpace:
-    """The space of a lexicon."""
+    """The space of a lexicon, and of a model over its words."""
     node_token = trie.node_token.copy()
     node_token[0] = NONE if separator is None else separator
-    lookahead = _no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
+    num_children = trie.node_child_splits[1]
+    root_child = np.full(num_tokens, NONE, np.int32)
+    root_child[trie.child_token[:num_children]] = trie.child_node[:num_children]
+    lookahead = no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
+    automaton = NULL_AUTOMATON if lm is None else lm.automaton
     return SearchSpace(
         trie=trie,
         node_token=read_only(node_token),
-        automaton=NO_MODEL if lm is None else lm.automaton,
-        model=NONE if lm is None else 0,
+        root_child=read_only(root_child),
+        automaton=automaton,
         lookahead=lookahead,
-        slack=_slack_of(lookahead, lm),
-        lexical=True,
+        max_word_gain=_max_word_gain(automaton, lookahead),
+        has_lexicon=True,
         separator=NONE if separator is None else separator,
-        optional=separator is None or separator_optional,
+        separator_optional=separator is None or separator_optional,
         num_tokens=num_tokens,
         blank=blank,
-        start=0,
+        start_node=0,
     )
 
 
 def token_space(num_tokens: int, lm: NgramLM | None, blank: int) -> SearchSpace:
-    """The space of V tokens and no lexicon."""
-    empty = np.zeros(0, np.int32)
-    bare = np.zeros(2, np.int32)
-    trie = LexiconTrie(
-        child_splits=bare,
-        child_token=empty,
-        child_node=empty,
-        node_token=np.full(1, NONE, np.int32),
-        node_end=np.ones(1, np.int32),
-        said_splits=bare,
-        said_word=empty,
-        said_cost=np.zeros(0, np.float32),
-    )
-    trie = LexiconTrie(*map(read_only, trie))
+    """The space of V tokens without a lexicon, and of a model over tokens."""
+    trie = empty_trie()
+    lookahead = no_lookahead(trie)
+    automaton = NULL_AUTOMATON if lm is None else lm.automaton
     return SearchSpace(
         trie=trie,
         node_token=read_only(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
-        automaton=NO_MODEL if lm is None else lm.automaton,
-        model=NONE if lm is None else 0,
-        lookahead=_no_lookahead(trie),
-        slack=_slack_of(None, lm),
-        lexical=False,
+        root_child=read_only(np.full(num_tokens, NONE, np.int32)),
+        automaton=automaton,
+        lookahead=lookahead,
+        max_word_gain=_max_word_gain(automaton, lookahead),
+        has_lexicon=False,
         separator=NONE,
-        optional=True,
+        separator_optional=True,
         num_tokens=num_tokens,
         blank=blank,
-        start=num_tokens,
+        start_node=num_tokens,
     )
 
 
-def ahead_of(space: SearchSpace, state: int, node: int) -> np.float32:
-    """What is paid in advance in a state at a node, float32; as the kernel has it."""
-    lookahead = space.lookahead
-    if space.model < 0 or not space.lexical:
+def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
+    """The least cost of what may follow in a state at a node, float32.
+
+    Entries of the frontier carry it in advance; kernels compute the same bits.
+    """
+    if not space.has_lexicon:
         return np.float32(0)
     if node == 0:
-        return lookahead.state_cost[state]
-    return np.float32(potential(lookahead, space.automaton, state, node))
+        return space.lookahead.state_cost[state]
+    return np.float32(potential(space.lookahead, space.automaton, state, node))
 
 
-def _no_lookahead(trie: LexiconTrie) -> Lookahead:
-    zero = read_only(np.zeros(1, np.float32))
-    return Lookahead(
-        splits=read_only(np.zeros(2, np.int64)),
-        node=read_only(np.zeros(0, np.int32)),
-        cost=read_only(np.zeros(0, np.float32)),
-        root_cost=read_only(np.zeros(len(trie.node_token), np.float32)),
-        state_cost=zero,
-        chained=False,
-    )
-
-
-def _slack_of(lookahead: Lookahead | None, lm: BackoffModel | None) -> np.float32:
-    """How much the end of a word, or a token, may lower the cost."""
-    if lm is None:
-        return np.float32(0)
-    least = min(0.0, _least_cost(lm.automaton))
-    if lookahead is None or not lookahead.root_cost.any():
-        return np.float32(-least)
-    if not lookahead.chained:
+def _max_word_gain(automaton: Automaton, lookahead: Lookahead) -> np.float32:
+    """The most by which the end of a word, or a token, can lower the cost."""
+    if not lookahead.unigram_cost.any():
+        return np.float32(max(0.0, -_least_label_cost(automaton)))
+    if not lookahead.uses_history:
         return np.float32(np.inf)
     finite = lookahead.state_cost[np.isfinite(lookahead.state_cost)]
-    return np.float32(-min(0.0, float(finite.min(initial=0))) + 1e-3)
+    return np.float32(max(0.0, -float(finite.min(initial=0))) + 1e-3)
 
 
-def _least_cost(automaton: Automaton) -> float:
-    """A bound of what any label costs in any state, back-off included."""
-    backoff = automaton.backoff_cost
-    paid = np.where(automaton.backoff_state < 0, 0, backoff).astype(np.float64)
+def _least_label_cost(automaton: Automaton) -> float:
+    """No label costs less in any state, back-off included."""
+    link, backoff = automaton.backoff_state, automaton.backoff_cost
+    paid = np.where(link < 0, 0, backoff).astype(np.float64)
     for _ in range(16):  # no chain is longer than the order of the model
-        link = automaton.backoff_state
         longer = np.minimum(paid, np.where(link < 0, 0, backoff + paid[link]))
         if (longer == paid).all():
             break
@@ -164,21 +153,3 @@ def _least_cost(automaton: Automaton) -> float:
     arcs = automaton.arc_cost
     finite = arcs[np.isfinite(arcs)]
     return float(finite.min(initial=0)) + min(0.0, float(paid.min(initial=0)))
-
-
-NO_MODEL = frozen(
-    Automaton(
-        state_arc_splits=np.zeros(2),
-        arc_label=np.zeros(0),
-        arc_next=np.zeros(0),
-        arc_cost=np.zeros(0),
-        backoff_state=np.full(1, NONE),
-        backoff_cost=np.zeros(1),
-        final_cost=np.zeros(1),
-        model_start=np.zeros(1),
-        model_label_splits=np.zeros(2),
-        model_default_cost=np.zeros(1),
-        label_alias=np.zeros(0),
-    )
-)
-"""Stands where there is no automaton; model -1 never looks at it."""

@@ -10,19 +10,20 @@ hyps = search.finish()
 
 from __future__ import annotations
 
-from wfstdec.boost.boosts import BoostCompiler, UtteranceBoosts
+from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
+from wfstdec.search.contract import BatchBackend
+from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
-from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import check_phrases, said_labels
+from wfstdec.wfst.phrase_labels import begun_tokens, check_phrases
 
 
 class WfstDecoder(Decoder[BestPath]):
@@ -98,35 +99,30 @@ class WfstDecoder(Decoder[BestPath]):
         Raises:
             BackendError: The backend is not on a device with memory of its own.
         """
-        if not isinstance(self._backend, DeviceBackend):
+        if not isinstance(self._backend, BatchBackend):
             raise BackendError(
                 "this backend works in the host's memory, expected 'cuda' for a plan"
             )
-        plan = self._backend.memory_plan(num_utterances, num_frames)
-        sums = {"total": plan.total, "limit": self._backend.budget.limit}
-        return plan._asdict() | sums
+        return self._backend.memory_plan(num_utterances, num_frames)
 
-    def _check_boosts(self, boosts: list[UtteranceBoosts]) -> None:
-        for one in boosts:
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
+        for i, one in enumerate(boosts):
             if one.phrases is not None:
-                check_phrases(self.graph, one.phrases)
+                check_phrases(self.graph, one.phrases, i)
 
-    def _hypothesis(self, path: BestPath, boosts: UtteranceBoosts) -> Hypothesis:
-        options = self.options
+    def _hypothesis(self, path: BestPath, boosts: CompiledBoosts) -> Hypothesis:
+        options, shift = self.options, self.frame_shift_s
         read = self._aligner.tokens(path.arcs, path.acoustic)
         frames = self._aligner.word_frames(read, path.reached_final)
-        shift = self.frame_shift_s
         ids = read.word.tolist()
-        boost_cost = 0.0
-        if boosts.words:
-            boost_cost -= sum(boosts.words.bonus(word) for word in ids)
-        if boosts.phrases is not None:
-            said = said_labels(self.graph, path.arcs, boosts.phrases.unit)
-            boost_cost += boosts.phrases.total(said)
-        graph_cost = read.graph_cost + path.final_cost
-        insertion_cost = float(options.word_insertion * len(ids)) + 0.0  # no -0.0
-        total = options.acoustic_scale * read.acoustic_cost
-        total += options.lm_scale * graph_cost + insertion_cost + boost_cost
+        begun = begun_tokens(self.graph, path.arcs) if boosts.of_tokens else ()
+        costs = CostAccount.of_path(
+            options,
+            graph=read.graph_cost + path.final_cost,
+            acoustic=read.acoustic_cost,
+            insertion=insertion_cost(options.word_insertion, len(ids)),
+            boost=boosts.cost(ids, begun),
+        )
         texts = map(self.graph.words.__getitem__, ids)
         times, frames = (frames * shift).T.tolist(), frames.T.tolist()
         return Hypothesis(
@@ -135,11 +131,7 @@ class WfstDecoder(Decoder[BestPath]):
             token_frames=(tuple(read.start.tolist()), tuple(read.end.tolist())),
             token_names=self.graph.tokens.names,
             frame_shift_s=shift,
-            total_cost=total,
-            graph_cost=graph_cost,
-            acoustic_cost=read.acoustic_cost,
-            insertion_cost=insertion_cost,
-            boost_cost=boost_cost,
+            **costs._asdict(),
             reached_final=path.reached_final,
             num_frames=path.num_frames,
             died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,

@@ -32,15 +32,15 @@ to the lower boost state.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm import reference as automata
+from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.options import WfstOptions
@@ -74,7 +74,7 @@ class ReferenceBackend:
     def __init__(self, graph: PackedGraph) -> None:
         self.graph = graph
 
-    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> ReferenceSearch:
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.graph, options, boosts)
 
@@ -83,9 +83,10 @@ class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, graph: PackedGraph, options: WfstOptions, boosts: UtteranceBoosts
+        self, graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts
     ) -> None:
         self._graph, self._options = graph, options
+        self._pricing = pricing_of(options)
         self._words, self._phrases = boosts
         self._source = np.repeat(
             np.arange(graph.num_states), np.diff(graph.state_arc_splits)
@@ -134,7 +135,8 @@ class ReferenceSearch:
 
     def _frame(self, logprobs: np.ndarray) -> None:
         beam = self._prune()
-        unscaled, costs = self._price(logprobs)
+        blank = self._graph.tokens.blank
+        unscaled, costs = price_frame(logprobs, self._pricing, blank)
         reached: dict[Key, Entry] = {}
         for (state, boost), cost in self._costs.items():
             for a in self._row(state):
@@ -174,17 +176,6 @@ class ReferenceSearch:
         if bound and options.beam_delta is not None:
             return min(self._beam, F(kept[-1][0] + F(options.beam_delta)))
         return self._beam
-
-    def _price(self, logprobs: np.ndarray) -> tuple[list[np.float32], list[np.float32]]:
-        """The cost of each token: unscaled, and scaled."""
-        options, blank = self._options, self._graph.tokens.blank
-        skip = options.blank_skip_threshold
-        unscaled = [F(-x) for x in logprobs]
-        unscaled[blank] = F(-F(logprobs[blank] - F(options.blank_penalty)))
-        if skip is not None and logprobs[blank] >= F(math.log(skip)):
-            unscaled = [x if v == blank else F(np.inf) for v, x in enumerate(unscaled)]
-        scale = F(options.acoustic_scale)
-        return unscaled, [F(scale * x) if x < np.inf else x for x in unscaled]
 
     def _close(self, frontier: dict[Key, Entry], cutoff: np.float32) -> None:
         """Relax epsilon arcs, states by rank."""

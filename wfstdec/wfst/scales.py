@@ -1,46 +1,46 @@
-"""The options as all backends take them: float32, checked, with nothing left out."""
+"""`WfstOptions` as kernels take them: numbers of fixed types, no `None`."""
 
 from __future__ import annotations
 
 import functools
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.options import WfstOptions
 
 
 class Scales(NamedTuple):
-    """`WfstOptions` as the kernels take them."""
+    """The options of a search, scales, widths and counts, as plain numbers."""
 
     beam: np.float32
     beam_delta: np.float32  # below 0: none
     max_active: np.uint64
     min_active: np.uint64
-    acoustic_scale: np.float32
     lm_scale: np.float32
     word_insertion: np.float32
     has_extras: bool  # whether insertion or boosts are in force
-    blank_penalty: np.float32
-    blank_skip_logprob: np.float32  # above 0: never
+    pricing: Pricing
 
 
 @functools.lru_cache(maxsize=64)
 def scales_of(options: WfstOptions, boosted: bool) -> Scales:
-    """The options as the kernels take them."""
-    skip = options.blank_skip_threshold
+    """The options as kernels take them.
+
+    Args:
+        options: The user's.
+        boosted: Whether any utterance has boosts.
+    """
     delta = options.beam_delta
     return Scales(
         beam=min(np.float32(options.beam), NO_CUTOFF),
         beam_delta=np.float32(-1 if delta is None else delta),
         max_active=np.uint64(options.max_active or 1 << 40),
         min_active=np.uint64(options.min_active),
-        acoustic_scale=np.float32(options.acoustic_scale),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
         has_extras=bool(options.word_insertion != 0 or boosted),
-        blank_penalty=np.float32(options.blank_penalty),
-        blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
+        pricing=pricing_of(options),
     )

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from wfstdec.gpu.cupy_device import KERNELS
-from wfstdec.gpu.device import Rows
-from wfstdec.gpu.memory import Budget
+from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
-from wfstdec.wfst.gpu.layout import FLOAT16, FLOAT32, kernel_source
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
 HERE = Path(__file__).parent
 FLAGS = (
@@ -24,12 +23,13 @@ FLAGS = (
 ).split()
 NAN = 0x7E00
 """A half that is none."""
-ENTRIES = "".join(f"EMULATE({name})\n" for name in KERNELS)
 
 
-def compile_kernels(source=None, entries=ENTRIES, flags=()):
-    """A shared library of the kernels; equal sources and flags are compiled once."""
-    source = kernel_source() if source is None else source
+def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
+    """A shared library of kernels, the WFST search's where no source is given; equal
+    sources and flags are compiled once."""
+    source = PROGRAM.source if source is None else source
+    entries = "".join(f"EMULATE({name})\n" for name in names)
     text = f'#include "emulation.h"\n{source}\n{entries}'
     header = (HERE / "emulation.h").read_text()
     key = hashlib.blake2b(
@@ -47,8 +47,8 @@ def compile_kernels(source=None, entries=ENTRIES, flags=()):
     return library
 
 
-def half_rows(logprobs, kind=FLOAT16, padding=0):
-    """`Rows` of log-probs as the kernels are given them, in 16 bits each.
+def in_16_bits(logprobs, kind=FLOAT16, padding=0):
+    """`DeviceLogprobs` of 16 bits each.
 
     Args:
         logprobs: float32 [T, V].
@@ -60,24 +60,24 @@ def half_rows(logprobs, kind=FLOAT16, padding=0):
             bits = logprobs.astype(np.float16).view(np.uint16)
     else:
         bits = (np.ascontiguousarray(logprobs).view(np.uint32) >> 16).astype("u2")
-    return bits_rows(np.pad(bits, [(0, 0), (0, padding)], constant_values=NAN), kind)
+    return of_bits(np.pad(bits, [(0, 0), (0, padding)], constant_values=NAN), kind)
 
 
-def float_rows(logprobs, padding=0):
+def in_32_bits(logprobs, padding=0):
     """The same in 32 bits each."""
     padded = np.pad(logprobs, [(0, 0), (0, padding)], constant_values=np.nan)
-    return bits_rows(padded, FLOAT32)
+    return of_bits(padded, FLOAT32)
 
 
-def bits_rows(bits, kind):
-    """`Rows` of numbers [T, V] as they are."""
+def of_bits(bits, kind):
+    """`DeviceLogprobs` of numbers [T, V] as they are."""
     bits = np.ascontiguousarray(bits)
-    return Rows(bits, bits.ctypes.data, kind, bits.shape[1], len(bits))
+    return DeviceLogprobs(bits, bits.ctypes.data, kind, bits.shape[1], len(bits))
 
 
 def as_given(logprobs, kind=FLOAT16):
-    """What such rows say, float32 [T, V]; checked as `wfstdec.search.logprobs` does."""
-    bits = half_rows(logprobs, kind).buffer
+    """What such numbers are, float32 [T, V], checked by `wfstdec.search.logprobs`."""
+    bits = in_16_bits(logprobs, kind).buffer
     if kind == FLOAT16:
         given = bits.view(np.float16).astype(np.float32)
     else:
@@ -95,8 +95,8 @@ class EmulatedDevice:
         preempt: a thread gives way at about one of so many atomics; 0: never.
         seed: which schedule.
         memory_limit: bytes that all work may take.
-        shared_slots: of the table in a block's shared memory.
-        library: from `compile_kernels`.
+        shared_slots: of the WFST search's table in a block's shared memory.
+        library: from `compile_kernels`, for other kernels than the WFST search's.
     """
 
     def __init__(
@@ -113,7 +113,8 @@ class EmulatedDevice:
     ):
         self.threads, self.num_blocks = threads, num_blocks
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
-        self.budget, self.shared_slots = Budget(memory_limit), shared_slots
+        self.budget = Budget(memory_limit)
+        self.shared_bytes = shared_slots * SLOT_BYTES
         self.launches, self._sources = [], []
         self._library = ctypes.CDLL(str(library or compile_kernels()))
 
@@ -123,7 +124,7 @@ class EmulatedDevice:
         buffer.view(np.uint8)[:] = 0xA5
         return buffer
 
-    def working(self, chunks):
+    def on_stream(self, stream):
         return contextlib.nullcontext()
 
     def wait(self):
@@ -151,7 +152,7 @@ class EmulatedDevice:
         assert buffer.flags.c_contiguous
         return buffer.ctypes.data
 
-    def launch(self, kernel, num_blocks, packet, shared):
+    def launch(self, kernel, num_blocks, packet, shared_bytes):
         self.launches.append(kernel)
         run = getattr(self._library, f"emulate_{kernel}")
         run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]
@@ -161,7 +162,7 @@ class EmulatedDevice:
             packet.ctypes.data,
             num_blocks,
             self.threads,
-            shared,
+            shared_bytes,
             self.os_threads,
             self.preempt,
             self.seed,

@@ -23,11 +23,13 @@ from random_graphs import (
     random_phrases,
 )
 
-from cuda_emulation.device import EmulatedDevice, as_given, half_rows
-from wfstdec.boost.boosts import UtteranceBoosts
+from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
+from wfstdec.gpu.logprobs import first_bad
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.reference import ReferenceBackend
 
 
@@ -48,9 +50,9 @@ class Emulated:
             library=self._library,
         )
 
-    def rows(self, rows):
-        """These `Rows` where the kernels can read them."""
-        return rows
+    def place(self, chunk):
+        """This `DeviceLogprobs` where the kernels can read it."""
+        return chunk
 
 
 class Gpu:
@@ -64,13 +66,13 @@ class Gpu:
 
     def device(self, rng, i, threads, shared_slots):
         """The device, with blocks of so many threads."""
-        return CupyDevice(threads, shared_slots)
+        return CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
 
-    def rows(self, rows):
-        """These `Rows` on the device."""
-        buffer = self._cupy.asarray(rows.buffer)
+    def place(self, chunk):
+        """This `DeviceLogprobs` on the device."""
+        buffer = self._cupy.asarray(chunk.buffer)
         self._cupy.cuda.get_current_stream().synchronize()
-        return replace(rows, buffer=buffer, address=buffer.data.ptr)
+        return replace(chunk, buffer=buffer, address=buffer.data.ptr)
 
 
 def main(num_cases, library):
@@ -87,10 +89,12 @@ def main(num_cases, library):
         device = machine.device(rng, i, threads, shared_slots)
         capacity = int(rng.choice([1, 8, 64]))
         backend = DeviceBackend(graph, device, first_capacity=capacity)
-        rows = [machine.rows(half_rows(x)) for x in batch] if i % 3 else batch
-        assert i % 3 == 0 or backend.first_bad(rows) is None, i
-        boosts = UtteranceBoosts(words, phrases)
-        found = backend.decode_batch(rows, options, [boosts] * len(batch))
+        chunks = batch
+        if i % 3:
+            chunks = [machine.place(in_16_bits(x)) for x in batch]
+            assert first_bad(device, chunks, len(graph.tokens)) is None, i
+        boosts = CompiledBoosts(words, phrases)
+        found = backend.decode_batch(chunks, options, [boosts] * len(batch))
         for logprobs, path in zip(batch, found, strict=True):
             search = ReferenceBackend(graph).start(options, boosts)
             search.advance(as_given(logprobs) if i % 3 else logprobs)

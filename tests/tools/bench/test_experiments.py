@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_cli import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
+from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
 
 from tools.bench import beam_size, experiments, list_size, magnitude
 from wfstdec.errors import WfstdecError

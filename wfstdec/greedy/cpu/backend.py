@@ -1,4 +1,4 @@
-"""The greedy search in numba: `greedy_reference.py`, the same bits faster.
+"""The greedy search in numba: `greedy.reference`, the same bits faster.
 
 The rows of both models are looked up only where a token begins, a few times a second.
 """
@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton
+from wfstdec.search.acoustics import Pricing, penalised, scaled
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import NONE, SearchSpace
 
@@ -30,13 +31,10 @@ class Rule(NamedTuple):
 
     blank: int
     lm: Automaton
-    lm_model: int
     phrases: Automaton
-    boost_model: int
-    acoustic_scale: np.float32
+    pricing: Pricing
     lm_scale: np.float32
     token_insertion: float
-    blank_penalty: np.float32
 
 
 class Channel(NamedTuple):
@@ -65,7 +63,7 @@ class CpuBackend:
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(Fusion(self.space, options, boosts))
 
@@ -76,7 +74,7 @@ class CpuSearch:
     def __init__(self, fusion: Fusion) -> None:
         self._fusion = fusion
         self._rule = _rule_of(fusion)
-        first, num_tokens = fusion.begin(), fusion.space.start
+        first, num_tokens = fusion.begin(), fusion.space.num_tokens
         begin = [first.label, first.last, first.lm_state, first.boost_state, 0, -1, 0]
         self._channel = Channel(
             counts=np.array(begin, np.int64),
@@ -110,13 +108,10 @@ def _rule_of(fusion: Fusion) -> Rule:
     return Rule(
         blank=fusion.space.blank,
         lm=fusion.space.automaton,
-        lm_model=fusion.space.model,
         phrases=fusion.phrases,
-        boost_model=fusion.boost_model,
-        acoustic_scale=np.float32(options.acoustic_scale),
+        pricing=fusion.pricing,
         lm_scale=np.float32(options.lm_scale),
         token_insertion=float(options.token_insertion),
-        blank_penalty=np.float32(options.blank_penalty),
     )
 
 
@@ -129,7 +124,8 @@ def advance(rule, channel, logprobs):
             return
         row = logprobs[t]
         frame, label = counts[FRAMES], counts[LABEL]
-        best, of_blank = _best(rule, row)
+        of_blank = penalised(rule.pricing, row[rule.blank])
+        best = _best(rule, row, of_blank)
         begins = False
         if best == rule.blank:
             label = best
@@ -140,9 +136,9 @@ def advance(rule, channel, logprobs):
         if best < 0 or label < 0:
             counts[DIED] = frame
             return
-        cost = -of_blank if label == rule.blank else -row[label]
-        sums[ACOUSTIC] += np.float64(cost)
-        sums[COST] += np.float64(float32(rule.acoustic_scale * cost))
+        unscaled = float32(-(of_blank if label == rule.blank else row[label]))
+        sums[ACOUSTIC] += np.float64(unscaled)
+        sums[COST] += np.float64(scaled(rule.pricing, unscaled))
         if begins:
             tokens[counts[TOKENS], 0], tokens[counts[TOKENS], 1] = label, frame
             counts[TOKENS] += 1
@@ -152,15 +148,14 @@ def advance(rule, channel, logprobs):
 
 
 @inlined
-def _best(rule, row):
-    """The most probable token, -1 where none is possible; the blank's log-prob."""
-    of_blank = float32(row[rule.blank] - rule.blank_penalty)
+def _best(rule, row, of_blank):
+    """The most probable token, -1 where none is possible."""
     best, top = -1, float32(-np.inf)
     for v in range(len(row)):
         x = of_blank if v == rule.blank else row[v]
         if x > top:
             best, top = v, x
-    return best, of_blank
+    return best
 
 
 @inlined
@@ -168,14 +163,8 @@ def _choose(rule, channel, row, best):
     """The token that begins, -1 where none can; the models step by it."""
     counts = channel.counts
     lm_cost, boost_cost = channel.lm_cost, channel.boost_cost
-    kernels.row(rule.lm, rule.lm_model, counts[LM_STATE], lm_cost, channel.lm_next)
-    kernels.row(
-        rule.phrases,
-        rule.boost_model,
-        counts[BOOST_STATE],
-        boost_cost,
-        channel.boost_next,
-    )
+    kernels.row(rule.lm, 0, counts[LM_STATE], lm_cost, channel.lm_next)
+    kernels.row(rule.phrases, 0, counts[BOOST_STATE], boost_cost, channel.boost_next)
     least, chosen, paid = float32(np.inf), np.int64(NONE), float32(0)
     for i in range(-1, len(row)):
         v = best if i < 0 else i
@@ -183,7 +172,7 @@ def _choose(rule, channel, row, best):
         if v == rule.blank or v == counts[LABEL] or impossible:
             continue
         extra = float32(float32(rule.lm_scale * lm_cost[v]) + boost_cost[v])
-        cost = float32(extra + float32(rule.acoustic_scale * -row[v]))
+        cost = float32(extra + scaled(rule.pricing, float32(-row[v])))
         if cost < least:
             least, chosen, paid = cost, np.int64(v), extra
     if chosen >= 0:

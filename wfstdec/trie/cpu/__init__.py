@@ -1,1 +1,1 @@
-"""The search on a CPU: numba kernels and what is laid out for them."""
+"""The trie search on a CPU: numba kernels, and the memory that they work on."""

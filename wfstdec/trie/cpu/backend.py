@@ -1,9 +1,9 @@
-"""The CPU backend of the beam search: numba kernels, no GIL, an utterance per thread.
+"""The CPU backend of the trie search: numba kernels, no GIL, an utterance per thread.
 
     backend = CpuBackend(space)
     search = backend.start(options, boosts)       # one utterance
     search.advance(logprobs)                      # float32 [T, V], any number of times
-    search.finish()                               # TokenPath
+    paths = search.finish()                       # TokenPaths, best first
 
 Arrays grow when a kernel says so; the frame is then done again, so that growing never
 changes a result.
@@ -17,19 +17,24 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.words import WordBoosts
 from wfstdec.jit.ordering import STACK
+from wfstdec.search.acoustics import pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.trie.cpu import ends as cpu_ends
-from wfstdec.trie.cpu import kernels as cpu_kernels
+from wfstdec.trie.cpu import kernels
 from wfstdec.trie.cpu import records as k
-from wfstdec.trie.ends import End, State, best_ends, path_of, start_cost
+from wfstdec.trie.cpu.endings import (
+    accepted_endings,
+    compact,
+    trace_back,
+    unfinished_endings,
+)
+from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.space import SearchSpace, ahead_of
+from wfstdec.trie.space import SearchSpace, lookahead_cost
 
 NO_LIMIT = 1 << 40
 FIRST_ENTRIES = 1024
@@ -46,18 +51,13 @@ class CpuBackend:
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         self.space = space
-        trie = space.trie
-        num_children = trie.child_splits[1]
-        root_child = np.full(space.num_tokens, -1, np.int32)
-        root_child[trie.child_token[:num_children]] = trie.child_node[:num_children]
-        self.tree = k.Tree(space, root_child)
-        self.most_words = int(np.diff(trie.said_splits).max(initial=1))
+        self._most_words = int(np.diff(space.trie.node_pron_splits).max(initial=1))
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: list[k.Work] = []
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
-    def start(self, options: TrieOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(self, options, boosts, self._capacity)
 
@@ -75,7 +75,7 @@ class CpuBackend:
         with self._lock:
             while self._works:
                 work = self._works.pop()
-                if len(work.costs) == num_tokens and len(work.before) >= entries:
+                if len(work.costs) == num_tokens and len(work.sources) >= entries:
                     return work
         return self.new_work(num_tokens, entries, max(self._capacity, 4 * entries))
 
@@ -88,25 +88,25 @@ class CpuBackend:
         """Scratch for so many tokens, entries and candidates."""
         return k.Work(
             candidates=np.empty(candidates, k.CANDIDATE),
-            made=np.empty(candidates, k.MADE),
+            new_entries=np.empty(candidates, k.NEW_ENTRY),
             keys=np.empty(max(candidates, num_tokens), np.uint64),
             slots=np.zeros(1 << (2 * candidates).bit_length(), np.int64),
             stack=np.empty(STACK, np.int64),
             counts=np.zeros(8, np.int64),
-            before=np.empty(entries, k.ENTRY),
+            sources=np.empty(entries, k.ENTRY),
             unscaled=np.zeros(num_tokens, np.float32),
             costs=np.zeros(num_tokens, np.float32),
-            near_token=np.zeros(num_tokens, np.int32),
-            near=np.zeros(num_tokens, np.float32),
-            live=np.zeros(num_tokens, np.int32),
-            begin_costs=np.full(num_tokens, np.inf, np.float32),
-            down_token=np.empty(num_tokens + 1, np.int32),
-            down_node=np.empty(num_tokens + 1, np.int32),
-            ahead=np.zeros(1 << k.AHEAD_BITS, k.AHEAD),
-            word_cost=np.empty(self.most_words, np.float32),
-            word_state=np.empty(self.most_words, np.int32),
-            word_phrase=np.empty(self.most_words, np.float32),
-            word_boost=np.empty(self.most_words, np.int32),
+            found_tokens=np.zeros(num_tokens, np.int32),
+            found_costs=np.zeros(num_tokens, np.float32),
+            next_tokens=np.zeros(num_tokens, np.int32),
+            next_costs=np.full(num_tokens, np.inf, np.float32),
+            inside_tokens=np.empty(num_tokens + 1, np.int32),
+            inside_nodes=np.empty(num_tokens + 1, np.int32),
+            lookahead_cache=np.zeros(1 << k.CACHE_BITS, k.CACHED_LOOKAHEAD),
+            word_costs=np.empty(self._most_words, np.float32),
+            word_states=np.empty(self._most_words, np.int32),
+            word_phrase_costs=np.empty(self._most_words, np.float32),
+            word_boosts=np.empty(self._most_words, np.int32),
         )
 
 
@@ -117,27 +117,23 @@ class CpuSearch:
         self,
         backend: CpuBackend,
         options: TrieOptions,
-        boosts: UtteranceBoosts,
+        boosts: CompiledBoosts,
         capacity: int,
     ) -> None:
         self._backend, self._options = backend, options
-        space = backend.space
-        self._words: WordBoosts = boosts.words
-        self._phrases = backend.lay_out(boosts.phrases)
-        self._scales = scales_of(options, space, boosts)
+        self._search = k.Search(
+            space=backend.space,
+            scales=scales_of(options, backend.space, boosts),
+            words=boosts.words,
+            phrases=backend.lay_out(boosts.phrases),
+        )
+        first = _first_entry(self._search)
         frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
-        start = frontier[:1]
-        start["on"], start["over_trace"], start["on_trace"] = np.inf, -1, -1
-        start["node"] = space.start
-        if space.model >= 0:
-            start["state"] = space.automaton.model_start[0]
-        if boosts.phrases is not None:
-            start["boost"] = boosts.phrases.start
-        start["ahead"] = ahead_of(space, int(start["state"][0]), int(start["node"][0]))
+        frontier[:1] = first
         counts = np.zeros(8, np.int64)
         counts[k.FRONTIER], counts[k.DIED] = 1, -1
-        trace = np.empty(capacity, k.NODE)
-        base = np.array([start_cost(options, start["ahead"][0])])
+        trace = np.empty(capacity, k.TRACE_NODE)
+        base = np.array([start_cost(options, first["lookahead_cost"][0])])
         self._channel = k.Channel(frontier, trace, counts, base)
 
     @property
@@ -153,15 +149,8 @@ class CpuSearch:
         try:
             frame, status = 0, -1
             while status != k.OK:
-                status, frame = cpu_kernels.advance(
-                    self._backend.tree,
-                    self._scales,
-                    self._words,
-                    self._phrases,
-                    work,
-                    self._channel,
-                    logprobs,
-                    frame,
+                status, frame = kernels.advance(
+                    self._search, work, self._channel, logprobs, frame
                 )
                 work = self._grow(status, work)
         finally:
@@ -170,41 +159,41 @@ class CpuSearch:
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
         counts = self._channel.counts
-        self._put_in_order()
+        self._sort_frontier()
         complete = False
         if counts[k.DIED] < 0:
-            ends = cpu_ends.ways_to_end(
-                self._backend.tree,
-                self._scales,
-                self._words,
-                self._phrases,
-                self._channel,
-            )
-            complete = bool((ends["cost"] < np.inf).any())
+            endings = accepted_endings(self._search, self._channel)
+            complete = bool((endings["cost"] < np.inf).any())
         if not complete:
-            ends = cpu_ends.ways_to_stop(self._scales, self._phrases, self._channel)
-        state = State(
+            endings = unfinished_endings(self._search, self._channel)
+        outcome = Outcome(
             float(self._channel.base[0]),
             complete,
             int(counts[k.FRAMES]),
             int(counts[k.DIED]),
         )
-        if self._scales.by_text:
-            lexical = self._backend.space.lexical
-            best = best_ends(_as_ends(ends), self._options, lexical=lexical)
-        else:
-            at = ends["cost"].argmin()
-            best = _as_ends(ends[at : at + 1])
-        trace = self._channel.trace
         return [
             path_of(
-                cpu_ends.walk_back(trace, end.trace, end.end), end, state, self._options
+                trace_back(self._channel.trace, ending.trace, ending.token_end),
+                ending,
+                outcome,
+                self._options,
             )
-            for end in best
+            for ending in self._best_of(endings)
         ]
 
-    def _put_in_order(self) -> None:
-        """Sort the frontier, in which the first of equal ends wins."""
+    def _best_of(self, endings: np.ndarray) -> list[Ending]:
+        """The endings that become paths, best first."""
+        if not self._search.scales.by_text:
+            at = endings["cost"].argmin()
+            return _as_endings(endings[at : at + 1])
+        has_lexicon = self._search.space.has_lexicon
+        return best_endings(
+            _as_endings(endings), self._options, has_lexicon=has_lexicon
+        )
+
+    def _sort_frontier(self) -> None:
+        """Put the entries in order: the first of equal endings wins."""
         frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
         names = ("text", "boost", "node", "state", "cost")
         frontier[:] = frontier[np.lexsort([frontier[name] for name in names])]
@@ -213,7 +202,7 @@ class CpuSearch:
         """Enlarge what a kernel found too small; returns the work to go on with."""
         channel = self._channel
         if status == k.GROW_CANDIDATES:
-            sizes = len(work.costs), len(work.before), 2 * len(work.candidates)
+            sizes = len(work.costs), len(work.sources), 2 * len(work.candidates)
             return self._backend.new_work(*sizes)
         if status == k.GROW_FRONTIER:
             size = 2 * len(channel.frontier)
@@ -223,25 +212,25 @@ class CpuSearch:
             sizes = len(work.costs), size, len(work.candidates)
             return self._backend.new_work(*sizes)
         if status == k.GROW_TRACE:
-            kept = cpu_ends.compact(channel)
+            kept = compact(channel)
             most = 2 * len(work.candidates)
             if 2 * (kept + most) > len(channel.trace):
-                longer = np.empty(2 * (len(channel.trace) + most), k.NODE)
+                longer = np.empty(2 * (len(channel.trace) + most), k.TRACE_NODE)
                 longer[:kept] = channel.trace[:kept]
                 self._channel = channel._replace(trace=longer)
         return work
 
 
 def scales_of(
-    options: TrieOptions, space: SearchSpace, boosts: UtteranceBoosts
+    options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
 ) -> k.Scales:
     """The options as the kernels take them."""
-    skip, top_k = options.blank_skip_threshold, options.token_top_k
+    top_k = options.token_top_k
     inside = max(0.0, -options.token_insertion)
     begin = inside + max(0.0, float(boosts.words.top_bonus) - options.word_insertion)
-    word = begin if np.isfinite(space.slack) else math.inf
+    word = begin if np.isfinite(space.max_word_gain) else math.inf
     if options.lm_scale > 0:
-        begin += options.lm_scale * float(space.slack)
+        begin += options.lm_scale * float(space.max_word_gain)
     return k.Scales(
         beam=min(np.float32(options.beam), NO_CUTOFF),
         beam_size=options.beam_size,
@@ -249,24 +238,32 @@ def scales_of(
         sums=options.merge == "sum",
         by_text=options.merge == "sum" or options.nbest > 1,
         nbest=options.nbest,
-        acoustic_scale=np.float32(options.acoustic_scale),
+        pricing=pricing_of(options),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
         token_insertion=np.float32(options.token_insertion),
-        blank_penalty=np.float32(options.blank_penalty),
-        blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
         begin_credit=np.float32(begin),
         inside_credit=np.float32(inside),
         word_credit=np.float32(word),
     )
 
 
-def _as_ends(ends: np.ndarray) -> list[End]:
+def _first_entry(search: k.Search) -> np.ndarray:
+    """The entry before the first frame, ENTRY [1]."""
+    space, first = search.space, np.zeros(1, k.ENTRY)
+    state = int(space.automaton.model_start[0])
+    first["state"], first["node"] = state, space.start_node
+    first["boost"] = search.phrases.start
+    first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
+    first["nonblank_cost"] = np.inf
+    first["blank_trace"], first["nonblank_trace"] = -1, -1
+    return first
+
+
+def _as_endings(endings: np.ndarray) -> list[Ending]:
+    """Records as tuples; costs stay float32."""
+    others = (endings[name].tolist() for name in Ending._fields[1:])
     return [
-        End(cost, *rest)
-        for cost, *rest in zip(
-            ends["cost"],
-            *(ends[name].tolist() for name in End._fields[1:]),
-            strict=True,
-        )
+        Ending(cost, *rest)
+        for cost, *rest in zip(endings["cost"], *others, strict=True)
     ]

@@ -1,111 +1,135 @@
-"""How a token begins: the parts that all ways have in common."""
+"""How a token begins: what all successors of an entry have in common.
+
+successor = Successor(token, state, node, ...)         # where the token leads
+emitted = begin(search, work, source, successor, emitted)
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
-from numpy import float32, int32, uint32, uint64
+from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.boost.phrase_rows import step
 from wfstdec.jit import inlined
-from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import records as k
-from wfstdec.trie.cpu.price import loosened
+from wfstdec.trie.cpu.bounds import least_cost, running_bound
 from wfstdec.trie.lookahead import potential
 
-_INF = float32(np.inf)
-_ZERO = float32(0)
-_AHEAD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_AHEAD_SHIFT = np.uint64(64 - k.AHEAD_BITS)
+_CACHE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_CACHE_SHIFT = np.uint64(64 - k.CACHE_BITS)
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
 
 
-@inlined
-def bound_of(scales, least):
-    """The running bound."""
-    return min(float32(least + scales.beam), NO_CUTOFF)
+class Source(NamedTuple):
+    """An entry that is followed, and its position in the frontier."""
+
+    entry: Any
+    position: int
 
 
-@inlined
-def begin(scales, work, entry, i, way, made, least):
-    """Add the candidates of a token that begins, one for each phase; -1: no room.
+class Emitted(NamedTuple):
+    """How many candidates there are, -1 if they do not fit, and their least cost."""
 
-    `way`: (token, state, node, boost, ahead, said, graph, insertion, phrase cost,
-    text label or -1, whether the same token must be over).
+    num_candidates: int
+    least_cost: np.float32
+
+
+class Successor(NamedTuple):
+    """Where a token leads, and what it costs but for the source and acoustics.
+
+    Attributes:
+        token: The token.
+        state, node, boost: The place.
+        lookahead_cost: At that place.
+        pron: The pronunciation that ends before the token, -1 for none.
+        graph_cost: Unscaled, look-ahead included.
+        insertion: Of the token, and of the word that ends.
+        phrase_cost: What phrases make of it.
+        label: The word or token that the text grows by, -1 for none.
+        repeated: Whether it is the last token again, which may only follow a blank.
     """
-    token, state, node, boost, ahead, said, graph, insertion, phrase, label, same = way
-    if made + 2 > len(work.candidates):
-        return -1, least
-    both = scales.sums
-    for on in range(2):
-        if on == 1 and same:
-            break
-        if not both and not same and (entry.on < entry.over) != (on == 1):
-            continue
-        before = entry.on if on == 1 else entry.over
-        cost = float32(before + float32(scales.lm_scale * graph))
-        cost = float32(float32(cost + insertion) + phrase)
-        cost = float32(cost + work.costs[token])
-        if cost <= bound_of(scales, least):
-            c = work.candidates[made]
-            c.cost, c.ahead, c.source = cost, ahead, i
-            c.state, c.node, c.boost = state, node, boost
-            c.token, c.said = token, said
-            c.from_on, c.to_on = on == 1, True
-            c.text = entry.text
-            if scales.by_text and label >= 0:
-                c.text = extended(entry.text, label)
-            made += 1
-            least = min(least, cost)
-    return made, least
+
+    token: int
+    state: int
+    node: int
+    boost: int
+    lookahead_cost: np.float32
+    pron: int
+    graph_cost: np.float32
+    insertion: np.float32
+    phrase_cost: np.float32
+    label: int
+    repeated: bool
 
 
 @inlined
-def extended(text, label):
+def begin(search, work, source, successor, emitted):
+    """Add the candidates of a token that begins, one for each phase that it may follow.
+
+    With "max" it is one phase: the cheaper one, and the blank where the token repeats.
+    """
+    scales, entry, s = search.scales, source.entry, successor
+    count, least = emitted.num_candidates, emitted.least_cost
+    if count + 2 > len(work.candidates):
+        return Emitted(int64(-1), least)
+    for phase in range(2):
+        nonblank = phase == 1
+        if nonblank and s.repeated:
+            break
+        if not scales.sums and not s.repeated:
+            if (entry.nonblank_cost < entry.blank_cost) != nonblank:
+                continue
+        before = entry.nonblank_cost if nonblank else entry.blank_cost
+        cost = float32(before + float32(scales.lm_scale * s.graph_cost))
+        cost = float32(float32(cost + s.insertion) + s.phrase_cost)
+        cost = float32(cost + work.costs[s.token])
+        if cost <= running_bound(scales, least):
+            c = work.candidates[count]
+            c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
+            c.state, c.node, c.boost = s.state, s.node, s.boost
+            c.token, c.pron = s.token, s.pron
+            c.from_nonblank, c.to_nonblank = nonblank, True
+            c.text = entry.text
+            if scales.by_text and s.label >= 0:
+                c.text = text_with(entry.text, s.label)
+            count += 1
+            least = min(least, cost)
+    return Emitted(count, least)
+
+
+@inlined
+def text_with(text, label):
     """The hash of a text with one more word or token, uint64."""
     return np.uint64(text * _TEXT_FACTOR + np.uint64(label) + _TEXT_STEP)
 
 
 @inlined
-def is_over(scales, phrases, work, entry, token, least):
-    """Whether a token that begins is over the bound, whatever follows from it."""
-    cost = float32(min(entry.over, entry.on) + work.costs[token])
-    credit = float32(scales.begin_credit + credit_of(phrases, entry))
-    return cost > loosened(bound_of(scales, least), credit)
+def source_cost(entry, repeated):
+    """The cost that a token begins from; the last token again only follows a blank."""
+    return entry.blank_cost if repeated else least_cost(entry)
 
 
 @inlined
-def source_cost(entry, same):
-    """What a token begins from; the same token only where it is over."""
-    return entry.over if same else min(entry.over, entry.on)
-
-
-@inlined
-def credit_of(phrases, entry):
-    """The most that phrases credit a label that follows."""
-    return phrases.rows[uint64(entry.boost)].credit
-
-
-@inlined
-def phrase_step(phrases, boost, label):
+def step_phrases(phrases, boost, label):
     """(cost, next boost state) of a label of the phrases' unit."""
     cost, after = step(phrases, boost, uint32(label))
     return cost, int32(after)
 
 
 @inlined
-def ahead_at(space, work, state, node):
-    """What is paid in advance in a state at a node.
+def cached_lookahead(space, work, state, node):
+    """The look-ahead in a state at a node.
 
-    The same is asked frame after frame: answers are kept where they are found fast.
+    The same few are needed frame after frame: they are kept where they are found fast.
     """
-    if space.model < 0:
-        return _ZERO
     if node == 0:
         return space.lookahead.state_cost[state]
     key = (uint64(state) << uint64(32)) | uint64(node)
-    answer = work.ahead[(key * _AHEAD_FACTOR) >> _AHEAD_SHIFT]
-    if answer.key != key:
-        answer.key = key
-        answer.cost = potential(space.lookahead, space.automaton, state, node)
-    return answer.cost
+    cached = work.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
+    if cached.key != key:
+        cached.key = key
+        cached.cost = potential(space.lookahead, space.automaton, state, node)
+    return cached.cost

@@ -1,317 +1,326 @@
-"""The trie beam search in numba: one utterance, one frame after the other.
+"""The trie search in numba: one utterance, one frame after the other.
 
 The specification is `reference.py`; this computes the same bits faster:
 
-    for each frame:   price      the acoustic cost of each token, and which may begin
-                      emit       candidates, as far as a running bound lets them
-                      merge      one entry for each key   (`cpu_merge.py`)
-                      settle     the best entries, their trace, re-base
+    for each frame:   price        the acoustic cost of each token
+                      next tokens  those that may begin      (`next_tokens.py`)
+                      emit         candidates within a running bound  (`bounds.py`)
+                      merge        one entry for each key    (`merge.py`)
+                      settle       the best entries, their trace, re-base
 
-The running bound `least so far + beam` drops only what the final one drops. Before the
-language model is asked, a candidate is held against it by source and acoustics alone:
-inside a word the look-ahead never falls, and at its end it falls by at most `slack`.
+The running bound drops only what the final one drops. Before the language model is
+asked, a candidate is held against it by source and acoustics alone: inside a word the
+look-ahead never falls, and at its end it falls by `max_word_gain` at most.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float32, int32, int64, uint64
 
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm.kernels import step
+from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.begin import (
-    ahead_at,
+    Emitted,
+    Source,
+    Successor,
     begin,
-    bound_of,
-    credit_of,
-    is_over,
-    phrase_step,
+    cached_lookahead,
     source_cost,
+    step_phrases,
 )
-from wfstdec.trie.cpu.merge import choose, find_entries, settle
-from wfstdec.trie.cpu.price import (
-    find_near,
-    keep_near,
-    least_stay,
+from wfstdec.trie.cpu.bounds import (
+    exceeds,
+    is_over,
+    least_cost,
     loosened,
-    price,
-    put_in_order,
-    take_best,
+    phrase_credit,
+    running_bound,
 )
-from wfstdec.trie.cpu.words import end_word
+from wfstdec.trie.cpu.merge import choose, merge, settle
+from wfstdec.trie.cpu.next_tokens import (
+    drop_tokens,
+    find_tokens,
+    least_stay_cost,
+    rank_tokens,
+    take_best_token,
+)
+from wfstdec.trie.cpu.word_ends import end_word
 from wfstdec.trie.lexicon_trie import find_child
 
-FEW = 12
-"""Live tokens among which none is followed first."""
+TRY_BEST_ABOVE = 12
+"""Of more tokens than these the best one is followed first, for a better bound."""
 _INF = float32(np.inf)
 _ZERO = float32(0)
 
 
+class Stay(NamedTuple):
+    """A candidate of the same entry: its cost, and from and to which phase."""
+
+    cost: np.float32
+    from_nonblank: bool
+    to_nonblank: bool
+
+
 @kernel
-def advance(tree, scales, words, phrases, work, channel, logprobs, first):
-    """Pass the frontier through the frames `first` and on of a chunk.
+def advance(search, work, channel, logprobs, first):
+    """Pass the frontier through the frames of a chunk from `first` on.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
     """
+    space, scales = search.space, search.scales
     num_frames = logprobs.shape[0]
     counts = channel.counts
     for frame in range(first, num_frames):
         if counts[k.DIED] >= 0:
             break
-        price(tree.space.blank, scales, logprobs[frame], work)
-        num_live, least = _find_live(tree, scales, words, phrases, work, channel)
-        made, least = _emit(
-            tree,
-            scales,
-            words,
-            phrases,
-            work,
-            channel,
-            counts[k.FRONTIER],
-            num_live,
-            least,
-        )
-        for i in range(num_live):
-            work.begin_costs[work.live[i]] = _INF
-        if made < 0:
+        row = logprobs[frame]
+        price(scales.pricing, space.blank, row, work.unscaled, work.costs)
+        num_next, least = _find_next_tokens(search, work, channel)
+        num_entries = counts[k.FRONTIER]
+        emitted = _emit(search, work, channel.frontier[:num_entries], num_next, least)
+        for n in range(num_next):
+            work.next_costs[work.next_tokens[n]] = _INF
+        if emitted.num_candidates < 0:
             return k.GROW_CANDIDATES, frame
-        if made == 0:
+        if emitted.num_candidates == 0:
             counts[k.DIED] = counts[k.FRAMES]
             break
-        cutoff = min(float32(least + scales.beam), NO_CUTOFF)
-        num_entries = find_entries(scales, work, channel.frontier, made, cutoff)
+        cutoff = min(float32(emitted.least_cost + scales.beam), NO_CUTOFF)
+        num_entries = merge(
+            scales, work, channel.frontier, emitted.num_candidates, cutoff
+        )
         num_entries = choose(scales, work, num_entries)
         if num_entries > len(channel.frontier):
             return k.GROW_FRONTIER, frame
         if counts[k.TRACE] + 2 * num_entries > len(channel.trace):
             return k.GROW_TRACE, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
-        counts[k.CANDIDATES] += made
-        settle(tree.space, scales, phrases, work, channel, num_entries)
+        counts[k.CANDIDATES] += emitted.num_candidates
+        settle(search, work, channel, num_entries)
         counts[k.FRAMES] += 1
     return k.OK, num_frames
 
 
 @inlined
-def _find_live(tree, scales, words, phrases, work, channel):
-    """The tokens that may begin, best first: how many; what the bound begins with.
+def _find_next_tokens(search, work, channel):
+    """The tokens that may begin, best first: how many; the least cost to begin with.
 
-    Live is what costs no more than the bound even from a phase that costs nothing: the
-    least there can be after re-basing, with "sum" not always in the first entry. Where
-    these are many, the best token is followed from there first, for a better bound.
+    A token may begin if it is within the bound from a phase of cost 0: no phase costs
+    less after re-basing (with "sum" it need not be that of the first entry). Where
+    these are many, the best one is followed from the first entry, for a better bound.
     """
-    frontier = channel.frontier
-    credit = float32(scales.begin_credit + _top_credit(phrases, channel))
-    least = least_stay(tree.space, work, frontier, channel.counts[k.FRONTIER])
-    bound = loosened(bound_of(scales, least), credit)
-    count = find_near(tree.space.blank, bound, work)
-    if count > uint64(FEW):
-        take_best(count, work)
-        made, least = _emit(tree, scales, words, phrases, work, channel, 1, 1, least)
-        work.begin_costs[work.live[0]] = _INF
-        bound = loosened(bound_of(scales, least), credit)
-        count = keep_near(count, bound, work)
-    return put_in_order(scales, count, work), least
+    space, scales, frontier = search.space, search.scales, channel.frontier
+    num_entries = channel.counts[k.FRONTIER]
+    credit = float32(scales.begin_credit + _top_credit(search.phrases, channel))
+    least = least_stay_cost(space, work, frontier, num_entries)
+    bound = loosened(running_bound(scales, least), credit)
+    count = find_tokens(space.blank, bound, work)
+    if count > uint64(TRY_BEST_ABOVE):
+        take_best_token(count, work)
+        least = _emit(search, work, frontier[:1], 1, least).least_cost
+        work.next_costs[work.next_tokens[0]] = _INF
+        bound = loosened(running_bound(scales, least), credit)
+        count = drop_tokens(count, bound, work)
+    return rank_tokens(scales, count, work), least
 
 
 @inlined
 def _top_credit(phrases, channel):
-    """The most that a phrase is credited in any entry."""
+    """The most that phrases deduct for the next label of any entry."""
     top = _ZERO
     if phrases.of_words or phrases.of_tokens:
         for i in range(channel.counts[k.FRONTIER]):
-            top = max(top, credit_of(phrases, channel.frontier[i]))
+            top = max(top, phrase_credit(phrases, channel.frontier[i]))
     return top
 
 
 @kernel
-def _emit(tree, scales, words, phrases, work, channel, num_entries, num_live, least):
-    """Write the candidates of the first entries; (how many, or -1, the least cost)."""
-    space = tree.space
-    frontier = channel.frontier
-    made = 0
-    for i in range(num_entries):
-        if made + 3 > len(work.candidates):
-            return -1, least
-        made, least = _stay(space, scales, work, frontier[i], i, made, least)
-        if num_live == 0:
+def _emit(search, work, frontier, num_next, least):
+    """Write the candidates of some entries."""
+    emitted = Emitted(int64(0), least)
+    for i in range(len(frontier)):
+        if emitted.num_candidates + 3 > len(work.candidates):
+            return Emitted(int64(-1), emitted.least_cost)
+        source = Source(frontier[i], i)
+        emitted = _stay(search, work, source, emitted)
+        if num_next == 0:
             continue
-        if is_over(scales, phrases, work, frontier[i], work.live[0], least):
+        best = work.next_tokens[0]
+        if is_over(search, work, source.entry, best, emitted.least_cost):
             continue
-        if space.lexical:
-            made, least = _walk_trie(
-                tree,
-                scales,
-                words,
-                phrases,
-                work,
-                frontier[i],
-                i,
-                num_live,
-                made,
-                least,
-            )
+        if search.space.has_lexicon:
+            emitted = _walk_trie(search, work, source, num_next, emitted)
         else:
-            made, least = _any_token(
-                space, scales, phrases, work, frontier[i], i, num_live, made, least
-            )
-        if made < 0:
-            return -1, least
-    return made, least
+            emitted = _any_token(search, work, source, num_next, emitted)
+        if emitted.num_candidates < 0:
+            return emitted
+    return emitted
 
 
 @inlined
-def _stay(space, scales, work, entry, i, made, least):
+def _stay(search, work, source, emitted):
     """A blank, or the same token again."""
-    both = scales.sums
+    space, scales, entry = search.space, search.scales, source.entry
+    blank_cost, nonblank_cost = entry.blank_cost, entry.nonblank_cost
     blank = work.costs[space.blank]
-    if both or entry.over <= entry.on:
-        made, least = _stays(scales, work, entry, i, entry.over + blank, 0, made, least)
-    if both or entry.over > entry.on:
-        made, least = _stays(scales, work, entry, i, entry.on + blank, 1, made, least)
-    if entry.on < _INF:
-        cost = entry.on + work.costs[space.node_token[entry.node]]
-        made, least = _stays(scales, work, entry, i, cost, 3, made, least)
-    return made, least
+    if scales.sums or blank_cost <= nonblank_cost:
+        stay = Stay(float32(blank_cost + blank), False, False)
+        emitted = _add_stay(scales, work, source, stay, emitted)
+    if scales.sums or blank_cost > nonblank_cost:
+        stay = Stay(float32(nonblank_cost + blank), True, False)
+        emitted = _add_stay(scales, work, source, stay, emitted)
+    if nonblank_cost < _INF:
+        again = work.costs[space.node_token[entry.node]]
+        stay = Stay(float32(nonblank_cost + again), True, True)
+        emitted = _add_stay(scales, work, source, stay, emitted)
+    return emitted
 
 
 @inlined
-def _stays(scales, work, entry, i, cost, phases, made, least):
-    """Add a candidate of the same entry; bit 0 of `phases`: from on, bit 1: to on."""
-    cost = float32(cost)
-    if cost <= bound_of(scales, least):
-        c = work.candidates[made]
-        c.cost, c.ahead, c.source = cost, entry.ahead, i
+def _add_stay(scales, work, source, stay, emitted):
+    """Add a candidate of the same entry."""
+    count, least, entry = emitted.num_candidates, emitted.least_cost, source.entry
+    if stay.cost <= running_bound(scales, least):
+        c = work.candidates[count]
+        c.cost, c.lookahead_cost = stay.cost, entry.lookahead_cost
+        c.source = source.position
         c.state, c.node, c.boost = entry.state, entry.node, entry.boost
-        c.from_on, c.to_on = phases & 1 != 0, phases & 2 != 0
-        c.token, c.said = -1, -1
+        c.from_nonblank, c.to_nonblank = stay.from_nonblank, stay.to_nonblank
+        c.token, c.pron = -1, -1
         c.text = entry.text
-        made += 1
-        least = min(least, cost)
-    return made, least
+        count += 1
+        least = min(least, stay.cost)
+    return Emitted(count, least)
 
 
 @inlined
-def _any_token(space, scales, phrases, work, entry, i, num_live, made, least):
-    """Every live token, with a language model over tokens."""
-    before = space.node_token[entry.node]
-    insertion = scales.token_insertion
-    for n in range(num_live):
-        token = work.live[n]
-        if is_over(scales, phrases, work, entry, token, least):
+def _any_token(search, work, source, num_next, emitted):
+    """Every token that may begin, with a language model over tokens."""
+    space, scales, phrases = search.space, search.scales, search.phrases
+    entry = source.entry
+    last_token = space.node_token[entry.node]
+    for n in range(num_next):
+        token = work.next_tokens[n]
+        if is_over(search, work, entry, token, emitted.least_cost):
             break  # as are all that follow
-        same = token == before
-        phrase, boost = _ZERO, entry.boost
+        repeated = token == last_token
+        phrase_cost, boost = _ZERO, entry.boost
         if phrases.of_tokens:
-            phrase, boost = phrase_step(phrases, entry.boost, token)
-            credit = float32(scales.begin_credit - phrase)
-            cost = float32(source_cost(entry, same) + work.costs[token])
-            if cost > loosened(bound_of(scales, least), credit):
+            phrase_cost, boost = step_phrases(phrases, entry.boost, token)
+            credit = float32(scales.begin_credit - phrase_cost)
+            cost = float32(source_cost(entry, repeated) + work.costs[token])
+            if exceeds(scales, cost, credit, emitted.least_cost):
                 continue
-        graph, state = step(space.automaton, space.model, entry.state, token)
-        way = (
-            token,
-            state,
-            token,
-            boost,
-            _ZERO,
-            int32(-1),
-            float32(graph),
-            insertion,
-            phrase,
-            int64(token),
-            same,
+        graph_cost, state = step(space.automaton, 0, entry.state, token)
+        successor = Successor(
+            token=token,
+            state=state,
+            node=token,
+            boost=boost,
+            lookahead_cost=_ZERO,
+            pron=int32(-1),
+            graph_cost=float32(graph_cost),
+            insertion=scales.token_insertion,
+            phrase_cost=phrase_cost,
+            label=int64(token),
+            repeated=repeated,
         )
-        made, least = begin(scales, work, entry, i, way, made, least)
-        if made < 0:
+        emitted = begin(search, work, source, successor, emitted)
+        if emitted.num_candidates < 0:
             break
-    return made, least
+    return emitted
 
 
 @inlined
-def _walk_trie(tree, scales, words, phrases, work, entry, i, num_live, made, least):
+def _walk_trie(search, work, source, num_next, emitted):
     """Tokens inside a word; tokens that end it; separators between words."""
-    trie, node = tree.space.trie, int64(entry.node)
-    base = min(entry.over, entry.on)
+    scales, phrases, entry = search.scales, search.phrases, source.entry
     credit = scales.inside_credit
     if phrases.of_tokens:
-        credit = float32(credit + credit_of(phrases, entry))
-    limit = loosened(bound_of(scales, least), credit)
-    for n in range(_find_ways_down(tree, work, node, base, limit, num_live)):
-        made, least = _go_down(
-            tree.space, scales, phrases, work, entry, i, n, made, least
-        )
-        if made < 0:
-            return made, least
-    if node != 0 and trie.said_splits[node] < trie.said_splits[node + 1]:
-        made, least = end_word(
-            tree, scales, words, phrases, work, entry, i, num_live, made, least
-        )
-    return made, least
+        credit = float32(credit + phrase_credit(phrases, entry))
+    limit = loosened(running_bound(scales, emitted.least_cost), credit)
+    for n in range(_find_inside(search.space, work, entry, limit, num_next)):
+        token, node = work.inside_tokens[n], int64(work.inside_nodes[n])
+        emitted = _go_on(search, work, source, token, node, emitted)
+        if emitted.num_candidates < 0:
+            return emitted
+    splits, node = search.space.trie.node_pron_splits, int64(entry.node)
+    if node != 0 and splits[node] < splits[node + 1]:
+        emitted = end_word(search, work, source, num_next, emitted)
+    return emitted
 
 
 @inlined
-def _find_ways_down(tree, work, node, base, limit, num_live):
-    """Fill `down_token` and `down_node` with children within the limit; how many."""
-    trie, separator = tree.space.trie, tree.space.separator
-    first, last = int64(trie.child_splits[node]), int64(trie.child_splits[node + 1])
-    count = 0
-    if last - first <= 2 * num_live:
+def _find_inside(space, work, entry, limit, num_next):
+    """Fill `inside_tokens` and `inside_nodes` with what is within a limit; how many.
+
+    Either the children of the node are gone through, or, where these are many, the
+    tokens that may begin.
+    """
+    trie, node, separator = space.trie, int64(entry.node), space.separator
+    first = int64(trie.node_child_splits[node])
+    last = int64(trie.node_child_splits[node + 1])
+    base, count = least_cost(entry), 0
+    if last - first <= 2 * num_next:
         for at in range(first, last):
             token = trie.child_token[at]
-            cost = float32(base + work.begin_costs[token])
-            work.down_token[count] = token
-            work.down_node[count] = trie.child_node[at]
+            cost = float32(base + work.next_costs[token])
+            work.inside_tokens[count] = token
+            work.inside_nodes[count] = trie.child_node[at]
             count += int64(cost <= limit and cost < _INF)
     else:
-        for n in range(num_live):
-            token = work.live[n]
+        for n in range(num_next):
+            token = work.next_tokens[n]
             if float32(base + work.costs[token]) > limit:
                 break
             if node == 0:
-                child = int64(tree.root_child[token])
+                child = int64(space.root_child[token])
             else:
                 child = find_child(trie, node, token)
-            work.down_token[count] = token
-            work.down_node[count] = child
+            work.inside_tokens[count] = token
+            work.inside_nodes[count] = child
             count += int64(child >= 0)
-    if node == 0 and separator >= 0 and work.begin_costs[separator] < _INF:
-        work.down_token[count] = separator
-        work.down_node[count] = 0
+    if node == 0 and separator >= 0 and work.next_costs[separator] < _INF:
+        work.inside_tokens[count] = separator
+        work.inside_nodes[count] = 0
         count += 1
     return count
 
 
 @inlined
-def _go_down(space, scales, phrases, work, entry, i, n, made, least):
-    """A token begins and no word ends: the `n`-th way down."""
-    token, child = work.down_token[n], int64(work.down_node[n])
-    same = token == space.node_token[entry.node]
-    cost = float32(source_cost(entry, same) + work.costs[token])
-    phrase, boost, credit = _ZERO, entry.boost, scales.inside_credit
+def _go_on(search, work, source, token, node, emitted):
+    """A token begins and no word ends; it leads to a node."""
+    space, scales, phrases = search.space, search.scales, search.phrases
+    entry = source.entry
+    repeated = token == space.node_token[entry.node]
+    cost = float32(source_cost(entry, repeated) + work.costs[token])
+    phrase_cost, boost, credit = _ZERO, entry.boost, scales.inside_credit
     if phrases.of_tokens:
-        phrase, boost = phrase_step(phrases, entry.boost, token)
-        credit = float32(credit - phrase)
-    if cost > loosened(bound_of(scales, least), credit):
-        return made, least
-    ahead = entry.ahead
-    if child > 0:
-        ahead = ahead_at(space, work, entry.state, child)
-    graph = float32(ahead - entry.ahead)
-    way = (
-        token,
-        entry.state,
-        child,
-        boost,
-        ahead,
-        int32(-1),
-        graph,
-        scales.token_insertion,
-        phrase,
-        int64(-1),
-        same,
+        phrase_cost, boost = step_phrases(phrases, entry.boost, token)
+        credit = float32(credit - phrase_cost)
+    if exceeds(scales, cost, credit, emitted.least_cost):
+        return emitted
+    lookahead = entry.lookahead_cost
+    if node > 0:
+        lookahead = cached_lookahead(space, work, entry.state, node)
+    successor = Successor(
+        token=token,
+        state=entry.state,
+        node=node,
+        boost=boost,
+        lookahead_cost=lookahead,
+        pron=int32(-1),
+        graph_cost=float32(lookahead - entry.lookahead_cost),
+        insertion=scales.token_insertion,
+        phrase_cost=phrase_cost,
+        label=int64(-1),
+        repeated=repeated,
     )
-    return begin(scales, work, entry, i, way, made, least)
+    return begin(search, work, source, successor, emitted)

@@ -1,4 +1,9 @@
-"""From candidates to the next frontier: merging, choosing, and the trace."""
+"""From candidates to the next frontier: merging, choosing, and the trace.
+
+num_entries = merge(scales, work, frontier, num_candidates, cutoff)  # work.new_entries
+num_entries = choose(scales, work, num_entries)                      # work.keys
+settle(search, work, channel, num_entries)                           # the new frontier
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ _INF = float32(np.inf)
 
 
 @inlined
-def added(a, b):
-    """-ln(exp(-a) + exp(-b)), by way of float64, float32."""
+def log_add(a, b):
+    """`endings.log_add`, float32: -ln(exp(-a) + exp(-b)), by way of float64."""
     low, high = np.float64(min(a, b)), np.float64(max(a, b))
     if high == np.inf:
         return float32(low)
@@ -26,7 +31,7 @@ def added(a, b):
 
 @inlined
 def _hash(state, node, boost, text):
-    """A slot for a key: multiply and shift."""
+    """A hash of a key: multiply and shift."""
     mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
     mixed ^= (uint64(node) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= (uint64(boost) + text) * uint64(0xD6E8FEB86659FD93)
@@ -36,24 +41,25 @@ def _hash(state, node, boost, text):
 
 
 @inlined
-def _slot_of(work, stamp, state, node, boost, text):
-    """The slot of a key, taken or free, and the entry there or -1."""
-    slots, made = work.slots, work.made
+def _slot_of(work, stamp, c):
+    """The slot of a candidate's entry, taken or free, and the entry there or -1."""
+    slots, entries = work.slots, work.new_entries
     mask = uint64(len(slots) - 1)
-    slot = _hash(state, node, boost, text) & mask
+    slot = _hash(c.state, c.node, c.boost, c.text) & mask
     while slots[slot] >> 32 == stamp:
-        e = slots[slot] & int64(0xFFFFFFFF)
-        m = made[e]
-        if m.state == state and m.node == node and m.boost == boost and m.text == text:
-            return slot, e
+        i = slots[slot] & int64(0xFFFFFFFF)
+        e = entries[i]
+        same_place = e.state == c.state and e.node == c.node and e.boost == c.boost
+        if same_place and e.text == c.text:
+            return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
 
 
 @kernel
-def find_entries(scales, work, frontier, num_candidates, cutoff):
-    """Merge the candidates within the cutoff into `work.made`; returns how many."""
-    candidates, made = work.candidates, work.made
+def merge(scales, work, frontier, num_candidates, cutoff):
+    """Merge the candidates within the cutoff into `work.new_entries`; how many."""
+    candidates, entries = work.candidates, work.new_entries
     work.counts[k.STAMP] += 1
     stamp = work.counts[k.STAMP]
     count = 0
@@ -61,33 +67,40 @@ def find_entries(scales, work, frontier, num_candidates, cutoff):
         c = candidates[q]
         if c.cost > cutoff:
             continue
-        slot, e = _slot_of(work, stamp, c.state, c.node, c.boost, c.text)
-        if e < 0:
-            e = count
+        slot, i = _slot_of(work, stamp, c)
+        if i < 0:
+            i = count
             count += 1
-            work.slots[slot] = (stamp << 32) | e
-            m = made[e]
-            m.state, m.node, m.boost, m.text = c.state, c.node, c.boost, c.text
-            m.ahead, m.over, m.on, m.over_way, m.on_way = c.ahead, _INF, _INF, -1, -1
-        _enter(scales, work, frontier, e, q)
-    for e in range(count):
-        m = made[e]
-        m.cost = added(m.over, m.on) if scales.sums else min(m.over, m.on)
+            work.slots[slot] = (stamp << 32) | i
+            e = entries[i]
+            e.state, e.node, e.boost, e.text = c.state, c.node, c.boost, c.text
+            e.lookahead_cost = c.lookahead_cost
+            e.blank_cost, e.nonblank_cost = _INF, _INF
+            e.blank_candidate, e.nonblank_candidate = -1, -1
+        _enter(scales, work, frontier, i, q)
+    for i in range(count):
+        e = entries[i]
+        if scales.sums:
+            e.cost = log_add(e.blank_cost, e.nonblank_cost)
+        else:
+            e.cost = min(e.blank_cost, e.nonblank_cost)
     return count
 
 
 @inlined
-def _enter(scales, work, frontier, e, q):
-    """Candidate `q` leads into entry `e`."""
-    m, c = work.made[e], work.candidates[q]
-    if c.to_on:
-        if m.on_way < 0 or _goes_before(work, frontier, q, m.on_way):
-            m.on_way = q
-        m.on = added(m.on, c.cost) if scales.sums else min(m.on, c.cost)
+def _enter(scales, work, frontier, i, q):
+    """Candidate `q` leads into entry `i`."""
+    e, c = work.new_entries[i], work.candidates[q]
+    if c.to_nonblank:
+        best, cost = e.nonblank_candidate, e.nonblank_cost
+        if best < 0 or _goes_before(work, frontier, q, best):
+            e.nonblank_candidate = q
+        e.nonblank_cost = log_add(cost, c.cost) if scales.sums else min(cost, c.cost)
     else:
-        if m.over_way < 0 or _goes_before(work, frontier, q, m.over_way):
-            m.over_way = q
-        m.over = added(m.over, c.cost) if scales.sums else min(m.over, c.cost)
+        best, cost = e.blank_candidate, e.blank_cost
+        if best < 0 or _goes_before(work, frontier, q, best):
+            e.blank_candidate = q
+        e.blank_cost = log_add(cost, c.cost) if scales.sums else min(cost, c.cost)
 
 
 @inlined
@@ -106,25 +119,25 @@ def _goes_before(work, frontier, q, other):
 
 @kernel
 def choose(scales, work, count):
-    """Put what goes on into `work.keys`, in its order; returns how many.
+    """Put the entries that go on into `work.keys`, in their order; how many.
 
     The order is that of re-based costs: rounding may have made some of them equal.
-    Where all of it goes on, and nothing is added up, no order is needed but that the
-    best comes first: equal candidates are told apart by their sources.
+    Where all entries go on, and nothing is summed, only the best one must come first:
+    equal candidates are told apart by their sources.
     """
-    keys, made = work.keys, work.made
+    keys, entries = work.keys, work.new_entries
     best = 0
-    for e in range(count):
-        keys[e] = np.uint64(e)
-        if made[e].cost < made[best].cost:
-            best = e
+    for i in range(count):
+        keys[i] = np.uint64(i)
+        if entries[i].cost < entries[best].cost:
+            best = i
     if not scales.by_text and count <= scales.beam_size:
         keys[0], keys[best] = keys[best], keys[0]
         return count
-    for e in range(count):
-        keys[e] = key_of(float32(made[e].cost - made[best].cost), e)
+    for i in range(count):
+        keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
     sort_keys(keys, count, work.stack)
-    _order_ties(keys, made, count)
+    _order_ties(keys, entries, count)
     if not scales.by_text:
         return min(count, scales.beam_size)
     if scales.sums and count <= scales.beam_size:
@@ -133,28 +146,29 @@ def choose(scales, work, count):
 
 
 @kernel
-def settle(space, scales, phrases, work, channel, num_entries):
+def settle(search, work, channel, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
-    keys, made = work.keys, work.made
+    keys, entries, frontier = work.keys, work.new_entries, channel.frontier
     for i in range(channel.counts[k.FRONTIER]):
-        work.before[i] = channel.frontier[i]
-    best = made[index_of(keys[0])].cost
+        work.sources[i] = frontier[i]
+    best = entries[index_of(keys[0])].cost
     for r in range(num_entries):
-        m, entry = made[index_of(keys[r])], channel.frontier[r]
-        entry.state, entry.node, entry.boost = m.state, m.node, m.boost
-        prefetch(phrases.rows, uint64(m.boost))
-        entry.text, entry.ahead = m.text, m.ahead
-        entry.cost = float32(m.cost - best)
-        entry.over, entry.on = float32(m.over - best), float32(m.on - best)
-        if m.over_way >= 0:
-            way = int64(m.over_way)
-            entry.over_end = _end_of(work, channel, way)
-            entry.over_acoustic = _acoustic_of(space, work, way)
-            entry.over_trace = _extend(work, channel, way)
-        if m.on_way >= 0:
-            way = int64(m.on_way)
-            entry.on_acoustic = _acoustic_of(space, work, way)
-            entry.on_trace = _extend(work, channel, way)
+        new, entry = entries[index_of(keys[r])], frontier[r]
+        entry.state, entry.node, entry.boost = new.state, new.node, new.boost
+        prefetch(search.phrases.rows, uint64(new.boost))
+        entry.text, entry.lookahead_cost = new.text, new.lookahead_cost
+        entry.cost = float32(new.cost - best)
+        entry.blank_cost = float32(new.blank_cost - best)
+        entry.nonblank_cost = float32(new.nonblank_cost - best)
+        if new.blank_candidate >= 0:
+            c = work.candidates[int64(new.blank_candidate)]
+            entry.token_end = _token_end(work, channel, c)
+            entry.blank_acoustic = _acoustic(search.space, work, c)
+            entry.blank_trace = _extend_trace(work, channel, c)
+        if new.nonblank_candidate >= 0:
+            c = work.candidates[int64(new.nonblank_candidate)]
+            entry.nonblank_acoustic = _acoustic(search.space, work, c)
+            entry.nonblank_trace = _extend_trace(work, channel, c)
     channel.counts[k.FRONTIER] = num_entries
     channel.base[0] += np.float64(best)
 
@@ -172,7 +186,7 @@ def _less(a, b):
 
 
 @inlined
-def _order_ties(keys, made, count):
+def _order_ties(keys, entries, count):
     """Put entries of equal cost into the order of what they are."""
     for i in range(1, count):
         key = keys[i]
@@ -180,7 +194,7 @@ def _order_ties(keys, made, count):
         while (
             j > 0
             and keys[j - 1] >> uint64(32) == key >> uint64(32)
-            and _less(made[index_of(key)], made[index_of(keys[j - 1])])
+            and _less(entries[index_of(key)], entries[index_of(keys[j - 1])])
         ):
             keys[j] = keys[j - 1]
             j -= 1
@@ -191,65 +205,64 @@ def _order_ties(keys, made, count):
 def _choose_texts(scales, work, count):
     """Keep the texts that may matter at the `beam_size` best places.
 
-    The entries of a place are linked by `before`, the last one found as entries are.
+    The kept entries of a place are linked by `same_place`, from the last one on.
     """
-    keys, made = work.keys, work.made
+    keys, entries = work.keys, work.new_entries
     work.counts[k.STAMP] += 1
     stamp, kept, places = work.counts[k.STAMP], 0, 0
     for r in range(count):
-        e = index_of(keys[r])
-        m = made[e]
-        slot, last = _place_of(work, stamp, m)
+        i = index_of(keys[r])
+        e = entries[i]
+        slot, last = _place_of(work, stamp, e)
         if last < 0 and places == scales.beam_size:
             continue
-        over, on, other = 0, 0, last
+        blank, nonblank, other = 0, 0, last
         while other >= 0:
-            over += int64(made[other].over <= m.over)
-            on += int64(made[other].on <= m.on)
-            other = int64(made[other].before)
-        if (m.over == _INF or over >= scales.nbest) and (
-            m.on == _INF or on >= scales.nbest
+            blank += int64(entries[other].blank_cost <= e.blank_cost)
+            nonblank += int64(entries[other].nonblank_cost <= e.nonblank_cost)
+            other = int64(entries[other].same_place)
+        if (e.blank_cost == _INF or blank >= scales.nbest) and (
+            e.nonblank_cost == _INF or nonblank >= scales.nbest
         ):
             continue
         places += int64(last < 0)
-        m.before = last
-        work.slots[slot] = (stamp << 32) | e
+        e.same_place = last
+        work.slots[slot] = (stamp << 32) | i
         keys[kept] = keys[r]
         kept += 1
     return kept
 
 
 @inlined
-def _place_of(work, stamp, m):
-    """The slot of a place, and the last entry that was put there or -1."""
-    slots, made = work.slots, work.made
+def _place_of(work, stamp, entry):
+    """The slot of an entry's place, and the last entry that was kept there or -1."""
+    slots, entries = work.slots, work.new_entries
     mask = uint64(len(slots) - 1)
-    slot = _hash(m.state, m.node, m.boost, uint64(0)) & mask
+    slot = _hash(entry.state, entry.node, entry.boost, uint64(0)) & mask
     while slots[slot] >> 32 == stamp:
-        e = slots[slot] & int64(0xFFFFFFFF)
-        o = made[e]
-        if o.state == m.state and o.node == m.node and o.boost == m.boost:
-            return slot, e
+        i = slots[slot] & int64(0xFFFFFFFF)
+        e = entries[i]
+        same_node = e.state == entry.state and e.node == entry.node
+        if same_node and e.boost == entry.boost:
+            return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
 
 
 @inlined
-def _end_of(work, channel, way):
-    """One behind the last frame of the token before a way, where that is over."""
-    c = work.candidates[way]
-    if c.from_on:
+def _token_end(work, channel, c):
+    """One behind the last frame of the token before a candidate, where that is over."""
+    if c.from_nonblank:
         return int64(channel.counts[k.FRAMES])
-    return int64(work.before[c.source].over_end)
+    return int64(work.sources[c.source].token_end)
 
 
 @inlined
-def _acoustic_of(space, work, way):
-    """The acoustic cost of a way from the beginning, float64."""
-    c = work.candidates[way]
-    source = work.before[c.source]
-    total = source.on_acoustic if c.from_on else source.over_acoustic
-    if not c.to_on:
+def _acoustic(space, work, c):
+    """The acoustic cost of a candidate from the beginning, float64."""
+    source = work.sources[c.source]
+    total = source.nonblank_acoustic if c.from_nonblank else source.blank_acoustic
+    if not c.to_nonblank:
         return total + np.float64(work.unscaled[space.blank])
     token = int64(c.token)
     if token < 0:
@@ -258,16 +271,16 @@ def _acoustic_of(space, work, way):
 
 
 @inlined
-def _extend(work, channel, way):
-    """The trace of a way, with a node for the token that begins."""
-    c = work.candidates[way]
-    source = work.before[c.source]
-    previous = source.on_trace if c.from_on else source.over_trace
+def _extend_trace(work, channel, c):
+    """The trace of a candidate, with a node for the token that begins."""
+    source = work.sources[c.source]
+    previous = source.nonblank_trace if c.from_nonblank else source.blank_trace
     if c.token < 0:
         return int64(previous)
     at = channel.counts[k.TRACE]
     node = channel.trace[at]
-    node.previous, node.token, node.said = previous, c.token, c.said
-    node.start, node.end = channel.counts[k.FRAMES], _end_of(work, channel, way)
+    node.previous, node.token, node.pron = previous, c.token, c.pron
+    node.start = channel.counts[k.FRAMES]
+    node.previous_end = _token_end(work, channel, c)
     channel.counts[k.TRACE] = at + 1
     return at

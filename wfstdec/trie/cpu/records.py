@@ -1,4 +1,4 @@
-"""The arrays that the CPU kernels of the beam search work on."""
+"""What the CPU kernels of the trie search work on: records, and tuples of arrays."""
 
 from __future__ import annotations
 
@@ -6,80 +6,97 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.phrase_rows import PhraseRows
+from wfstdec.boost.words import WordBoosts
+from wfstdec.search.acoustics import Pricing
 from wfstdec.trie.space import SearchSpace
 
 ENTRY = np.dtype(
     [
         ("cost", "<f4"),
-        ("over", "<f4"),
-        ("on", "<f4"),
-        ("ahead", "<f4"),
+        ("blank_cost", "<f4"),
+        ("nonblank_cost", "<f4"),
+        ("lookahead_cost", "<f4"),
         ("state", "<i4"),
         ("node", "<i4"),
         ("boost", "<i4"),
-        ("over_trace", "<i4"),
-        ("on_trace", "<i4"),
-        ("over_end", "<i4"),
+        ("blank_trace", "<i4"),
+        ("nonblank_trace", "<i4"),
+        ("token_end", "<i4"),
         ("text", "<u8"),
-        ("over_acoustic", "<f8"),
-        ("on_acoustic", "<f8"),
+        ("blank_acoustic", "<f8"),
+        ("nonblank_acoustic", "<f8"),
     ]
 )
-"""An entry of the frontier; the fields of a phase begin with its name."""
+"""An entry of the frontier, with a cost, trace and acoustic cost for each phase;
+`token_end` is that of the blank phase, one behind the last frame of the last token."""
 CANDIDATE = np.dtype(
     [
         ("cost", "<f4"),
-        ("ahead", "<f4"),
+        ("lookahead_cost", "<f4"),
         ("state", "<i4"),
         ("node", "<i4"),
         ("boost", "<i4"),
         ("source", "<i4"),
         ("token", "<i4"),
-        ("said", "<i4"),
+        ("pron", "<i4"),
         ("text", "<u8"),
-        ("from_on", "?"),
-        ("to_on", "?"),
+        ("from_nonblank", "?"),
+        ("to_nonblank", "?"),
     ]
 )
-"""A way into a phase of an entry; `token` is -1 where none begins."""
-MADE = np.dtype(
+"""A way into a phase of an entry from a phase of another, its source; `token` is -1
+where none begins."""
+NEW_ENTRY = np.dtype(
     [
         ("cost", "<f4"),
-        ("over", "<f4"),
-        ("on", "<f4"),
-        ("ahead", "<f4"),
+        ("blank_cost", "<f4"),
+        ("nonblank_cost", "<f4"),
+        ("lookahead_cost", "<f4"),
         ("state", "<i4"),
         ("node", "<i4"),
         ("boost", "<i4"),
-        ("over_way", "<i4"),
-        ("on_way", "<i4"),
-        ("before", "<i4"),
+        ("blank_candidate", "<i4"),
+        ("nonblank_candidate", "<i4"),
+        ("same_place", "<i4"),
         ("text", "<u8"),
     ]
 )
-"""An entry being made: its costs, the best candidate of each phase, and the entry
-before it at the same place."""
-NODE = np.dtype(
+"""An entry of the next frontier while it is made: its costs, the best candidate of each
+phase or -1, and the last entry before it at the same place or -1."""
+TRACE_NODE = np.dtype(
     [
         ("previous", "<i4"),
         ("token", "<i4"),
-        ("said", "<i4"),
+        ("pron", "<i4"),
         ("start", "<i4"),
-        ("end", "<i4"),
+        ("previous_end", "<i4"),
     ]
 )
-"""A token in the trace, as `ends.Node`."""
+"""A token in the trace, as `endings.TraceNode`."""
+ENDING = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("trace", "<i4"),
+        ("token_end", "<i4"),
+        ("pron", "<i4"),
+        ("text", "<u8"),
+        ("acoustic", "<f8"),
+    ]
+)
+"""A way to end, as `endings.Ending`."""
 
-AHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
-"""What is paid in advance in a state (the upper half of the key) at a node."""
-AHEAD_BITS = 13
-"""So many answers are kept, to the power of two."""
+CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
+"""The look-ahead in a state (the upper half of the key) at a node (the lower)."""
+CACHE_BITS = 13
+"""The cache has so many look-aheads, as a power of two."""
 
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE = range(4)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
-"""Positions in counts: entries, nodes, frames done, the frame that nothing survived or
--1, sums of entries and of candidates, and the last stamp of the table (in `Work`)."""
+"""Positions in counts: entries, trace nodes, frames done, the frame that no entry
+survived or -1, sums of entries and of candidates, and the last stamp of the table (in
+`Work`)."""
 
 
 class Scales(NamedTuple):
@@ -91,66 +108,75 @@ class Scales(NamedTuple):
     sums: bool
     by_text: bool  # whether entries have texts of their own
     nbest: int
-    acoustic_scale: np.float32
+    pricing: Pricing
     lm_scale: np.float32
     word_insertion: np.float32
     token_insertion: np.float32
-    blank_penalty: np.float32
-    blank_skip_logprob: np.float32  # above 0: never
-    begin_credit: np.float32  # what a token that begins may be credited, phrases apart
+    begin_credit: np.float32  # the most by which a token lowers the cost, phrases apart
     inside_credit: np.float32  # the same where no word ends
-    word_credit: np.float32  # the same where one does, once its cost is known
+    word_credit: np.float32  # the same where one ends whose cost is known
+
+
+class Search(NamedTuple):
+    """What an utterance is searched with; nothing in it changes."""
+
+    space: SearchSpace
+    scales: Scales
+    words: WordBoosts
+    phrases: PhraseRows
 
 
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
     frontier: np.ndarray  # ENTRY [beam_size]
-    trace: np.ndarray  # NODE [N]
+    trace: np.ndarray  # TRACE_NODE [N]
     counts: np.ndarray  # int64 [8]
     base: np.ndarray  # float64 [1]: what re-basing took off
 
 
 class Work(NamedTuple):
-    """Scratch of one thread; its content between frames means nothing."""
+    """Scratch of one thread; only the cache stays valid from frame to frame.
 
-    candidates: np.ndarray  # CANDIDATE [C]
-    made: np.ndarray  # MADE [C]
-    keys: np.ndarray  # uint64 [max(C, V)]
-    slots: np.ndarray  # int64 [2 ** n >= 2 C]: stamp and entry
-    stack: np.ndarray  # int64 [ordering.STACK]
-    counts: np.ndarray  # int64 [8]
-    before: np.ndarray  # ENTRY [beam_size]: the frontier that a frame came from
-    unscaled: np.ndarray  # float32 [V]
-    costs: np.ndarray  # float32 [V]
-    near_token: np.ndarray  # int32 [V]: tokens that may begin, before they are ordered
-    near: np.ndarray  # float32 [V]: their unscaled costs
-    live: np.ndarray  # int32 [V]: the tokens that may begin, least cost first
-    begin_costs: np.ndarray  # float32 [V]: the costs of these, inf for others
-    down_token: np.ndarray  # int32 [V + 1]: the ways down from a node
-    down_node: np.ndarray  # int32 [V + 1]
-    ahead: np.ndarray  # AHEAD [2 ** AHEAD_BITS], by the hash of the key; stays true
-    word_cost: np.ndarray  # float32 [most words of a node]
-    word_state: np.ndarray  # int32 [most words of a node]
-    word_phrase: np.ndarray  # float32 [most words of a node]: what phrases say of them
-    word_boost: np.ndarray  # int32 [most words of a node]
+    Attributes:
+        candidates: CANDIDATE [C].
+        new_entries: NEW_ENTRY [C].
+        keys: uint64 [max(C, V)], what is sorted.
+        slots: int64 [2 ** n >= 2 C], a hash table: stamp and entry.
+        stack: int64 [ordering.STACK].
+        counts: int64 [8].
+        sources: ENTRY [beam_size], the frontier that a frame started from.
+        unscaled, costs: float32 [V], the acoustic costs of a frame.
+        found_tokens: int32 [V], tokens that may begin, in no order.
+        found_costs: float32 [V], their unscaled costs.
+        next_tokens: int32 [V], tokens that may begin, the least cost first.
+        next_costs: float32 [V], the costs of these by token, inf for others.
+        inside_tokens, inside_nodes: int32 [V + 1], tokens that may follow at a node
+            without the end of a word, and where they lead.
+        lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
+        word_costs, word_states: float32, int32 [most words of a node], of the words
+            that end at a node: costs and the next states of the language model.
+        word_phrase_costs, word_boosts: float32, int32 [most words of a node], the same
+            of phrases of words.
+    """
 
-
-END = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("trace", "<i4"),
-        ("end", "<i4"),
-        ("said", "<i4"),
-        ("text", "<u8"),
-        ("acoustic", "<f8"),
-    ]
-)
-"""A way to end, as `ends.End`."""
-
-
-class Tree(NamedTuple):
-    """A space and what the kernels need besides."""
-
-    space: SearchSpace
-    root_child: np.ndarray  # int32 [V]: the root's child by a token, or -1
+    candidates: np.ndarray
+    new_entries: np.ndarray
+    keys: np.ndarray
+    slots: np.ndarray
+    stack: np.ndarray
+    counts: np.ndarray
+    sources: np.ndarray
+    unscaled: np.ndarray
+    costs: np.ndarray
+    found_tokens: np.ndarray
+    found_costs: np.ndarray
+    next_tokens: np.ndarray
+    next_costs: np.ndarray
+    inside_tokens: np.ndarray
+    inside_nodes: np.ndarray
+    lookahead_cache: np.ndarray
+    word_costs: np.ndarray
+    word_states: np.ndarray
+    word_phrase_costs: np.ndarray
+    word_boosts: np.ndarray

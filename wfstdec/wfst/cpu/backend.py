@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph.arcs import LABEL_MASK
@@ -28,9 +28,10 @@ from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
 from wfstdec.wfst.cpu.following import LEVELS
 from wfstdec.wfst.cpu.phrase_emission import MOST_LABELS, NAMED_AT_MOST
+from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import rows_of, steps_on
+from wfstdec.wfst.phrase_labels import steps_on
 from wfstdec.wfst.scales import scales_of
 
 
@@ -52,7 +53,7 @@ class CpuBackend:
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
-    def start(self, options: WfstOptions, boosts: UtteranceBoosts) -> CpuSearch:
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         scales = scales_of(options, bool(boosts.words))
         if boosts.phrases is None:
@@ -67,7 +68,9 @@ class CpuBackend:
             if unit not in self._arrays_of:
                 self._arrays_of[unit] = _with_plain_sets(self.graph, self.arrays, unit)
             if phrases not in self._phrases:
-                self._phrases[phrases] = rows_of(self.graph.tokens.blank, phrases)
+                self._phrases[phrases] = phrase_rows_of(
+                    phrases, self.graph.tokens.blank
+                )
             return self._arrays_of[unit], self._phrases[phrases]
 
     def take_work(self, entries: int, boosted: bool) -> k.Work:

@@ -12,10 +12,10 @@ from numpy import float32, int32, uint32, uint64
 from wfstdec.boost.phrase_rows import step
 from wfstdec.boost.words import find_bonus
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.wfst.phrase_labels import label_of
+from wfstdec.wfst.cpu.phrase_step import phrase_label
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
@@ -67,7 +67,7 @@ def with_phrase(phrases, arc, boost, credit, cost, acoustic, cutoff):
     The cost is `inf` where even the credit, the most that the phrases give in that
     state, leaves it over the cutoff.
     """
-    label = label_of(phrases, arc)
+    label = phrase_label(phrases, arc)
     if label != uint32(0):
         if float32(float32(cost - credit) + acoustic) > cutoff:
             return float32(np.inf), boost
@@ -154,23 +154,3 @@ def levels_per_nat(width):
 def _whole(level):
     """The integer below a small float32 (a signed conversion is one instruction)."""
     return uint64(int32(level))
-
-
-@kernel
-def price(graph, scales, logprobs, work):
-    """Fill `work.unscaled` and `work.token_costs` (by ilabel) for one frame."""
-    unscaled, costs = work.unscaled[1:], work.token_costs[1:]
-    blank, scale = graph.blank, scales.acoustic_scale
-    for v in range(len(logprobs)):
-        unscaled[v] = float32(-logprobs[v])
-    unscaled[blank] = float32(-float32(logprobs[blank] - scales.blank_penalty))
-    if logprobs[blank] >= scales.blank_skip_logprob:
-        of_blank = unscaled[blank]
-        unscaled[:] = float32(np.inf)
-        unscaled[blank] = of_blank
-    for v in range(len(logprobs)):
-        costs[v] = float32(scale * unscaled[v])
-    if scale == float32(0):
-        for v in range(len(logprobs)):
-            if unscaled[v] == float32(np.inf):
-                costs[v] = float32(np.inf)

@@ -25,6 +25,8 @@ from numpy import float32, uint32, uint64
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
+from wfstdec.jit.ordering import cost_of, key_of
+from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.emission import emit
@@ -32,11 +34,10 @@ from wfstdec.wfst.cpu.entries import find, improve, insert, start_table
 from wfstdec.wfst.cpu.following import (
     note_of,
     pass_arc,
-    price,
     with_phrase,
     word_credit,
 )
-from wfstdec.wfst.cpu.selection import cost_of, key_of, last_of_tie, nth_least
+from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _LABEL = uint32(LABEL_MASK)
 _NONE = uint32(k.NONE)
@@ -64,7 +65,8 @@ def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
         if counts[k.DIED] >= 0:
             break
         beam = _keep(scales, phrases, work, channel)
-        price(graph, scales, logprobs[frame], work)
+        unscaled, costs = work.unscaled[1:], work.token_costs[1:]
+        price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, count, made = _next_frontier(
             graph, scales, boosts, phrases, work, channel, beam
         )

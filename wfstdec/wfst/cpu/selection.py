@@ -6,9 +6,9 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.jit.ordering import key_of
 
 _ONE = uint64(1)
-_SIGN = uint32(1 << 31)
 
 
 @kernel
@@ -102,19 +102,3 @@ def _nth_of(keys, count, n):
 def _bin(cost, least, scale, top):
     """Monotone in `cost`."""
     return uint64(min(float32(float32(cost - least) * scale), top))
-
-
-@inlined
-def key_of(cost, state):
-    """A uint64 that sorts as (cost, state)."""
-    bits = float32(cost).view(np.uint32)
-    ordered = ~bits if bits & _SIGN else bits | _SIGN
-    return (uint64(ordered) << uint64(32)) | uint64(state)
-
-
-@inlined
-def cost_of(key):
-    """The cost in a key."""
-    ordered = uint32(key >> uint64(32))
-    bits = ordered ^ _SIGN if ordered & _SIGN else ~ordered
-    return uint32(bits).view(np.float32)

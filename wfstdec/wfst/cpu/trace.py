@@ -7,8 +7,8 @@ from numpy import uint32
 
 from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.jit import jit
+from wfstdec.jit.ordering import key_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.selection import key_of
 from wfstdec.wfst.path import BestPath
 
 _NONE = uint32(k.NONE)

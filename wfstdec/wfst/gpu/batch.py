@@ -1,8 +1,8 @@
 """Utterances side by side on a device: many frames of all of them in one launch.
 
-    batch = DeviceBatch(backend, options, boosts)    # one UtteranceBoosts per utterance
-    batch.advance(chunks)                            # [T, V] per utterance
-    batch.finish()                                   # a BestPath per utterance
+    batch = DeviceBatch(device_graph, options, boosts)    # one CompiledBoosts each
+    batch.advance(chunks)                                 # [T, V] per utterance
+    batch.finish()                                        # a BestPath per utterance
 
 A launch takes every utterance as far as arrays reach. One for which an array is too
 small stops at its last good frame and says so; the host makes room and launches again
@@ -12,70 +12,40 @@ for those that stopped. So growing never changes a result, and nothing is droppe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
-from wfstdec.boost.words import WordBoosts
-from wfstdec.gpu import memory
-from wfstdec.gpu.device import Device, Rows
-from wfstdec.gpu.memory import Share, Work
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.gpu.boosts import BatchBoosts
+from wfstdec.gpu.launch import Grid, launch
+from wfstdec.gpu.logprobs import Chunk, logprob_records, stream_of, to_device
+from wfstdec.gpu.records import NONE
 from wfstdec.wfst.gpu import layout as d
+from wfstdec.wfst.gpu.device_graph import DeviceGraph
+from wfstdec.wfst.gpu.memory import NARROWER, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.scales import scales_of
 
-if TYPE_CHECKING:
-    from wfstdec.wfst.gpu.backend import DeviceBackend
-
-RECORDS = {"frontier": d.ENTRY, "trace": d.NODE}
-"""What an utterance has of its own, and of what."""
-STEPS_PER_FRAME = 2
+_RECORDS = {"frontier": d.ENTRY, "trace": d.NODE}
+"""The arrays of an utterance, and what they hold."""
+_STEPS_PER_FRAME = 2
 """Arcs of a path for which there is room at first; epsilon arcs may make more."""
-
-
-def upload(device: Device, array: np.ndarray) -> Any:
-    """A buffer with a copy of an array."""
-    buffer = device.empty(array.size, array.dtype)
-    device.write(buffer, array)
-    return buffer
-
-
-def place(device: Device, share: Share, chunks: Sequence[Any]) -> list[Rows]:
-    """Chunks where the kernels can read them; those of the host in one copy, done.
-
-    Args:
-        device: Where to.
-        share: What the copy is taken from.
-        chunks: `Rows`, or float32 [T, V] in C order.
-    """
-    arrays = [np.zeros(0) if isinstance(chunk, Rows) else chunk for chunk in chunks]
-    flat = np.concatenate([np.zeros(0, np.float32), *(x.ravel() for x in arrays)])
-    share.take(flat.nbytes)
-    flat = flat.astype(np.float32, copy=False)
-    buffer = upload(device, flat)
-    if len(flat):
-        device.wait()
-    starts = np.cumsum([0, *(x.nbytes for x in arrays)])
-    first = device.address(buffer)
-    return [
-        chunk
-        if isinstance(chunk, Rows)
-        else Rows(buffer, first + int(at), d.FLOAT32, chunk.shape[1], len(chunk))
-        for chunk, at in zip(chunks, starts, strict=False)
-    ]
+_FEWER = "decode fewer utterances at a time"
 
 
 class DeviceBatch:
     """Utterances side by side: `advance` any number of times, then `finish`.
 
     Args:
-        backend: The graph on a device.
+        device_graph: The graph on a device.
         options: Search options.
         boosts: Of each utterance.
         lengths: The frames of each, where that is known.
+
+    Attributes:
+        utterances: UTTERANCE [B], as the last launch left them.
 
     Raises:
         DeviceMemoryError: The device's memory does not suffice.
@@ -83,36 +53,41 @@ class DeviceBatch:
 
     def __init__(
         self,
-        backend: DeviceBackend,
+        device_graph: DeviceGraph,
         options: WfstOptions,
-        boosts: Sequence[UtteranceBoosts],
+        boosts: Sequence[CompiledBoosts],
         lengths: Sequence[int] | None = None,
     ) -> None:
-        self._backend, self._device = backend, backend.device
+        self._device_graph, self._device = device_graph, device_graph.device
         scales = scales_of(options, any(map(bool, boosts)))
-        self._task = d.task_of(scales, backend.graph.tokens)
-        self._task["shared_size"] = self._device.shared_slots
-        for name, array in backend.arrays.items():
-            self._task[name] = self._device.address(array)
-        self._share = backend.budget.share(f"a batch of {len(boosts)} utterances")
+        self._task = d.task_of(scales, device_graph.graph.tokens)
+        self._task["shared_slots"] = self._device.shared_bytes // d.SLOT_BYTES
+        device_graph.fill_in(self._task)
+        owner = f"a batch of {len(boosts)} utterances"
+        budget = self._device.budget
+        self._share = budget.share(owner, f"{NARROWER}, {_FEWER}")
         self.utterances = np.zeros(len(boosts), d.UTTERANCE)
-        self.utterances["died"] = d.NONE
-        self._buffers: list[Any] = []  # whatever records have the addresses of
-        self._boosts: dict[int, Any] = {}
-        self._last_chunks: Sequence[Any] = []
-        entries = backend.pool.entries
+        self.utterances["died"] = NONE
+        self._buffers: list[Any] = []  # frontiers and traces
+        self._boosts = BatchBoosts(self._device, self._share, device_graph.phrases)
+        self._stream: Any = None
+        entries = device_graph.scratch.entries
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
-        with self._device.working([]):
+        with self._device.on_stream(None):
             self._allocate("frontier", [entries] * len(boosts))
-            self._allocate("trace", [memory.trace_nodes(entries, n) for n in frames])
-            for i, one in enumerate(boosts):
-                if one:
-                    self._upload_boosts(i, one)
-            self._device.wait()  # what had this memory before, on another stream
+            self._allocate("trace", [trace_nodes(entries, n) for n in frames])
+            for i, (words, phrases) in enumerate(boosts):
+                if words:
+                    self.utterances["words"][i] = self._boosts.words(words)[0]
+                if phrases is not None:
+                    self.utterances["phrases"][i] = self._boosts.phrases(phrases)
+            # The next launch may be on another stream, and so may be what used this
+            # memory before.
+            self._device.wait()
 
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
         """Give every utterance a frontier or a trace, all in one buffer."""
-        dtype, total = RECORDS[name], sum(counts)
+        dtype, total = _RECORDS[name], sum(counts)
         self._share.take(total * dtype.itemsize)
         buffer = self._device.empty(total, dtype)
         self._buffers.append(buffer)
@@ -122,32 +97,36 @@ class DeviceBatch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Work done so far, in sums over frames and utterances: `d.COUNTS`."""
+        """Work done so far, in sums over frames and utterances: `layout.COUNTS`."""
         return {name: int(self.utterances[name].sum()) for name in d.COUNTS}
 
-    def advance(self, chunks: Sequence[Any]) -> None:
-        """Pass every utterance through its next chunk, float32 [T, V] or `Rows`.
+    def advance(self, chunks: Sequence[Chunk]) -> None:
+        """Pass every utterance through its next chunk, [T, V].
 
         Raises:
             DeviceMemoryError: The device's memory does not suffice; the batch cannot
                 be used afterwards.
         """
-        with self._device.working(chunks):
-            share = self._backend.budget.share("the log-probs of a batch")
-            rows = place(self._device, share, chunks)
-            set_chunks(self.utterances, rows)
-            self._run(self._waiting())
+        assert len(chunks) == len(self.utterances), (len(chunks), len(self.utterances))
+        self._stream = stream_of(chunks)
+        with self._device.on_stream(self._stream):
+            share = self._device.budget.share("the log-probs of a batch", _FEWER)
+            placed = to_device(self._device, share, chunks)
+            self.utterances["logprobs"] = logprob_records(placed)
+            self.utterances["chunk_frame"] = 0
+            self._run(self._unfinished())
             share.close()
-        self._last_chunks = [replace(one, buffer=None) for one in rows[:1]]
 
     def finish(self) -> list[BestPath]:
         """End all utterances; the batch cannot be used afterwards."""
         if len(self.utterances) == 0:
             return []
-        with self._device.working(self._last_chunks):
-            self.utterances["num_frames"] = self.utterances["chunk_frame"] = 0
-            self._run(self._waiting())  # those that not one frame came for
-            capacity = STEPS_PER_FRAME * self.utterances["frames"].astype(np.int64) + 16
+        with self._device.on_stream(self._stream):
+            self.utterances["logprobs"]["num_frames"] = 0
+            self.utterances["chunk_frame"] = 0
+            self._run(self._unfinished())  # begins those that never got a frame
+            capacity = self.utterances["frames"].astype(np.int64)
+            capacity = _STEPS_PER_FRAME * capacity + 16
             paths = dict(self._find_paths(np.arange(len(self.utterances)), capacity))
             longer = [i for i, steps in paths.items() if steps is None]
             length = self.utterances["path_length"].astype(np.int64)
@@ -170,19 +149,19 @@ class DeviceBatch:
         first = self._device.address(buffer)
         self.utterances["path"][which] = first + d.STEP.itemsize * starts[:-1]
         self.utterances["path_capacity"][which] = capacity
-        self._launch("best_paths", len(which), which, None)
+        self._launch(Grid("best_paths", len(which)), which)
         steps = self._device.download(buffer, d.STEP)
         length = self.utterances["path_length"][which]
         return [
-            (int(i), steps[a : a + n][::-1] if n <= most else None)
-            for i, a, n, most in zip(which, starts[:-1], length, capacity, strict=True)
+            (int(i), steps[a : a + n][::-1] if n <= room else None)
+            for i, a, n, room in zip(which, starts[:-1], length, capacity, strict=True)
         ]
 
     def _path(self, utterance: np.void, steps: np.ndarray | None) -> BestPath:
         assert steps is not None
         final = bool(utterance["reached_final"])
         died = int(utterance["died"])
-        final_cost = self._backend.graph.final_cost[utterance["end_state"]]
+        final_cost = self._device_graph.graph.final_cost[utterance["end_state"]]
         return BestPath(
             arcs=steps["arc"].astype(np.int64),
             acoustic=steps["acoustic"].copy(),
@@ -190,63 +169,65 @@ class DeviceBatch:
             search_cost=float(utterance["base"]) + float(utterance["end_cost"]),
             reached_final=final,
             num_frames=int(utterance["frames"]),
-            died_at_frame=-1 if died == d.NONE else died,
+            died_at_frame=-1 if died == NONE else died,
         )
 
     # ------------------------------------------------------------------- launches
-    def _waiting(self) -> np.ndarray:
-        """The utterances that have frames to do, or were never begun; longest first."""
-        frames = self.utterances["num_frames"].astype(np.int64)
-        todo = (frames > 0) & (self.utterances["died"] == d.NONE)
+    def _unfinished(self) -> np.ndarray:
+        """Utterances with frames to do, and those not yet begun; the longest first."""
+        frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
+        todo = (frames > 0) & (self.utterances["died"] == NONE)
         todo |= self.utterances["frontier_count"] == 0
-        waiting = np.flatnonzero(todo)
-        return waiting[np.argsort(-frames[waiting], kind="stable")]
+        queue = np.flatnonzero(todo)
+        return queue[np.argsort(-frames[queue], kind="stable")]
 
-    def _run(self, waiting: np.ndarray) -> None:
+    def _run(self, queue: np.ndarray) -> None:
         """Launch until every utterance has come to the end of its chunk."""
-        if len(waiting) == 0:
+        if len(queue) == 0:
             return
-        pool = self._backend.pool
-        work = pool.take(min(len(waiting), self._device.num_blocks))
-        while len(waiting):
-            blocks = min(len(waiting), work.blocks)
-            self._launch("search_chunk", blocks, waiting, work)
-            status = self.utterances["status"][waiting]
-            waiting = waiting[status != d.OK]
-            self._make_room(waiting, work)
-            if (status == d.GROW_WORK).any():
-                work = pool.grow(work, len(waiting))
-        pool.give(work)
+        pool = self._device_graph.scratch
+        scratch = pool.take(min(len(queue), self._device.num_blocks))
+        while len(queue):
+            scratch.fill_in(self._task)
+            blocks = min(len(queue), scratch.blocks)
+            self._launch(Grid("search_chunk", blocks, self._device.shared_bytes), queue)
+            status = self.utterances["status"][queue]
+            queue = queue[status != d.OK]
+            self._make_room(queue, scratch.entries)
+            if (status == d.GROW_SCRATCH).any():
+                scratch = pool.grow(scratch, len(queue))
+        pool.give(scratch)
 
-    def _launch(
-        self, kernel: str, blocks: int, order: np.ndarray, work: Work | None
-    ) -> None:
-        """Run a kernel over the utterances in `order`; their records come back."""
-        if work is not None:
-            for name, array in work.arrays.items():
-                self._task[name] = self._device.address(array)
-            self._task["entry_capacity"] = work.entries
-            self._task["candidate_capacity"] = work.candidates
-            self._task["table_size"] = work.slots
-        shared = d.SLOT_BYTES * self._device.shared_slots if work else 0
-        self.utterances = launch(
-            self._device, (kernel, blocks, shared), self._task, self.utterances, order
-        )
+    def _launch(self, grid: Grid, queue: np.ndarray) -> None:
+        """Run a kernel over some utterances; their records come back."""
+        arrays = {
+            "utterances": self.utterances,
+            "queue": queue.astype(np.uint32),
+            "num_drawn": np.zeros(1, np.uint32),
+        }
+        self._task["queue_length"] = len(queue)
+        back = launch(self._device, grid, self._task, arrays)
+        self.utterances = back["utterances"]
 
     # --------------------------------------------------------------------- memory
-    def _make_room(self, stopped: np.ndarray, work: Work) -> None:
-        """Lengthen what utterances that stopped found too small of their own."""
+    def _make_room(self, stopped: np.ndarray, entries: int) -> None:
+        """Lengthen the frontier or trace that was too small for an utterance.
+
+        Args:
+            stopped: The utterances that did not get to the end of their chunks.
+            entries: What a frontier could have in the launch.
+        """
         for i in stopped:
             status = self.utterances["status"][i]
             if status == d.GROW_FRONTIER:
-                self._lengthen("frontier", i, 2 * work.entries)
+                self._lengthen("frontier", i, 2 * entries)
             elif status == d.GROW_TRACE:
                 old = int(self.utterances["trace_capacity"][i])
-                self._lengthen("trace", i, 2 * (old + work.entries))
+                self._lengthen("trace", i, 2 * (old + entries))
 
     def _lengthen(self, name: str, i: int, count: int) -> None:
         """Move an utterance's frontier or trace to a longer buffer of its own."""
-        dtype, utterance = RECORDS[name], self.utterances[i]
+        dtype, utterance = _RECORDS[name], self.utterances[i]
         old = int(utterance[f"{name}_capacity"])
         self._share.take(count * dtype.itemsize)
         longer = self._device.empty(count, dtype)
@@ -254,65 +235,3 @@ class DeviceBatch:
         self._buffers.append(longer)
         utterance[name] = self._device.address(longer)
         utterance[f"{name}_capacity"] = count
-
-    def _upload_boosts(self, i: int, boosts: UtteranceBoosts) -> None:
-        """Each list once."""
-        words, phrases = boosts
-        if words:
-            if id(words) not in self._boosts:
-                self._boosts[id(words)] = self._upload_words(words)
-            keys, bonuses = self._boosts[id(words)]
-            self.utterances["boost_keys"][i] = self._device.address(keys)
-            self.utterances["boost_bonuses"][i] = self._device.address(bonuses)
-            self.utterances["boost_mask"][i] = len(words.keys) - 1
-        if phrases is not None:
-            self._boosts[id(phrases)] = self._backend.phrases_of(phrases)
-            self.utterances["phrases"][i] = self._boosts[id(phrases)].address
-
-    def _upload_words(self, words: WordBoosts) -> tuple[Any, Any]:
-        self._share.take(words.keys.nbytes + words.bonuses.nbytes)
-        return upload(self._device, words.keys), upload(self._device, words.bonuses)
-
-
-def set_chunks(utterances: np.ndarray, chunks: Sequence[Rows]) -> None:
-    """Put the chunks into the records of their utterances."""
-    assert len(chunks) == len(utterances), (len(chunks), len(utterances))
-    utterances["logprobs"] = [rows.address for rows in chunks]
-    utterances["logprob_type"] = [rows.kind for rows in chunks]
-    utterances["num_frames"] = [rows.num_frames for rows in chunks]
-    utterances["frame_stride"] = [rows.stride for rows in chunks]
-    utterances["chunk_frame"] = 0
-
-
-def launch(
-    device: Device,
-    how: tuple[str, int, int],
-    task: np.ndarray,
-    utterances: np.ndarray,
-    order: np.ndarray,
-) -> np.ndarray:
-    """Run a kernel over some utterances; the records of all, as it leaves them.
-
-    Args:
-        device: Where.
-        how: The kernel, its blocks, and the shared memory of each.
-        task: TASK [1]; where the other arguments are is filled in.
-        utterances: UTTERANCE [B].
-        order: The positions of those that it is for.
-    """
-    kernel, blocks, shared = how
-    parts = [task, utterances, order.astype(np.uint32), np.zeros(1, np.uint32)]
-    sizes = [-(-part.nbytes // d.ALIGNMENT) * d.ALIGNMENT for part in parts]
-    starts = np.cumsum([0, *sizes])
-    packet = device.empty(int(starts[-1]), np.dtype(np.uint8))
-    first = device.address(packet)
-    for name, start in zip(("utterances", "order", "drawn"), starts[1:], strict=False):
-        task[name] = first + start
-    task["num_utterances"] = len(order)
-    content = np.zeros(int(starts[-1]), np.uint8)
-    for start, part in zip(starts, parts, strict=False):
-        content[start : start + part.nbytes] = part.view(np.uint8)
-    device.write(packet, content)
-    device.launch(kernel, blocks, packet, shared)
-    back = device.download(packet, np.dtype(np.uint8))
-    return back[starts[1] : starts[1] + utterances.nbytes].view(d.UTTERANCE)

@@ -12,15 +12,17 @@ first use and kept on disk (`gpu/compiling.py`).
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from wfstdec.gpu.cuda_arrays import on_gpu, take_logprobs
 from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
-from wfstdec.gpu.logprobs import as_rows, on_gpu, row_of, stream_of
+from wfstdec.gpu.logprobs import Chunk
+from wfstdec.gpu.records import MAX_THREADS
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search import logprobs as inputs
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.gpu.layout import MOST_THREADS
+from wfstdec.wfst.gpu.layout import PROGRAM
 
 _BACKENDS: WeakValueDictionary[tuple[int, int], CudaBackend] = WeakValueDictionary()
 _MAKING = threading.Lock()
@@ -39,21 +41,16 @@ class CudaBackend(DeviceBackend):
 
     device: CupyDevice
 
-    def __init__(self, graph: PackedGraph, threads: int = MOST_THREADS) -> None:
-        super().__init__(graph, CupyDevice(threads))
+    def __init__(self, graph: PackedGraph, threads: int = MAX_THREADS) -> None:
+        super().__init__(graph, CupyDevice(PROGRAM, threads))
 
-    def as_utterances(self, logprobs: Any, lengths: Any, num_tokens: int) -> list[Any]:
+    def as_utterances(
+        self, logprobs: Any, lengths: Any, num_tokens: int
+    ) -> Sequence[Chunk]:
         """As `search.logprobs.as_utterances`; arrays on the GPU stay as they are."""
-        if not on_gpu(logprobs):
-            return inputs.as_utterances(logprobs, lengths, num_tokens)
-        cupy, number = load_cupy(), self.device.number
-        with cupy.cuda.Device(number), stream_of(cupy, logprobs):
-            rows = as_rows(cupy, logprobs, lengths, num_tokens, number)
-            bad = self.first_bad(rows)
-            if bad is not None:
-                i, frame = bad
-                raise inputs.bad_logprob(i, frame, row_of(rows[i], i, frame))
-        return rows
+        if on_gpu(logprobs):
+            return take_logprobs(self.device, logprobs, lengths, num_tokens)
+        return super().as_utterances(logprobs, lengths, num_tokens)
 
 
 def backend_for(graph: PackedGraph) -> CudaBackend:

@@ -1,60 +1,61 @@
-// The records that host and device share; `device_layout.py` has them as NumPy types.
+// The records that host and device share; `layout.py` reads them from here.
 //
 // Axes: S states, A arcs, F frontier entries, N trace nodes, H slots of a table.
 #pragma once
+#include "boosts.cuh"
+#include "logprobs.cuh"
 
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-constexpr u32 NONE = 0xffffffffu;           // no node, no arc, no slot, no label
-constexpr float LARGEST = 3.402823466e+38f;  // the cutoff where there is none
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
 constexpr u32 CARRIES_WORD = 1u << 29;
 constexpr u32 LEADS_TO_EPSILON = 1u << 30;
 constexpr u32 REPEAT = 1u << 31;
 
-// An arc as entries note it: (arc id << 1) | whether its state has epsilon arcs. The
-// top bit says that it is an epsilon arc, so that notes compare as ties are decided.
-constexpr u32 EPSILON_NOTE = 1u << 31;
+// The arc that leads to an entry, as `arc_key` holds it: (arc id << 1) | whether its
+// next state has epsilon arcs. The top bit says that it is an epsilon arc, so that keys
+// compare as ties are decided: an emitting arc comes first, then the lower arc id.
+constexpr u32 EPSILON_ARC = 1u << 31;
 
-enum Status : u32 { OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE };
+// What a launch leaves an utterance with: done, or the array that is too small.
+enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE };
 
 struct alignas(16) Arc {
     u32 ilabel, olabel, nextstate;
     float cost;
 };
 
-// The arcs of a state: epsilon arcs in [begin, emit), the others in [emit, end).
-struct alignas(16) Row {
+// The arcs of a state: epsilon arcs in [begin, emit), the others in [emit, end); `rank`
+// is its epsilon rank.
+struct alignas(16) StateArcs {
     u32 begin, emit, end, rank;
 };
 
-// A frontier entry; `boost` is its boost state, 0 without phrases.
+// A frontier entry; `node` is its backpointer, `boost` its boost state (0 without
+// phrases).
 struct alignas(16) Entry {
     float cost;
     u32 state, node, boost;
 };
 
-// An entry while it is made. `source` is the position of its source: in the frontier
-// before, or in its own where the note says that an epsilon arc leads to it.
+// An entry of the frontier that is being made. `source` is the position of its source:
+// in the frontier before, or in this one where `arc_key` has EPSILON_ARC.
 struct alignas(16) NewEntry {
     float cost;
-    u32 state, source, note;
+    u32 state, source, arc_key;
 };
 
-// An arc that may survive, from an entry.
+// An arc that may survive, with the entry that it leaves; as above.
 struct alignas(16) Candidate {
     float cost;
-    u32 state, source, note;
+    u32 state, source, arc_key;
 };
 
 struct alignas(16) Node {
     u32 previous, arc;
-    float acoustic;
-    u32 renumbered;  // scratch of compaction
+    float acoustic;  // unscaled
+    u32 renumbered;  // scratch of compaction; NONE in between
 };
 
+// One arc of the best path.
 struct Step {
     u32 arc;
     float acoustic;
@@ -62,29 +63,23 @@ struct Step {
 
 // What one utterance keeps between launches, its chunk, and its result.
 struct Utterance {
-    const void* logprobs;  // [num_frames, frame_stride], of this chunk
-    Entry* frontier;       // [frontier_capacity]
-    Node* trace;           // [trace_capacity]
-    const u32* boost_keys;  // [boost_mask + 1], see boost/words.py; null: none
-    const float* boost_bonuses;
-    const struct Automaton* phrases;  // null: none
-    Step* path;   // [path_capacity], the last step first
-    double base;  // what re-basing took off
-    u32 boost_mask;
-    u32 logprob_type;
-    u32 frame_stride;  // from row to row, in log-probs
-    u32 num_frames;    // of this chunk
-    u32 chunk_frame;   // the next one to do
+    Logprobs logprobs;       // of the chunk
+    WordBonuses words;
+    const Phrases* phrases;  // null: none
+    Entry* frontier;         // [frontier_capacity]
+    Node* trace;             // [trace_capacity]
+    Step* path;              // [path_capacity], the last step first
+    double base;             // what re-basing took off all costs so far
+    u32 chunk_frame;         // the next frame of the chunk to do
     u32 frontier_capacity;
     u32 trace_capacity;
-    u32 frontier_count;  // 0: not one launch yet
+    u32 frontier_count;  // 0: not yet begun
     u32 trace_count;
     u32 within;  // entries within the beam
     u32 best;    // an entry that costs 0
-    u32 frames;  // done since the beginning
+    u32 frames;  // done since the utterance began
     u32 died;    // the frame that nothing survived, or NONE
-    u32 status;
-    u32 bad_frame;  // the first of the chunk with what is no log-prob, or NONE
+    u32 status;  // a Status
     u32 path_capacity;
     u32 path_length;
     u32 reached_final;
@@ -94,32 +89,30 @@ struct Utterance {
     // frames whose table was in shared memory, and those that left it.
     u64 active, arcs, looked, entries, shared, spilled;
 };
-static_assert(sizeof(Utterance) == 192, "as in device_layout.py");
 
 // One launch: the graph, the options, the queue, and scratch for every block.
 struct Task {
     const Arc* arcs;          // [A]
-    const Row* rows;          // [S]
+    const StateArcs* states;  // [S]
     const float* final_cost;  // [S]
     Utterance* utterances;
-    const u32* order;  // [num_utterances], the queue: longest first
-    u32* drawn;        // how many of the queue are taken
-    NewEntry* next;    // [blocks, entry_capacity]: the frontier being made
-    u32* next_slots;   // [blocks, entry_capacity]: where its entries stand in the table
-    u32* ties;         // [blocks, entry_capacity]: least source boost state
-    u32* waiting;      // [blocks, entry_capacity]: entries with epsilon arcs
-    Candidate* candidates;  // [blocks, candidate_capacity]
-    u32* boosts;            // [blocks, candidate_capacity]: where phrases lead them
-    u32* landed;            // [blocks, candidate_capacity]: the slots of candidates
-    u64* table_keys;        // [blocks, table_size]: search states; EMPTY
-    u64* table_best;        // [blocks, table_size]: least (cost, note)
-    u32* table_entries;     // [blocks, table_size]: position in `next`
-    u32 num_utterances;
+    const u32* queue;  // [queue_length], positions in `utterances`, the longest first
+    u32* num_drawn;    // how many of the queue are taken
+    NewEntry* new_entries;   // [blocks, entry_capacity]: the frontier being made
+    u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
+    u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state
+    u32* epsilon_entries;    // [blocks, entry_capacity]: entries with epsilon arcs
+    Candidate* candidates;   // [blocks, candidate_capacity]
+    u32* candidate_boosts;   // [blocks, candidate_capacity]: where phrases lead them
+    u32* candidate_slots;    // [blocks, candidate_capacity]: their slots in the table
+    u64* table_keys;         // [blocks, table_slots]: search states; EMPTY
+    u64* table_best;         // [blocks, table_slots]: least (cost, arc key)
+    u32* table_entries;      // [blocks, table_slots]: position in `new_entries`
+    u32 queue_length;
     u32 entry_capacity;
     u32 candidate_capacity;
-    u32 table_size;   // a power of two
-    u32 shared_size;  // of the table in shared memory: a power of two, or 0
-    u32 num_tokens;
+    u32 table_slots;   // a power of two
+    u32 shared_slots;  // of the table in shared memory: a power of two, or 0
     u32 blank;
     u32 max_active;
     u32 min_active;
@@ -131,4 +124,3 @@ struct Task {
     float blank_penalty;
     float blank_skip_logprob;  // infinite: never
 };
-static_assert(sizeof(Task) == 192, "as in device_layout.py");

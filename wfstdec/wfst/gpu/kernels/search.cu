@@ -16,6 +16,7 @@
 // float32 in the order of the specification: compile with --fmad=false.
 #include "block.cuh"
 #include "costs.cuh"
+#include "frontier.cuh"
 #include "layout.cuh"
 #include "table.cuh"
 #include "trace.cuh"
@@ -23,44 +24,15 @@
 // The status of a frame that needs the larger table; the host never sees it.
 constexpr u32 SPILL = NONE;
 
-// What a frame goes on from: up to an entry, with the beam of the frame.
-struct Kept {
-    Rank last;
-    float beam;
-};
-
 struct Search : Costs {
-    const Lane& lane;
+    const BlockScratch& scratch;
     Slots& slots;  // of the table in use
     u64* shared_table;
     BlockMemory& memory;
     Progress& progress;
 
-    __device__ Table table() const { return {task, lane, slots, progress, utterance}; }
-
-    // ---------------------------------------------------------------------- keep
-    __device__ Kept keep() const {
-        const Entry* frontier = utterance.frontier;
-        const u32 count = utterance.frontier_count, within = utterance.within;
-        if (within > task.max_active) {
-            const u32 most = task.max_active;
-            const Rank last = nth_rank(memory, frontier, count, most, task.beam);
-            float beam = task.beam;
-            if (task.beam_delta >= 0.0f)
-                beam = fminf(beam, cost_of_key(last.key) + task.beam_delta);
-            return kept(last, most, beam);
-        }
-        if (within < task.min_active && within < count) {
-            const u32 most = task.min_active < count ? task.min_active : count;
-            const Rank last = nth_rank(memory, frontier, count, most, LARGEST);
-            return kept(last, most, task.beam);
-        }
-        return kept({key_of(task.beam, NONE), NONE}, within, task.beam);
-    }
-
-    __device__ Kept kept(const Rank& last, u32 count, float beam) const {
-        if (threadIdx.x == 0) progress.active = count;
-        return {last, beam};
+    __device__ Table table() const {
+        return {task, scratch, slots, progress, utterance};
     }
 
     // ---------------------------------------------------------------------- emit
@@ -74,7 +46,7 @@ struct Search : Costs {
         const auto arcs_of = [&](u32 i) {
             const Entry entry = frontier[i];
             if (!kept.last.holds(entry)) return Range{0, 0};
-            const Row arcs = task.rows[entry.state];
+            const StateArcs arcs = task.states[entry.state];
             return Range{arcs.emit, arcs.end};
         };
         const u32 count = utterance.frontier_count;
@@ -84,10 +56,10 @@ struct Search : Costs {
             u32 boost = entry.boost;
             const float cost = follow_emitting(entry.cost, arc, row, skip, boost);
             const float least = cost_of(peek(&progress.least));
-            const float bound = bounded ? fminf(least + kept.beam, LARGEST) : LARGEST;
+            const float bound = bounded ? fminf(least + kept.beam, MAX_COST) : MAX_COST;
             if (!(cost <= bound)) return;
             if (cost < least) atomicMin(&progress.least, ordered(cost));
-            table().append({cost, arc.nextstate, i, note_of(arc_id, arc)}, boost);
+            table().append({cost, arc.nextstate, i, arc_key(arc_id, arc)}, boost);
         });
         if (threadIdx.x == 0) progress.looked = looked;
     }
@@ -96,26 +68,26 @@ struct Search : Costs {
     __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
         const Entry best = utterance.frontier[utterance.best];
         if (!last.holds(best)) return;
-        const Row arcs = task.rows[best.state];
+        const StateArcs arcs = task.states[best.state];
         for (u32 a = arcs.emit + threadIdx.x; a < arcs.end; a += blockDim.x) {
             u32 boost = best.boost;
             const float cost =
                 follow_emitting(best.cost, task.arcs[a], row, skip, boost);
-            if (cost <= LARGEST) atomicMin(&progress.least, ordered(cost));
+            if (cost <= MAX_COST) atomicMin(&progress.least, ordered(cost));
         }
     }
 
     // ----------------------------------------------------------------- recombine
-    // Emit and recombine; the cutoff of the frame. `progress.made` is 0 where nothing
-    // survives.
+    // Emit and recombine; the cutoff of the frame. `progress.num_candidates` is 0 where
+    // nothing survives.
     __device__ float next_entries(const Kept& kept) const {
         emit(kept, true);
-        const float cutoff = fminf(cost_of(progress.least) + kept.beam, LARGEST);
-        if (progress.made == 0) return cutoff;
-        if (threadIdx.x == 0) progress.emitted = progress.made;
+        const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
+        if (progress.num_candidates == 0) return cutoff;
+        if (threadIdx.x == 0) progress.arcs = progress.num_candidates;
         table().recombine(cutoff);
-        const u32 count = progress.count;
-        if (progress.overflow || count >= task.min_active || cutoff == LARGEST)
+        const u32 count = progress.num_entries;
+        if (progress.overflow || count >= task.min_active || cutoff == MAX_COST)
             return cutoff;
         return with_min_active(kept, cutoff);
     }
@@ -123,15 +95,16 @@ struct Search : Costs {
     // Do the frame once more without the bound, and raise the cutoff to the
     // min_active-th least entry.
     __device__ float with_min_active(const Kept& kept, float cutoff) const {
-        table().clear_entries(progress.count);
+        table().clear_entries(progress.num_entries);
         begin_counting();
         emit(kept, false);
-        table().recombine(LARGEST);
+        table().recombine(MAX_COST);
         if (progress.overflow) return cutoff;
-        const u32 count = progress.count;
+        const u32 count = progress.num_entries;
         if (threadIdx.x == 0) progress.unbounded = count;
         const u32 wanted = task.min_active < count ? task.min_active : count;
-        const u64 worst = nth_least(memory, lane.next, count, wanted, LARGEST);
+        const u64 worst =
+            nth_least_entry(memory, scratch.new_entries, count, wanted, MAX_COST);
         cutoff = fmaxf(cutoff, cost_of_key(worst));
         table().clear_entries(count);
         begin_entries();
@@ -144,27 +117,28 @@ struct Search : Costs {
     // so that the entries of a rank are final when it comes.
     __device__ void close(float cutoff) const {
         while (true) {
-            const u32 rank = progress.next_rank, waiting = progress.waiting;
+            const u32 rank = progress.next_rank, count = progress.num_epsilon;
             if (rank == NONE || progress.overflow) return;
             __syncthreads();
             if (threadIdx.x == 0) {
                 progress.next_rank = NONE;
-                progress.made = 0;
+                progress.num_candidates = 0;
             }
             __syncthreads();
             const auto arcs_of = [&](u32 i) {
-                const Row row = task.rows[lane.next[lane.waiting[i]].state];
-                if (row.rank > rank) atomicMin(&progress.next_rank, row.rank);
-                return row.rank == rank ? Range{row.begin, row.emit} : Range{0, 0};
+                const u32 source = scratch.epsilon_entries[i];
+                const StateArcs arcs = task.states[scratch.new_entries[source].state];
+                if (arcs.rank > rank) atomicMin(&progress.next_rank, arcs.rank);
+                return arcs.rank == rank ? Range{arcs.begin, arcs.emit} : Range{0, 0};
             };
-            for_each_arc(memory, waiting, arcs_of, [&](u32 i, u32 arc_id) {
-                const u32 source = lane.waiting[i];
+            for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
+                const u32 source = scratch.epsilon_entries[i];
                 const Arc arc = task.arcs[arc_id];
-                const u32 note = note_of(arc_id, arc) | EPSILON_NOTE;
+                const u32 key = arc_key(arc_id, arc) | EPSILON_ARC;
                 u32 boost = table().boost_of(source);
-                const float cost = follow(lane.next[source].cost, arc, boost);
+                const float cost = follow(scratch.new_entries[source].cost, arc, boost);
                 if (cost <= cutoff)
-                    table().append({cost, arc.nextstate, source, note}, boost);
+                    table().append({cost, arc.nextstate, source, key}, boost);
             });
             table().recombine(cutoff);
         }
@@ -174,20 +148,20 @@ struct Search : Costs {
     // Make trace nodes, re-base, hand the entries to the utterance, empty the table; OK
     // or what must grow.
     __device__ u32 settle() const {
-        const u32 count = progress.count;
+        const u32 count = progress.num_entries;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
         if (!make_room_in_trace(count)) return GROW_TRACE;
         if (threadIdx.x == 0) progress.least = ordered(infinite());
         __syncthreads();
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            atomicMin(&progress.least, ordered(lane.next[i].cost));
+            atomicMin(&progress.least, ordered(scratch.new_entries[i].cost));
             write_node(i);
         }
         __syncthreads();
         const float least = cost_of(progress.least);
         u32 within = 0;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            const NewEntry entry = lane.next[i];
+            const NewEntry entry = scratch.new_entries[i];
             const float cost = entry.cost - least;
             const u32 node = utterance.trace_count + i;
             utterance.frontier[i] = {cost, entry.state, node, table().boost_of(i)};
@@ -201,13 +175,13 @@ struct Search : Costs {
         return OK;
     }
 
-    // What a frame, or what is before the first, has come to.
+    // Add the frame, or the closure before the first one, to the utterance's record.
     __device__ void record(u32 count, float least) const {
         if (utterance.frontier_count > 0) {
             ++utterance.frames;
             ++utterance.chunk_frame;
             utterance.active += progress.active;
-            utterance.arcs += progress.emitted;
+            utterance.arcs += progress.arcs;
             utterance.looked += progress.looked;
             utterance.entries += count;
             utterance.shared += slots.shared;
@@ -220,15 +194,15 @@ struct Search : Costs {
     }
 
     __device__ void write_node(u32 i) const {
-        const NewEntry entry = lane.next[i];
+        const NewEntry entry = scratch.new_entries[i];
         Node node = {NONE, NONE, 0.0f, NONE};
-        if (entry.note != NONE) {
-            node.arc = (entry.note & ~EPSILON_NOTE) >> 1;
-            if (entry.note & EPSILON_NOTE) {
+        if (entry.arc_key != NONE) {
+            node.arc = (entry.arc_key & ~EPSILON_ARC) >> 1;
+            if (entry.arc_key & EPSILON_ARC) {
                 node.previous = utterance.trace_count + entry.source;
             } else {
                 node.previous = utterance.frontier[entry.source].node;
-                const u32 token = (task.arcs[node.arc].ilabel & LABEL_MASK) - 1;
+                const u32 token = token_of(task.arcs[node.arc].ilabel & LABEL_MASK);
                 const u64 row = row_of_frame();
                 node.acoustic = unscaled_cost(row, token, skips(row));
             }
@@ -246,10 +220,10 @@ struct Search : Costs {
     }
 
     // -------------------------------------------------------------------- frames
-    // Whoever calls this has to have passed a barrier since counters were read.
+    // A barrier has to lie between the last reading of counters and this.
     __device__ void begin_counting() const {
         if (threadIdx.x == 0) {
-            progress.made = 0;
+            progress.num_candidates = 0;
             progress.least = ordered(infinite());
             progress.within = 0;
             progress.best = NONE;
@@ -260,21 +234,21 @@ struct Search : Costs {
 
     __device__ void begin_entries() const {
         if (threadIdx.x == 0) {
-            progress.count = 0;
-            progress.waiting = 0;
+            progress.num_entries = 0;
+            progress.num_epsilon = 0;
             progress.next_rank = NONE;
         }
         __syncthreads();
     }
 
-    // The start state, for what is before the first frame; the cutoff.
+    // The frontier before the first frame: the start state, to be closed; the cutoff.
     __device__ float begin() const {
         if (threadIdx.x == 0) {
             const u32 boost = utterance.phrases == nullptr ? 0 : phrases.start;
             const u32 slot = table().slot_of(0, boost);
-            lane.next[0] = {0.0f, 0, NONE, NONE};
+            scratch.new_entries[0] = {0.0f, 0, NONE, NONE};
             slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
-            progress.made = 1;
+            progress.num_candidates = 1;
         }
         __syncthreads();
         return task.beam;
@@ -290,8 +264,8 @@ struct Search : Costs {
         __syncthreads();
     }
 
-    // One frame, or what is before the first: OK, or what must grow, or SPILL; the
-    // utterance is then as it was.
+    // One frame, or the closure before the first one. OK, or what must grow, or SPILL:
+    // then the utterance is as it was.
     __device__ u32 frame() const {
         begin_counting();
         if (threadIdx.x == 0) progress.unbounded = 0;
@@ -299,15 +273,17 @@ struct Search : Costs {
         if (utterance.frontier_count == 0) {
             cutoff = begin();
         } else {
-            const Kept kept = keep();
+            const Kept kept = keep(memory, task, utterance);
+            if (threadIdx.x == 0) progress.active = kept.count;
             cutoff = next_entries(kept);
-            if (!progress.overflow && progress.made == 0) {
+            if (!progress.overflow && progress.num_candidates == 0) {
                 die(kept.last);
                 return OK;
             }
         }
         if (!progress.overflow) close(cutoff);
-        if (progress.overflow) return progress.overflow & NO_SLOTS ? SPILL : GROW_WORK;
+        if (progress.overflow)
+            return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
         return settle();
     }
 
@@ -318,16 +294,16 @@ struct Search : Costs {
         __syncthreads();
         if (threadIdx.x == 0)
             slots = shared
-                ? shared_slots(shared_table, task.shared_size, task.entry_capacity)
-                : lane.slots;
+                ? shared_slots(shared_table, task.shared_slots, task.entry_capacity)
+                : scratch.slots;
         __syncthreads();
     }
 
-    // The frames after so many entries are tried with the table in shared memory: most
-    // make about as many as the one before, and fit where that has room to spare.
+    // Whether to try the next frame with the table in shared memory: most frames make
+    // about as many entries as the one before them, so that had to leave room to spare.
     __device__ bool fits_in_shared() const {
-        const u32 most = task.shared_size / 8 * 3;
-        return utterance.frontier_count < most && progress.unbounded < most;
+        const u32 room = task.shared_slots / 8 * 3;
+        return utterance.frontier_count < room && progress.unbounded < room;
     }
 
     // `frame` with one table or the other.
@@ -346,55 +322,57 @@ struct Search : Costs {
     __device__ void run() const {
         if (threadIdx.x == 0) progress.unbounded = 0;
         table().clear();
-        use(!slots.shared && task.shared_size > 0);
+        use(!slots.shared && task.shared_slots > 0);
         table().clear();
         u32 status = OK;
         while (status == OK) {
             const bool begun = utterance.frontier_count > 0;
-            const bool done = utterance.chunk_frame == utterance.num_frames;
+            const bool done = utterance.chunk_frame == utterance.logprobs.num_frames;
             if (begun && (done || utterance.died != NONE)) break;
             status = pass();
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-            if (utterance.died != NONE) utterance.chunk_frame = utterance.num_frames;
+            if (utterance.died != NONE)
+                utterance.chunk_frame = utterance.logprobs.num_frames;
             utterance.status = status;
         }
     }
 };
 
 // Every block takes utterances from the queue until it is empty.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_HOME)
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
 search_chunk(const Task* launched) {
-    // In shared memory, since every store to the arrays makes a thread load it again.
+    // In shared memory: after every store to an array the compiler has to load what it
+    // knows of these again, as the two may overlap.
     __shared__ Task task;
     __shared__ BlockMemory memory;
     __shared__ Progress progress;
     __shared__ Utterance utterance;
-    __shared__ Automaton phrases;
-    __shared__ Lane lane;
+    __shared__ Phrases phrases;
+    __shared__ BlockScratch scratch;
     __shared__ Slots slots;
     __shared__ u32 drawn;
     DYNAMIC_SHARED(u64, shared_table);
     if (threadIdx.x == 0) {
         task = *launched;
-        lane = Lane::of(task, blockIdx.x);
-        slots = lane.slots;
+        scratch = BlockScratch::of(task, blockIdx.x);
+        slots = scratch.slots;
     }
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) {
-            drawn = atomicAdd(task.drawn, 1u);
-            if (drawn < task.num_utterances) {
-                utterance = task.utterances[task.order[drawn]];
+            drawn = atomicAdd(task.num_drawn, 1u);
+            if (drawn < task.queue_length) {
+                utterance = task.utterances[task.queue[drawn]];
                 if (utterance.phrases != nullptr) phrases = *utterance.phrases;
             }
         }
         __syncthreads();
-        if (drawn >= task.num_utterances) return;
+        if (drawn >= task.queue_length) return;
         const Costs costs = {task, utterance, phrases};
-        Search{costs, lane, slots, shared_table, memory, progress}.run();
+        Search{costs, scratch, slots, shared_table, memory, progress}.run();
         __syncthreads();
-        if (threadIdx.x == 0) task.utterances[task.order[drawn]] = utterance;
+        if (threadIdx.x == 0) task.utterances[task.queue[drawn]] = utterance;
     }
 }

@@ -1,6 +1,9 @@
-// The hash table that recombines: search states to the least (cost, note) and an entry.
+// The hash table that recombines: search states to the least (cost, arc key) and an
+// entry.
 #pragma once
 #include "block.cuh"
+#include "keys.cuh"
+#include "layout.cuh"
 
 constexpr u64 EMPTY = ~0ull;
 
@@ -12,83 +15,67 @@ __device__ __forceinline__ u64 search_state(u32 state, u32 boost) {
 // The slots of a table, and how many entries it may have.
 struct Slots {
     u64 *keys, *best;
-    u32 *entries, size, most;
+    u32 *entries, size, max_entries;
     bool shared;  // in shared memory
 };
 
 // The scratch of one block.
-struct Lane {
-    NewEntry* next;
-    u32 *next_slots, *ties, *waiting, *boosts, *landed;
+struct BlockScratch {
+    NewEntry* new_entries;
+    u32 *entry_slots, *tie_breaks, *epsilon_entries, *candidate_boosts;
+    u32* candidate_slots;
     Candidate* candidates;
     Slots slots;
 
-    __device__ static Lane of(const Task& task, u32 block) {
+    __device__ static BlockScratch of(const Task& task, u32 block) {
         const u64 entries = static_cast<u64>(block) * task.entry_capacity;
         const u64 candidates = static_cast<u64>(block) * task.candidate_capacity;
-        const u64 slots = static_cast<u64>(block) * task.table_size;
-        return {task.next + entries,
-                task.next_slots + entries,
-                task.ties + entries,
-                task.waiting + entries,
-                task.boosts + candidates,
-                task.landed + candidates,
+        const u64 slots = static_cast<u64>(block) * task.table_slots;
+        return {task.new_entries + entries,
+                task.entry_slots + entries,
+                task.tie_breaks + entries,
+                task.epsilon_entries + entries,
+                task.candidate_boosts + candidates,
+                task.candidate_slots + candidates,
                 task.candidates + candidates,
                 {task.table_keys + slots, task.table_best + slots,
-                 task.table_entries + slots, task.table_size, task.entry_capacity,
+                 task.table_entries + slots, task.table_slots, task.entry_capacity,
                  false}};
     }
 };
 
-// The table in shared memory; half full at most, as the other one.
+// The table in shared memory; at most half full, as the one in global memory is.
 __device__ inline Slots shared_slots(u64* memory, u32 size, u32 entry_capacity) {
     u64* best = memory + size;
-    const u32 most = size / 2 < entry_capacity ? size / 2 : entry_capacity;
-    return {memory, best, reinterpret_cast<u32*>(best + size), size, most, true};
+    const u32 max_entries = size / 2 < entry_capacity ? size / 2 : entry_capacity;
+    u32* entries = reinterpret_cast<u32*>(best + size);
+    return {memory, best, entries, size, max_entries, true};
 }
 
 constexpr u32 NO_ROOM = 1, NO_SLOTS = 2;  // what `Progress.overflow` may have
 
 // Counters of the frame that a block is at.
 struct Progress {
-    u32 made;       // candidates, those that did not fit among them
-    u32 count;      // entries of `next`, those that did not fit among them
-    u32 waiting;    // entries with epsilon arcs
-    u32 next_rank;  // the least rank that waits to be closed
-    u32 least;      // the least cost, ordered
-    u32 within;
-    u32 best;
-    u32 overflow;  // NO_ROOM, NO_SLOTS
-    u32 active, emitted, looked;  // as `Utterance` sums them up
+    u32 num_candidates;  // those that did not fit included
+    u32 num_entries;     // of `new_entries`, those that did not fit included
+    u32 num_epsilon;     // entries with epsilon arcs
+    u32 next_rank;       // the least epsilon rank that is still to be closed
+    u32 least;           // the least cost, ordered
+    u32 within, best;    // as in `Utterance`
+    u32 overflow;        // NO_ROOM, NO_SLOTS
+    u32 active, arcs, looked;  // what `Utterance` sums up
     u32 unbounded;  // entries where min_active took the bound off; 0 where it did not
 };
 
-// The integer hash of boost/words.py.
-__device__ __forceinline__ u32 mix(u32 key) {
-    key ^= key >> 16;
-    key *= 0x7feb352du;
-    key ^= key >> 15;
-    key *= 0x846ca68bu;
-    return key ^ (key >> 16);
-}
-
-// The bonus of a word: 0 where the utterance's map does not have it.
-__device__ inline float find_bonus(const Utterance& utterance, u32 word) {
-    if (utterance.boost_keys == nullptr) return 0.0f;
-    u32 slot = mix(word) & utterance.boost_mask;
-    while (utterance.boost_keys[slot] != word && utterance.boost_keys[slot] != 0)
-        slot = (slot + 1) & utterance.boost_mask;
-    return utterance.boost_bonuses[slot];
-}
-
 struct Table {
     const Task& task;
-    const Lane& lane;
+    const BlockScratch& scratch;
     const Slots& slots;  // of the table in use
     Progress& progress;
     const Utterance& utterance;
 
-    // Empty all slots, whatever an interrupted frame or another launch left there.
+    // Empty all slots: a frame that was interrupted, or another launch, may have left
+    // something there.
     __device__ void clear() const {
         for (u32 slot = threadIdx.x; slot < slots.size; slot += blockDim.x) {
             slots.keys[slot] = EMPTY;
@@ -100,91 +87,92 @@ struct Table {
     // Empty the slots of the first `count` entries.
     __device__ void clear_entries(u32 count) const {
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            slots.keys[lane.next_slots[i]] = EMPTY;
-            slots.best[lane.next_slots[i]] = ~0ull;
+            slots.keys[scratch.entry_slots[i]] = EMPTY;
+            slots.best[scratch.entry_slots[i]] = ~0ull;
         }
         __syncthreads();
     }
 
-    // The boost state of an entry of `next`.
+    // The boost state of a new entry.
     __device__ u32 boost_of(u32 entry) const {
-        return static_cast<u32>(peek(&slots.keys[lane.next_slots[entry]]));
+        return static_cast<u32>(peek(&slots.keys[scratch.entry_slots[entry]]));
     }
 
     // Add a candidate, or say that there is no room.
     __device__ void append(const Candidate& candidate, u32 boost) const {
-        const u32 at = atomicAdd(&progress.made, 1u);
+        const u32 at = atomicAdd(&progress.num_candidates, 1u);
         if (at < task.candidate_capacity) {
-            lane.candidates[at] = candidate;
-            if (utterance.phrases != nullptr) lane.boosts[at] = boost;
+            scratch.candidates[at] = candidate;
+            if (utterance.phrases != nullptr) scratch.candidate_boosts[at] = boost;
         } else {
             atomicOr(&progress.overflow, NO_ROOM);
         }
     }
 
     // Give candidates within the cutoff to their search states: each keeps the least
-    // (cost, note, source boost state), and that one writes the entry. No order of
-    // threads decides. Whoever calls this has to have passed a barrier since.
+    // (cost, arc key, source boost state), and that one writes the entry. No order of
+    // threads decides. A barrier has to lie between the last `append` and this.
     __device__ void recombine(float cutoff) const {
         const bool phrases = utterance.phrases != nullptr;
-        // `progress.overflow` is not looked at: others may have come further.
-        const u32 most = task.candidate_capacity;
-        const u32 made = progress.made < most ? progress.made : most;
-        for (u32 q = threadIdx.x; q < made; q += blockDim.x) {
-            const Candidate candidate = lane.candidates[q];
+        // `progress.overflow` is not looked at: threads that are ahead may set it.
+        const u32 most = task.candidate_capacity, all = progress.num_candidates;
+        const u32 count = all < most ? all : most;
+        for (u32 q = threadIdx.x; q < count; q += blockDim.x) {
+            const Candidate candidate = scratch.candidates[q];
             u32 slot = NONE;
             if (candidate.cost <= cutoff) {
-                const u32 boost = phrases ? lane.boosts[q] : 0;
+                const u32 boost = phrases ? scratch.candidate_boosts[q] : 0;
                 slot = slot_of(candidate.state, boost);
             }
-            lane.landed[q] = slot;
+            scratch.candidate_slots[q] = slot;
             if (slot == NONE) continue;
-            atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.note));
+            atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.arc_key));
         }
         __syncthreads();
         if (progress.overflow) return;
-        if (phrases) break_ties(made);
-        for (u32 q = threadIdx.x; q < made; q += blockDim.x) {
+        if (phrases) break_ties(count);
+        for (u32 q = threadIdx.x; q < count; q += blockDim.x) {
             if (!is_least(q)) continue;
-            const Candidate candidate = lane.candidates[q];
-            const u32 at = slots.entries[lane.landed[q]];
-            if (phrases && lane.ties[at] != source_boost(candidate)) continue;
-            lane.next[at] = {
-                candidate.cost, candidate.state, candidate.source, candidate.note};
+            const Candidate candidate = scratch.candidates[q];
+            const u32 at = slots.entries[scratch.candidate_slots[q]];
+            if (phrases && scratch.tie_breaks[at] != source_boost(candidate)) continue;
+            scratch.new_entries[at] = {
+                candidate.cost, candidate.state, candidate.source, candidate.arc_key};
         }
         __syncthreads();
     }
 
-    // Whether no candidate has come to the same search state at a lower (cost, note).
+    // Whether no other candidate reaches the same search state at a lower (cost, arc
+    // key).
     __device__ bool is_least(u32 q) const {
-        const u32 slot = lane.landed[q];
+        const u32 slot = scratch.candidate_slots[q];
         if (slot == NONE) return false;
-        const Candidate candidate = lane.candidates[q];
-        return slots.best[slot] == key_of(candidate.cost, candidate.note);
+        const Candidate candidate = scratch.candidates[q];
+        return slots.best[slot] == key_of(candidate.cost, candidate.arc_key);
     }
 
-    // Among candidates of equal (cost, note), find the least boost state of a source:
-    // they take one arc, from one graph state in several boost states.
-    __device__ void break_ties(u32 made) const {
-        for (u32 q = threadIdx.x; q < made; q += blockDim.x)
+    // Among candidates of equal (cost, arc key), find the least boost state of a
+    // source: they take one arc, from one graph state in several boost states.
+    __device__ void break_ties(u32 count) const {
+        for (u32 q = threadIdx.x; q < count; q += blockDim.x)
             if (is_least(q)) atomicExch(tie_of(q), NONE);
         __syncthreads();
-        for (u32 q = threadIdx.x; q < made; q += blockDim.x)
-            if (is_least(q)) atomicMin(tie_of(q), source_boost(lane.candidates[q]));
+        for (u32 q = threadIdx.x; q < count; q += blockDim.x)
+            if (is_least(q)) atomicMin(tie_of(q), source_boost(scratch.candidates[q]));
         __syncthreads();
     }
 
     __device__ u32* tie_of(u32 q) const {
-        return &lane.ties[slots.entries[lane.landed[q]]];
+        return &scratch.tie_breaks[slots.entries[scratch.candidate_slots[q]]];
     }
 
     __device__ u32 source_boost(const Candidate& candidate) const {
-        if (candidate.note & EPSILON_NOTE) return boost_of(candidate.source);
+        if (candidate.arc_key & EPSILON_ARC) return boost_of(candidate.source);
         return utterance.frontier[candidate.source].boost;
     }
 
-    // The slot of a search state, which gets an entry with it; NONE where there is no
-    // room.
+    // The slot of a search state, with an entry, both made where there are none; NONE
+    // where there is no room.
     __device__ u32 slot_of(u32 state, u32 boost) const {
         const u64 key = search_state(state, boost);
         u32 slot = mix(state ^ mix(boost)) & (slots.size - 1);
@@ -202,23 +190,23 @@ struct Table {
     }
 
     __device__ bool add_entry(u32 state, u32 slot) const {
-        const u32 at = atomicAdd(&progress.count, 1u);
-        if (at >= slots.most) {
+        const u32 at = atomicAdd(&progress.num_entries, 1u);
+        if (at >= slots.max_entries) {
             atomicOr(&progress.overflow, no_entry());
             return false;
         }
         slots.entries[slot] = at;
-        lane.next_slots[at] = slot;
-        const Row row = task.rows[state];
-        if (row.begin < row.emit) {
-            lane.waiting[atomicAdd(&progress.waiting, 1u)] = at;
-            atomicMin(&progress.next_rank, row.rank);
+        scratch.entry_slots[at] = slot;
+        const StateArcs arcs = task.states[state];
+        if (arcs.begin < arcs.emit) {
+            scratch.epsilon_entries[atomicAdd(&progress.num_epsilon, 1u)] = at;
+            atomicMin(&progress.next_rank, arcs.rank);
         }
         return true;
     }
 
-    // What is too small where an entry finds no place.
+    // What is too small where there is no room for an entry.
     __device__ u32 no_entry() const {
-        return slots.most < task.entry_capacity ? NO_SLOTS : NO_ROOM;
+        return slots.max_entries < task.entry_capacity ? NO_SLOTS : NO_ROOM;
     }
 };

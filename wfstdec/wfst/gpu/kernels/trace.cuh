@@ -1,7 +1,8 @@
 // The trace of an utterance: dropping what the frontier cannot reach, walking back.
 #pragma once
-#include "automaton.cuh"
 #include "block.cuh"
+#include "keys.cuh"
+#include "layout.cuh"
 
 constexpr u32 NODES_EACH = 4;  // that a thread looks at between barriers
 
@@ -24,7 +25,7 @@ __device__ inline u32 renumber(BlockMemory& memory, Node* trace, u32 count) {
         u32 marked = 0;
         for (u32 e = 0; e < NODES_EACH; ++e)
             marked += mine + e < count && trace[mine + e].renumbered != NONE;
-        u32 number = kept + sum_before(memory, marked, total);
+        u32 number = kept + exclusive_sum(memory, marked, total);
         for (u32 e = 0; e < NODES_EACH && mine + e < count; ++e)
             if (trace[mine + e].renumbered != NONE)
                 trace[mine + e].renumbered = number++;
@@ -87,7 +88,7 @@ __device__ inline float end_cost(
         cost = cost + task.lm_scale * final_cost;
     }
     if (utterance.phrases == nullptr) return cost;
-    return cost + utterance.phrases->final_cost[entry.boost];
+    return cost + utterance.phrases->automaton.final_cost[entry.boost];
 }
 
 // The least entry by `end_cost`, then graph state, then boost state; for all threads.
@@ -117,9 +118,9 @@ __device__ inline End least_entry(
 
 // One block per utterance: the entry to end at, and the path to it, the last step
 // first, as far as there is room for it; its length is told in full.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_HOME)
+extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
 best_paths(const Task* task) {
-    Utterance& utterance = task->utterances[task->order[blockIdx.x]];
+    Utterance& utterance = task->utterances[task->queue[blockIdx.x]];
     End end = {~0ull, NONE, NONE};
     if (utterance.died == NONE) end = least_entry(*task, utterance, true);
     const bool reached_final = end.key != ~0ull;

@@ -1,4 +1,8 @@
-"""From paths to what the user gets: words with times, and costs kept apart."""
+"""From paths to what the user gets: words with times, and costs kept apart.
+
+builder = HypothesisBuilder(space, decoder)
+hypothesis = builder.build(path, boosts)
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import UtteranceBoosts
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.lexicon import WORD_START
@@ -16,8 +20,8 @@ from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import SearchSpace
 
 
-class Reader:
-    """Reads the paths of one decoder.
+class HypothesisBuilder:
+    """Makes hypotheses of the paths of one decoder.
 
     Args:
         space: What was searched.
@@ -27,28 +31,28 @@ class Reader:
     def __init__(self, space: SearchSpace, decoder: Any) -> None:
         self.space = space
         self._decoder = decoder
-        self._length = _lengths_of(space)
+        self._pron_length = _pron_lengths(space)
         names = decoder.tokens.names
         self._is_piece = any(name.startswith(WORD_START) for name in names)
 
-    def hypothesis(self, path: TokenPath, boosts: UtteranceBoosts) -> Hypothesis:
+    def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
         options = self._decoder.options
-        labels, said_cost = path.token, 0.0
+        labels, pron_cost = path.token, 0.0
         words = np.zeros(0, np.int32)
-        if self.space.lexical:
+        if self.space.has_lexicon:
             trie = self.space.trie
-            labels = words = trie.said_word[path.said]
-            said_cost = float(trie.said_cost[path.said].sum(dtype=np.float64))
-        graph_cost = self._lm_cost(labels, path.complete) + said_cost
+            labels = words = trie.pron_word[path.pron]
+            pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
+        graph_cost = self._lm_cost(labels, path.complete) + pron_cost
         insertion_cost = float(options.token_insertion * len(path.token)) + 0.0
-        if self.space.lexical:
+        if self.space.has_lexicon:
             insertion_cost += float(options.word_insertion * len(words))
         boost_cost = boosts.cost(words.tolist(), path.token.tolist())
         rest = options.lm_scale * graph_cost + insertion_cost + boost_cost
         acoustic, scale = path.acoustic, options.acoustic_scale
         total = scale * acoustic + rest
-        if math.isnan(acoustic):  # of all alignments together
+        if math.isnan(acoustic):  # alignments were summed: what is left is theirs
             total = path.search_cost
             acoustic = (total - rest) / scale if scale else 0.0
         return Hypothesis(
@@ -69,22 +73,18 @@ class Reader:
 
     def _lm_cost(self, labels: np.ndarray, complete: bool) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
-        space = self.space
-        if space.model < 0:
-            return 0.0
-        costs = np.empty(len(labels), np.float32)
-        start = space.automaton.model_start[0]
-        state = kernels.walk(space.automaton, 0, start, labels, costs)
-        final = float(space.automaton.final_cost[state]) if complete else 0.0
+        automaton, costs = self.space.automaton, np.empty(len(labels), np.float32)
+        state = kernels.walk(automaton, 0, automaton.model_start[0], labels, costs)
+        final = float(automaton.final_cost[state]) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final
 
     def _words(self, path: TokenPath) -> tuple[Word, ...]:
-        if not self.space.lexical:
+        if not self.space.has_lexicon:
             return self._pieces(path)
-        texts = [self._decoder.words[w] for w in self.space.trie.said_word[path.said]]
+        texts = [self._decoder.words[w] for w in self.space.trie.pron_word[path.pron]]
         spans = [
-            (int(end - self._length[said]), int(end))
-            for said, end in zip(path.said, path.said_end, strict=True)
+            (int(end - self._pron_length[pron]), int(end))
+            for pron, end in zip(path.pron, path.pron_end, strict=True)
         ]
         return self._timed(texts, spans, path)
 
@@ -93,37 +93,37 @@ class Reader:
         names, separator = self._decoder.tokens.names, self._decoder.separator
         texts: list[str] = []
         spans: list[tuple[int, int]] = []
-        apart = True
+        new_word = True
         for i, token in enumerate(path.token.tolist()):
             if token == separator:
-                apart = True
+                new_word = True
                 continue
             name = names[token]
             by_mark = separator is None and self._is_piece
-            if apart or (by_mark and name.startswith(WORD_START)):
+            if new_word or (by_mark and name.startswith(WORD_START)):
                 texts.append("")
                 spans.append((i, i))
             texts[-1] += name.removeprefix(WORD_START) if by_mark else name
             spans[-1] = (spans[-1][0], i + 1)
-            apart = separator is None and not self._is_piece
-        said = [i for i, text in enumerate(texts) if text]
-        return self._timed([texts[i] for i in said], [spans[i] for i in said], path)
+            new_word = separator is None and not self._is_piece
+        kept = [i for i, text in enumerate(texts) if text]  # a mark alone is no word
+        return self._timed([texts[i] for i in kept], [spans[i] for i in kept], path)
 
     def _timed(
         self, texts: list[str], spans: list[tuple[int, int]], path: TokenPath
     ) -> tuple[Word, ...]:
         shift = self._decoder.frame_shift_s
         words = []
-        for text, (first, behind) in zip(texts, spans, strict=True):
-            start, end = int(path.start[first]), int(path.end[behind - 1])
+        for text, (first, stop) in zip(texts, spans, strict=True):
+            start, end = int(path.start[first]), int(path.end[stop - 1])
             words.append(Word(text, start * shift, end * shift, start, end))
         return tuple(words)
 
 
-def _lengths_of(space: SearchSpace) -> np.ndarray:
+def _pron_lengths(space: SearchSpace) -> np.ndarray:
     """How many tokens each pronunciation has, int32 [P]."""
     trie = space.trie
     depth = np.zeros(trie.num_nodes, np.int32)
     for node, parent in enumerate(parents_of(trie).tolist()):
         depth[node] = depth[parent] + 1 if parent >= 0 else 0
-    return np.repeat(depth, np.diff(trie.said_splits))
+    return np.repeat(depth, np.diff(trie.node_pron_splits))

@@ -1,11 +1,11 @@
 // Queries of a back-off automaton: `lm/kernels.py` for the GPU, the same bits.
 #pragma once
-#include "layout.cuh"
+#include "types.cuh"
 
-// One model of an `Automaton` of lm/backoff.py, S states and A arcs.
+// One model of an `Automaton` of lm/automaton.py, S states and A arcs.
 struct Automaton {
     const u32* state_arc_splits;  // [S + 1]
-    const u32* arc_label;         // [A], increasing in each row
+    const u32* arc_label;         // [A], increasing within each state
     const u32* arc_next;          // [A]
     const float* arc_cost;        // [A]
     const u32* backoff_state;     // [S]; NONE at the root
@@ -14,12 +14,9 @@ struct Automaton {
     const u32* label_alias;       // [num_labels], of a dense root
     u32 num_labels;               // 0: the root is sparse
     float default_cost;           // of a label that a sparse root lacks
-    u32 start;
-    u32 of_tokens;  // its labels are tokens, else words
 };
-static_assert(sizeof(Automaton) == 80, "as in device_layout.py");
 
-// The first arc of a row whose label is not below `label`; `end` if none is.
+// The first arc of [begin, end) whose label is not below `label`; `end` if none is.
 __device__ inline u32 find_arc(const u32* arc_label, u32 begin, u32 end, u32 label) {
     while (begin < end) {
         const u32 middle = begin + (end - begin) / 2;

@@ -1,0 +1,42 @@
+"""Choosing a backend imports that one alone; each in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys_path = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
+SCRIPT = f"""
+import sys
+sys.path[:0] = {sys_path!r}
+from text_graphs import text_graph
+from wfstdec.wfst.decoder import WfstDecoder
+decoder = WfstDecoder(text_graph("0 0 a A 1\\n0 0"), backend=sys.argv[1])
+print(*sorted(sys.modules), sep="\\n")
+"""
+
+
+def modules_after(backend):
+    """The modules that are there once a decoder was made."""
+    command = [sys.executable, "-c", SCRIPT, backend]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("backend", ["auto", "cpu"])
+def test_the_cpu_knows_no_gpu(backend):
+    modules = modules_after(backend)
+    assert "wfstdec.wfst.cpu.kernels" in modules
+    names = [name.split(".") for name in modules]
+    ours = [parts for parts in names if parts[0] == "wfstdec"]
+    assert not [parts for parts in ours if any("gpu" in part for part in parts)]
+    assert not {"cupy", "torch"} & {parts[0] for parts in names}
+
+
+def test_the_reference_has_no_kernels_of_a_search():
+    modules = modules_after("reference")
+    assert "wfstdec.wfst.reference" in modules
+    assert not [name for name in modules if name.startswith("wfstdec.wfst.cpu")]
+    assert not [name for name in modules if ".gpu" in name]

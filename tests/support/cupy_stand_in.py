@@ -1,0 +1,232 @@
+"""A stand-in for CuPy, and for torch on a GPU, whose kernels run in the emulation."""
+
+import contextlib
+import ctypes
+import threading
+import types
+from typing import ClassVar
+
+import numpy as np
+from cuda_emulation.device import EmulatedDevice
+
+
+class Array(np.ndarray):
+    """An array of CuPy, as far as it goes."""
+
+    @property
+    def data(self):
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+    def get(self):
+        return np.array(self)
+
+    def set(self, array):
+        self[...] = array
+
+    @property
+    def device(self):
+        return types.SimpleNamespace(id=getattr(self, "gpu", 0))
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+class Lengths:
+    """An array of CuPy that is no array of NumPy."""
+
+    __cuda_array_interface__: ClassVar[dict] = {}
+
+    def __init__(self, array):
+        self._array = np.array(array)
+
+    def get(self):
+        return self._array
+
+
+class Tensor:
+    """A tensor of torch on a GPU, as far as it goes."""
+
+    is_cuda = True
+    device = "cuda:0"
+
+    def __init__(self, array, dtype):
+        self.array, self.dtype, self.ndim = array, f"torch.{dtype}", array.ndim
+
+    def detach(self):
+        return self
+
+    def view(self, dtype):
+        assert dtype == "int16"
+        return Tensor(self.array.view(np.int16), dtype)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __getitem__(self, i):
+        return Tensor(self.array[i], self.dtype.removeprefix("torch."))
+
+
+class Stream:
+    """A stream; in its context it is the current one of the thread."""
+
+    local = threading.local()
+
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+    @staticmethod
+    def from_external(other):
+        version, pointer = other.__cuda_stream__()
+        assert version == 0
+        return Stream(pointer)
+
+    def __enter__(self):
+        Stream.local.__dict__.setdefault("current", []).append(self)
+
+    def __exit__(self, *_):
+        Stream.local.current.pop()
+
+    def synchronize(self):
+        pass
+
+
+Stream.null = Stream(0)
+
+
+def current_stream():
+    current = getattr(Stream.local, "current", [])
+    return current[-1] if current else Stream.null
+
+
+class Kernel:
+    num_regs = 64
+    shared_size_bytes = 5800
+    max_dynamic_shared_size_bytes = None
+    preferred_shared_memory_carveout = None
+    launched: ClassVar[list] = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, grid, block, arguments, *, shared_mem):
+        assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
+        Kernel.launched.append((self.name, current_stream().ptr))
+        device = EmulatedDevice(*block)
+        device.launch(self.name, *grid, *arguments, shared_mem)
+
+
+class CudaRuntimeError(RuntimeError):
+    pass
+
+
+def array_of(value, dtype=None):
+    return np.array(value, dtype).view(Array)
+
+
+def from_dlpack(array):
+    """Without a copy."""
+    given = array.array if isinstance(array, Tensor) else array
+    return given.view(Array)
+
+
+class CudaDevice(contextlib.nullcontext):
+    id = 0
+    compute_capability = "90"
+    attributes: ClassVar[dict] = {
+        "MaxRegistersPerMultiprocessor": 65536,
+        "MaxThreadsPerMultiProcessor": 2048,
+        "MultiProcessorCount": 3,
+        "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
+        "MaxSharedMemoryPerBlockOptin": 99 * 1024,
+        "ReservedSharedMemoryPerBlock": 1024,
+    }
+
+    def __init__(self, number=0):
+        assert number == 0
+        super().__init__()
+
+
+class NVRTCError(RuntimeError):
+    pass
+
+
+class Nvrtc:
+    """A compiler; `compiled` has the options of every program."""
+
+    NVRTCError = NVRTCError
+
+    def __init__(self):
+        self.compiled, self.programs = [], {}
+
+    def getVersion(self):
+        return (13, 0)
+
+    def getSupportedArchs(self):
+        return (75, 80, 90)
+
+    def createProgram(self, source, name, headers, include_names):
+        self.programs[7] = source
+        return 7
+
+    def compileProgram(self, program, options):
+        if "search_chunk" not in self.programs[program]:
+            raise NVRTCError("NVRTC_ERROR_COMPILATION (6)")
+        self.compiled.append(options)
+
+    def getCUBIN(self, program):
+        return b"machine code of " + self.programs[program].encode()
+
+    def getPTX(self, program):
+        return b"PTX of " + self.programs[program].encode()
+
+    def getProgramLog(self, program):
+        return "search.cu(1): error: wrong"
+
+    def destroyProgram(self, program):
+        del self.programs[program]
+
+
+def raw_module(path):
+    with open(path, "rb") as file:
+        assert file.read().startswith((b"machine code of ", b"PTX of "))
+    return types.SimpleNamespace(get_function=Kernel)
+
+
+def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
+    """A module."""
+
+    def get_device_count():
+        if num_devices is None:
+            raise CudaRuntimeError("cudaErrorInsufficientDriver: too old")
+        return num_devices
+
+    runtime = types.SimpleNamespace(
+        getDeviceCount=get_device_count,
+        CUDARuntimeError=CudaRuntimeError,
+        memGetInfo=lambda: (free, 2 * free),
+        memcpyDeviceToDevice=3,
+        memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
+            to, source, count
+        ),
+    )
+    pool = types.SimpleNamespace(
+        free_bytes=lambda: 1 << 20,
+        used_bytes=lambda: 1 << 10,
+        get_limit=lambda: pool_limit,
+    )
+    return types.SimpleNamespace(
+        RawModule=raw_module,
+        asarray=array_of,
+        ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
+        empty=lambda count, dtype: array_of(np.full(count, 0xA5, dtype)),
+        from_dlpack=from_dlpack,
+        get_default_memory_pool=lambda: pool,
+        cuda=types.SimpleNamespace(
+            runtime=runtime,
+            nvrtc=Nvrtc(),
+            memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
+            Device=CudaDevice,
+            Stream=Stream,
+            get_current_stream=current_stream,
+        ),
+    )

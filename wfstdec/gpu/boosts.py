@@ -1,0 +1,130 @@
+"""Boosts where kernels can read them: phrases once per list, words once per batch."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.words import WordBoosts
+from wfstdec.gpu.budget import Share
+from wfstdec.gpu.device import Device
+from wfstdec.gpu.launch import upload
+from wfstdec.gpu.records import KERNELS, read_struct
+from wfstdec.lm.automaton import Automaton
+
+AUTOMATON = read_struct(KERNELS / "automaton.cuh", "Automaton")
+PHRASES = read_struct(KERNELS / "boosts.cuh", "Phrases", Automaton=AUTOMATON)
+WORD_BONUSES = read_struct(KERNELS / "boosts.cuh", "WordBonuses")
+STRUCTS = {"Automaton": AUTOMATON, "Phrases": PHRASES, "WordBonuses": WORD_BONUSES}
+
+
+def automaton_arrays(automaton: Automaton) -> dict[str, np.ndarray]:
+    """The arrays of `AUTOMATON`, of an automaton of one model."""
+    names = ("arc_cost", "backoff_cost", "final_cost")
+    arrays = {name: getattr(automaton, name) for name in names}
+    for name in ("state_arc_splits", "arc_label", "arc_next", "backoff_state"):
+        arrays[name] = getattr(automaton, name).astype(np.int64).astype(np.uint32)
+    return arrays | {"label_alias": automaton.label_alias.astype(np.uint32)}
+
+
+class DevicePhrases:
+    """Compiled phrases on a device.
+
+    Args:
+        device: Where.
+        phrases: The phrases.
+
+    Attributes:
+        address: Of one PHRASES record.
+
+    Raises:
+        DeviceMemoryError: They do not fit.
+    """
+
+    def __init__(self, device: Device, phrases: PhraseBoosts) -> None:
+        automaton = phrases.automaton
+        arrays = automaton_arrays(automaton)
+        self._share = device.budget.share(
+            f"a list of phrases of {phrases.num_arcs} arcs", "boost fewer phrases"
+        )
+        self._share.take(sum(array.nbytes for array in arrays.values()))
+        self._buffers = {name: upload(device, x) for name, x in arrays.items()}
+        record = np.zeros(1, PHRASES)
+        record["start"], record["of_tokens"] = phrases.start, phrases.unit == "token"
+        for name, buffer in self._buffers.items():
+            record["automaton"][name] = device.address(buffer)
+        record["automaton"]["num_labels"] = automaton.model_label_splits[1]
+        record["automaton"]["default_cost"] = automaton.model_default_cost[0]
+        self._record = upload(device, record)
+        self.address = device.address(self._record)
+        device.wait()  # the next to use them may be on another stream
+
+
+class PhraseStore:
+    """The phrases that are on a device; each list once for all batches that have it.
+
+    Args:
+        device: The device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._stored: WeakKeyDictionary[PhraseBoosts, DevicePhrases]
+        self._stored = WeakKeyDictionary()
+
+    def get(self, phrases: PhraseBoosts) -> DevicePhrases:
+        """Phrases on the device.
+
+        Raises:
+            DeviceMemoryError: They do not fit.
+        """
+        with self._lock:
+            if phrases not in self._stored:
+                self._stored[phrases] = DevicePhrases(self._device, phrases)
+            return self._stored[phrases]
+
+
+class BatchBoosts:
+    """The boosts of a batch: keeps what its records have the addresses of.
+
+    Args:
+        device: Where.
+        share: What the maps of words are taken from.
+        store: The phrases that are there.
+    """
+
+    def __init__(self, device: Device, share: Share, store: PhraseStore) -> None:
+        self._device, self._share, self._store = device, share, store
+        self._words: dict[int, tuple[WordBoosts, np.ndarray, Any, Any]] = {}
+        self._phrases: list[DevicePhrases] = []
+
+    def words(self, words: WordBoosts) -> np.ndarray:
+        """WORD_BONUSES [1] of a map, which is uploaded once.
+
+        Raises:
+            DeviceMemoryError: It does not fit.
+        """
+        if id(words) not in self._words:
+            self._share.take(words.keys.nbytes + words.bonuses.nbytes)
+            keys = upload(self._device, words.keys)
+            bonuses = upload(self._device, words.bonuses)
+            record = np.zeros(1, WORD_BONUSES)
+            record["keys"] = self._device.address(keys)
+            record["bonuses"] = self._device.address(bonuses)
+            record["mask"] = len(words.keys) - 1
+            self._words[id(words)] = words, record, keys, bonuses
+        return self._words[id(words)][1]
+
+    def phrases(self, phrases: PhraseBoosts) -> int:
+        """The address of one PHRASES record.
+
+        Raises:
+            DeviceMemoryError: They do not fit.
+        """
+        self._phrases.append(self._store.get(phrases))
+        return self._phrases[-1].address

@@ -1,0 +1,211 @@
+"""Log-probs on a GPU as they are: any array with DLPack, no copy, on its own stream.
+
+    if on_gpu(logprobs):
+        chunks = take_logprobs(device, logprobs, lengths, num_tokens)
+
+Where CuPy is needed it comes from the device: only `cupy_device.py` imports it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import BackendError
+from wfstdec.gpu.cupy_device import CupyDevice
+from wfstdec.gpu.logprobs import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    DeviceLogprobs,
+    first_bad,
+)
+from wfstdec.search.logprobs import (
+    bad_logprob,
+    check_axes,
+    check_lengths,
+    split_batch,
+)
+
+_CUDA = 2  # DLPack's number of the device type
+_TYPES = {np.dtype(np.float32): FLOAT32, np.dtype(np.float16): FLOAT16}
+
+
+def on_gpu(logprobs: Any) -> bool:
+    """Whether a batch, or the first array of a list, is on a CUDA device."""
+    return _is_on_cuda(_first(logprobs))
+
+
+def take_logprobs(
+    device: CupyDevice, logprobs: Any, lengths: Any, num_tokens: int
+) -> list[DeviceLogprobs]:
+    """`wfstdec.search.logprobs.as_utterances` for arrays on the GPU.
+
+    float32, float16 and bfloat16 with the numbers of a frame together are taken as they
+    are; others are copied to float32. All work is on the caller's stream.
+
+    Args:
+        device: Where the graph is.
+        logprobs: [B, T, V] or a sequence of [T, V].
+        lengths: [B] or None.
+        num_tokens: V.
+
+    Raises:
+        ShapeError: Axes, V, lengths or the type are wrong.
+        LogprobError: NaN, +inf or an absurdly large number, in the frames used.
+        BackendError: An array is on another GPU.
+    """
+    cupy = device.cupy
+    with cupy.cuda.Device(device.number), _callers_stream(cupy, _first(logprobs)):
+        chunks = _split(device, logprobs, lengths, num_tokens)
+        bad = first_bad(device, chunks, num_tokens)
+        if bad is not None:
+            i, frame = bad
+            raise bad_logprob(i, frame, _download_frame(chunks[i], i, frame))
+    return chunks
+
+
+def _split(
+    device: CupyDevice, logprobs: Any, lengths: Any, num_tokens: int
+) -> list[DeviceLogprobs]:
+    """One per utterance, all but the numbers checked."""
+    cupy = device.cupy
+    arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
+    counts = check_lengths(lengths, len(arrays))
+    stream = cupy.cuda.get_current_stream()
+    chunks = []
+    for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+        number = array.owner.device.id
+        if number != device.number:
+            raise BackendError(
+                f"utterance {i}: logprobs is on GPU {number}, expected GPU "
+                f"{device.number}, where the graph is; move one of them"
+            )
+        check_axes(array, i, count, num_tokens)
+        frames = array.shape[0] if count is None else count
+        chunks.append(
+            DeviceLogprobs(
+                buffer=array.owner,
+                address=array.address,
+                type=array.type,
+                frame_stride=array.strides[0] // array.dtype.itemsize,
+                num_frames=frames,
+                stream=stream,
+            )
+        )
+    return chunks
+
+
+# --------------------------------------------------------------------- other libraries
+class _Stream:
+    """A stream of another library, by the CUDA stream protocol."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+def _first(logprobs: Any) -> Any:
+    """A batch, or the first array of a list."""
+    is_list = isinstance(logprobs, list | tuple) and len(logprobs) > 0
+    return logprobs[0] if is_list else logprobs
+
+
+def _is_on_cuda(array: Any) -> bool:
+    device = getattr(array, "__dlpack_device__", None)
+    return device is not None and device()[0] == _CUDA
+
+
+def _is_torch(array: Any) -> bool:
+    """Whether an array is torch's; by what it has, so that torch is not imported."""
+    return hasattr(array, "detach") and hasattr(array, "is_cuda")
+
+
+def _callers_stream(cupy: Any, array: Any) -> Any:
+    """The stream that the caller works on: torch's current one, else CuPy's."""
+    if not _is_torch(array):
+        return cupy.cuda.get_current_stream()
+    torch = importlib.import_module("torch")
+    pointer = int(torch.cuda.current_stream(array.device).cuda_stream)
+    if pointer == 0:
+        return cupy.cuda.Stream.null
+    return cupy.cuda.Stream.from_external(_Stream(pointer))
+
+
+# ------------------------------------------------------------------------------ arrays
+@dataclass(frozen=True)
+class _GpuArray:
+    """An array on the GPU, or one utterance of it.
+
+    Attributes:
+        owner: CuPy's array, of which this is the whole or a part.
+        address: Of the first number.
+        dtype: Of the numbers; float16 also for bfloat16.
+        type: As in `DeviceLogprobs`.
+        shape: Axes.
+        strides: Bytes.
+    """
+
+    owner: Any
+    address: int
+    dtype: np.dtype
+    type: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __iter__(self) -> Iterator[_GpuArray]:
+        for i in range(self.shape[0]):
+            yield replace(
+                self,
+                address=self.address + i * self.strides[0],
+                shape=self.shape[1:],
+                strides=self.strides[1:],
+            )
+
+
+def _as_gpu_array(cupy: Any, array: Any) -> _GpuArray:
+    """An array as kernels can read it; copied only where they cannot."""
+    is_bfloat16 = False
+    if _is_torch(array):
+        array = array.detach()  # no DLPack while gradients are needed
+        is_bfloat16 = "bfloat16" in str(array.dtype)
+        if is_bfloat16:  # CuPy has no such type: the bits, as they are
+            array = array.view(importlib.import_module("torch").int16)
+    array = cupy.from_dlpack(array) if _is_on_cuda(array) else cupy.asarray(array)
+    if array.dtype == np.float64:
+        array = array.astype(np.float32)
+    if not _is_readable(array):
+        array = cupy.ascontiguousarray(array)
+    dtype = np.dtype(np.float16 if is_bfloat16 else array.dtype)
+    kind = BFLOAT16 if is_bfloat16 else _TYPES.get(dtype, FLOAT32)  # others: refused
+    address = array.data.ptr
+    return _GpuArray(array, address, dtype, kind, array.shape, array.strides)
+
+
+def _is_readable(array: Any) -> bool:
+    """Whether the numbers of a frame lie side by side, and frames go forward."""
+    size = array.dtype.itemsize
+    if array.ndim == 0:
+        return True
+    steps = array.strides[:-1]
+    return array.strides[-1] == size and all(s >= 0 and s % size == 0 for s in steps)
+
+
+def _download_frame(chunk: DeviceLogprobs, i: int, frame: int) -> np.ndarray:
+    """A frame of utterance `i`, float32 [V]."""
+    array = chunk.buffer
+    row = (array[i, frame] if array.ndim == 3 else array[frame]).get()
+    if chunk.type == BFLOAT16:
+        return (row.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return row.astype(np.float32)

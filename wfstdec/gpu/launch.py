@@ -1,0 +1,75 @@
+"""Arrays to a device, and launches: records to a kernel and back in one packet.
+
+buffer = upload(device, array)
+grid = Grid("search_chunk", num_blocks, shared_bytes)
+back = launch(device, grid, task, {"utterances": utterances, "queue": queue})
+back["utterances"]                        # as the kernel left them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wfstdec.gpu.device import Device
+
+_ALIGNMENT = 16
+_BYTE: np.dtype = np.dtype(np.uint8)
+
+
+class Grid(NamedTuple):
+    """What runs.
+
+    Attributes:
+        kernel: The kernel's name.
+        num_blocks: Its blocks.
+        shared_bytes: Shared memory of each, besides its own variables.
+    """
+
+    kernel: str
+    num_blocks: int
+    shared_bytes: int = 0
+
+
+def upload(device: Device, array: np.ndarray) -> Any:
+    """A buffer with a copy of an array; the array must live until `device.wait`."""
+    buffer = device.empty(array.size, array.dtype)
+    device.write(buffer, array)
+    return buffer
+
+
+def launch(
+    device: Device, grid: Grid, task: np.ndarray, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Run a kernel over arrays that travel with its task; returns when it is done.
+
+    Args:
+        device: Where.
+        grid: What runs.
+        task: One record, the kernel's argument. Its fields of the arrays' names are
+            set to where these lie on the device.
+        arrays: By name, one axis each.
+
+    Returns:
+        The arrays as the kernel left them.
+    """
+    parts = [task, *arrays.values()]
+    sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
+    starts = np.cumsum([0, *sizes]).tolist()
+    packet = device.empty(starts[-1], _BYTE)
+    first = device.address(packet)
+    places = list(zip(arrays, starts[1:], strict=False))
+    for name, start in places:
+        task[name] = first + start
+    content = np.zeros(starts[-1], _BYTE)
+    for part, start in zip(parts, starts, strict=False):
+        content[start : start + part.nbytes] = part.view(_BYTE)
+    device.write(packet, content)
+    device.launch(grid.kernel, grid.num_blocks, packet, grid.shared_bytes)
+    back = device.download(packet, _BYTE)
+    return {
+        name: back[start : start + arrays[name].nbytes].view(arrays[name].dtype)
+        for name, start in places
+    }

@@ -1,0 +1,107 @@
+"""C structs of the kernels as NumPy types: the header has the only definition.
+
+    ENTRY = read_struct(KERNELS / "layout.cuh", "Entry")
+    UTTERANCE = read_struct(KERNELS / "layout.cuh", "Utterance", Logprobs=LOGPROBS)
+    text += layout_checks({"Entry": ENTRY, "Utterance": UTTERANCE})
+
+`layout_checks` has the compiler confirm the offset and size of every field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+KERNELS = Path(__file__).parent / "kernels"
+"""The headers that all searches share."""
+NONE = 0xFFFFFFFF
+"""No state, no arc, no frame, no label."""
+WARP = 32
+MAX_THREADS = 512
+"""Threads of a block, at most; a multiple of `WARP`."""
+BLOCKS_PER_SM = 2
+"""Blocks of `MAX_THREADS` that a multiprocessor has registers for."""
+CONSTANTS = {
+    "NONE": NONE,
+    "WARP": WARP,
+    "MAX_THREADS": MAX_THREADS,
+    "BLOCKS_PER_SM": BLOCKS_PER_SM,
+}
+"""What host and kernels have to agree on besides records."""
+
+POINTER = "u8"
+_NUMBERS = {"u32": "u4", "u64": "u8", "float": "f4", "double": "f8"}
+_FIELDS = re.compile(
+    r"(?:const )?(?P<type>\w+)(?P<star>\*?) (?P<names>\w+(?:, \w+)*);", re.ASCII
+)
+
+
+def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
+    """The NumPy type of a C struct; pointers become 64-bit addresses.
+
+    Args:
+        header: The file that defines it, a line `type name, name...;` per field.
+        name: The struct's.
+        nested: The types of structs that are fields of it.
+
+    Raises:
+        ValueError: The header has no such struct, or a line that is no such field.
+    """
+    found = re.search(
+        rf"^struct (?:alignas\(\d+\) )?{name} {{\n(.*?)^}};",
+        header.read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    if found is None:
+        raise ValueError(f"{header.name}: no struct {name!r}, expected its definition")
+    fields: list[tuple[str, np.dtype]] = []
+    for line in found[1].splitlines():
+        text = line.partition("//")[0].strip()
+        if text:
+            fields += _fields(text, nested, f"{header.name}: {name}")
+    return np.dtype(fields, align=True)
+
+
+def _fields(
+    text: str, nested: Mapping[str, np.dtype], place: str
+) -> list[tuple[str, np.dtype]]:
+    """Names and types that a line declares."""
+    found = _FIELDS.fullmatch(text)
+    kind: str | np.dtype | None = None
+    if found:
+        type_name = found["type"]
+        kind = _NUMBERS.get(type_name, nested.get(type_name))
+        kind = POINTER if found["star"] else kind
+    if found is None or kind is None:
+        raise ValueError(f"{place}: {text!r}, expected fields of a known type")
+    return [(name, np.dtype(kind)) for name in found["names"].split(", ")]
+
+
+def layout_checks(
+    structs: Mapping[str, np.dtype], constants: Mapping[str, int | float]
+) -> str:
+    """C++ that compiles only where structs and constants are what they are here.
+
+    Args:
+        structs: The type of each struct, by its name in C++.
+        constants: The value of each constant.
+    """
+    lines = ['#line 1 "layout checks"']
+    for name, dtype in structs.items():
+        lines.append(_check(f"sizeof({name})", dtype.itemsize, f"the size of {name}"))
+        for field, (kind, offset, *_) in (dtype.fields or {}).items():
+            what = f"{name}.{field}"
+            lines.append(_check(f"OFFSET_OF({name}, {field})", offset, what))
+            size = f"sizeof({name}::{field})"
+            lines.append(_check(size, kind.itemsize, f"the size of {what}"))
+    for name, value in constants.items():
+        lines.append(_check(name, value, name))
+    return "\n".join([*lines, ""])
+
+
+def _check(found: str, expected: int | float, what: str) -> str:
+    suffix = "u" if isinstance(expected, int) else "f"
+    return f'static_assert({found} == {expected!r}{suffix}, "{what}");'

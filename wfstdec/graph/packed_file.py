@@ -1,0 +1,144 @@
+"""The file of a packed graph: arrays by name in an `.npz`, and a header.
+
+    write_arrays(path, arrays)
+    arrays, fingerprint = read_arrays(path)
+    tables = tables_from(arrays)                  # the inverse of `table_arrays`
+
+Texts are arrays of UTF-8 bytes; the header is JSON: format, version, fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import FormatError, GraphError
+from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.text.files import atomic_write
+from wfstdec.text.symbols import TokenTable
+
+FORMAT_VERSION = 2
+_FORMAT = "wfstdec.graph"
+_UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+)
+
+
+def table_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
+    """What a graph file holds of its tables, by name."""
+    pronunciations = tables.pronunciations
+    meta: dict[str, Any] = {
+        "blank": tables.tokens.blank,
+        "fillers": list(tables.fillers),
+        "separated": tables.separated,
+        "topology": tables.topology,
+        "marks_repeats": tables.marks_repeats,
+    }
+    return {
+        "tokens": _bytes(json.dumps(tables.tokens.names)),
+        "words": _bytes("\n".join(tables.words)),
+        "pronunciation_word": pronunciations.word,
+        "pronunciation_splits": pronunciations.splits,
+        "pronunciation_tokens": pronunciations.tokens,
+        "pronunciation_cost": pronunciations.cost,
+        "meta": _bytes(json.dumps(meta, sort_keys=True)),
+    }
+
+
+def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
+    """The tables of a file, not checked yet.
+
+    Raises:
+        KeyError, TypeError, ValueError: A part is missing or damaged.
+    """
+    meta = json.loads(arrays["meta"].tobytes())
+    names = json.loads(arrays["tokens"].tobytes())
+    return GraphTables(
+        tokens=TokenTable(tuple(names), meta["blank"]),
+        words=tuple(arrays["words"].tobytes().decode().split("\n")),
+        pronunciations=Pronunciations(
+            arrays["pronunciation_word"],
+            arrays["pronunciation_splits"],
+            arrays["pronunciation_tokens"],
+            arrays["pronunciation_cost"],
+        ),
+        fillers=tuple(meta["fillers"]),
+        separated=meta["separated"],
+        topology=meta["topology"],
+        marks_repeats=meta["marks_repeats"],
+    )
+
+
+def fingerprint_of(arrays: dict[str, np.ndarray]) -> str:
+    """32 hex digits over the names and bytes of all arrays."""
+    digest = hashlib.sha256()  # processors have instructions for it
+    for name, array in sorted(arrays.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()[:32]
+
+
+def write_arrays(
+    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], fingerprint: str
+) -> None:
+    """Write arrays and a header, whole or not at all.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    header = {"format": _FORMAT, "version": FORMAT_VERSION, "fingerprint": fingerprint}
+    parts: dict[str, Any] = {"header": _bytes(json.dumps(header)), **arrays}
+    with atomic_write(path) as file:
+        np.savez(file, **parts)
+
+
+def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], str]:
+    """The arrays of a file, and the fingerprint that its header says they have.
+
+    Raises:
+        FormatError: The file cannot be read or is no graph of wfstdec.
+        GraphError: It is of another version.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise FormatError(f"{path}: no such file") from None
+    except _UNREADABLE as error:
+        raise FormatError(
+            f"{path}: not a readable graph file ({error}), expected what "
+            "`wfstdec build` writes; build it again, or `wfstdec convert` a graph "
+            "of another format"
+        ) from None
+    try:
+        header = json.loads(arrays["header"].tobytes())
+        kind, version, fingerprint = (
+            header[key] for key in ("format", "version", "fingerprint")
+        )
+    except (KeyError, ValueError, TypeError):
+        kind = None
+    if kind != _FORMAT:
+        raise FormatError(
+            f"{path}: has no wfstdec graph header, expected what `wfstdec build` writes"
+        )
+    if version != FORMAT_VERSION:
+        raise GraphError(
+            f"{path}: graph format version {version!r}, this wfstdec reads version "
+            f"{FORMAT_VERSION}; build the graph again"
+        )
+    return arrays, fingerprint
+
+
+def _bytes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode(), np.uint8)

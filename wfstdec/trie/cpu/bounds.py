@@ -1,0 +1,58 @@
+"""The running bound of a frame, and what is held against it before it is priced.
+
+bound = running_bound(scales, least)
+if cost > loosened(bound, credit): ...     # over it, even with `credit` deducted
+
+`least` is the least cost of a candidate so far, so that the bound `least + beam` only
+drops what the final one drops.
+"""
+
+from __future__ import annotations
+
+from numpy import float32, uint64
+
+from wfstdec.jit import inlined
+from wfstdec.search.costs import NO_CUTOFF
+
+
+@inlined
+def running_bound(scales, least):
+    """What costs more than this is dropped."""
+    return min(float32(least + scales.beam), NO_CUTOFF)
+
+
+@inlined
+def loosened(bound, credit):
+    """The bound for a cost from which up to `credit` may still be deducted.
+
+    It allows for the rounding of the sums that follow.
+    """
+    room = float32(abs(bound) + abs(credit)) * float32(1e-5) + float32(1e-3)
+    return float32(float32(bound + credit) + room)
+
+
+@inlined
+def exceeds(scales, cost, credit, least):
+    """Whether a cost is over the running bound, even with a credit deducted."""
+    return cost > loosened(running_bound(scales, least), credit)
+
+
+@inlined
+def phrase_credit(phrases, entry):
+    """The most that phrases deduct for the next label."""
+    return phrases.rows[uint64(entry.boost)].credit
+
+
+@inlined
+def least_cost(entry):
+    """The cost of the better phase."""
+    return min(entry.blank_cost, entry.nonblank_cost)
+
+
+@inlined
+def is_over(search, work, entry, token, least):
+    """Whether a token that begins is over the bound, wherever it leads."""
+    scales = search.scales
+    cost = float32(least_cost(entry) + work.costs[token])
+    credit = float32(scales.begin_credit + phrase_credit(search.phrases, entry))
+    return exceeds(scales, cost, credit, least)

@@ -1,0 +1,181 @@
+"""The end of an utterance: from all ways to end it to paths of different texts.
+
+endings = ...                                          # of a backend: `Ending`s
+paths = paths_of(endings, trace, options, outcome, has_lexicon=True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.path import TokenPath
+
+SPELLINGS_PER_TEXT = 8
+"""Without a lexicon so many times `nbest` token sequences are handed over, since some
+of them spell the same text: by other word pieces, or with one more separator."""
+
+
+class TraceNode(NamedTuple):
+    """A token in the trace.
+
+    Attributes:
+        previous: The token before, a position in the trace; -1 for none.
+        token: The token.
+        pron: The pronunciation that ended before it, -1 for none.
+        start: The frame where it begins.
+        previous_end: One behind the last frame of the token before.
+    """
+
+    previous: int
+    token: int
+    pron: int
+    start: int
+    previous_end: int
+
+
+class Ending(NamedTuple):
+    """A way to end an utterance.
+
+    Attributes:
+        cost: Relative to the base of the last frame.
+        trace: Its last token, a position in the trace; -1 for none.
+        token_end: One behind the last frame of that token.
+        pron: The pronunciation that ends with the utterance, -1 for none.
+        text: The hash of its text.
+        acoustic: The acoustic cost, unscaled.
+    """
+
+    cost: np.float32
+    trace: int
+    token_end: int
+    pron: int
+    text: int
+    acoustic: float
+
+
+class Outcome(NamedTuple):
+    """How a search ended.
+
+    Attributes:
+        base: What the costs of endings are relative to.
+        complete: Whether endings were accepted: whole words, and `</s>`.
+        num_frames: Frames gone through.
+        died_at_frame: The frame that no entry survived, or -1.
+    """
+
+    base: float
+    complete: bool
+    num_frames: int
+    died_at_frame: int
+
+
+def start_cost(options: TrieOptions, lookahead_cost: np.float32) -> float:
+    """The base before the first frame: the look-ahead of the first entry, scaled."""
+    return options.lm_scale * float(lookahead_cost)
+
+
+def paths_of(
+    endings: Sequence[Ending],
+    trace: Sequence[TraceNode],
+    options: TrieOptions,
+    outcome: Outcome,
+    *,
+    has_lexicon: bool,
+) -> list[TokenPath]:
+    """Paths of different texts, as `best_endings` orders them.
+
+    Args:
+        endings: The ways to end.
+        trace: What they point to.
+        options: For `nbest` and `merge`.
+        outcome: Of the search.
+        has_lexicon: Whether there is a lexicon.
+    """
+    best = best_endings(endings, options, has_lexicon=has_lexicon)
+    return [path_of(trace_back(trace, one), one, outcome, options) for one in best]
+
+
+def best_endings(
+    endings: Sequence[Ending], options: TrieOptions, *, has_lexicon: bool
+) -> list[Ending]:
+    """One ending for each text, best first: the `nbest`.
+
+    Of the endings of a text the first of the least stands for it, with "sum" at the
+    cost of all of them together. Without a lexicon texts are told apart by their
+    tokens, and there may be more of them.
+    """
+    sums = options.merge == "sum"
+    least: dict[int, Ending] = {}
+    totals: dict[int, np.float32] = {}
+    for number, ending in enumerate(endings):
+        if not ending.cost < np.inf:
+            continue
+        text = ending.text if sums or options.nbest > 1 else number
+        if text not in least or ending.cost < least[text].cost:
+            least[text] = ending
+        totals[text] = log_add(totals.get(text, np.float32(np.inf)), ending.cost)
+    if sums:
+        least = {text: one._replace(cost=totals[text]) for text, one in least.items()}
+    spare = 1 if has_lexicon or options.nbest == 1 else SPELLINGS_PER_TEXT
+    by_cost = sorted(least.values(), key=lambda ending: ending.cost)
+    return by_cost[: spare * options.nbest]
+
+
+def log_add(a: np.float32, b: np.float32) -> np.float32:
+    """The cost of two probabilities together, by way of float64.
+
+    -ln(exp(-a) + exp(-b))
+    """
+    low, high = (float(a), float(b)) if a < b else (float(b), float(a))
+    if high == math.inf:
+        return np.float32(low)
+    return np.float32(low - math.log1p(math.exp(low - high)))
+
+
+def trace_back(trace: Sequence[TraceNode], ending: Ending) -> np.ndarray:
+    """The tokens of an ending, first to last.
+
+    Returns:
+        int32 [N, 4]: token, start, end, pronunciation that ended before it or -1.
+    """
+    rows, at, end = [], ending.trace, ending.token_end
+    while at >= 0:
+        node = trace[at]
+        rows.append((node.token, node.start, end, node.pron))
+        at, end = node.previous, node.previous_end
+    return np.array(rows[::-1], np.int32).reshape(-1, 4)
+
+
+def path_of(
+    tokens: np.ndarray, ending: Ending, outcome: Outcome, options: TrieOptions
+) -> TokenPath:
+    """The path of an ending.
+
+    Args:
+        tokens: What `trace_back` gave, int32 [N, 4].
+        ending: For its costs and its last pronunciation.
+        outcome: Of the search.
+        options: For `merge`.
+    """
+    (pron_end,) = np.nonzero(tokens[:, 3] >= 0)
+    pron = tokens[pron_end, 3]
+    if ending.pron >= 0:
+        pron = np.append(pron, ending.pron)
+        pron_end = np.append(pron_end, len(tokens))
+    return TokenPath(
+        token=tokens[:, 0],
+        start=tokens[:, 1],
+        end=tokens[:, 2],
+        pron=pron.astype(np.int32),
+        pron_end=pron_end.astype(np.int32),
+        acoustic=math.nan if options.merge == "sum" else ending.acoustic,
+        search_cost=outcome.base + float(ending.cost),
+        complete=outcome.complete,
+        num_frames=outcome.num_frames,
+        died_at_frame=outcome.died_at_frame,
+    )
