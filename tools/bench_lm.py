@@ -23,6 +23,7 @@ from wfstdec.lm.ngram import NgramLM, load_lm
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import EPSILON_WORD, read_tokens
+from wfstdec.text.vocabulary import word_ids
 
 DEMO = Path(__file__).parents[1] / "graphs/librispeech_demo"
 
@@ -147,7 +148,7 @@ def main() -> None:
     model = read_arpa(args.lm)
     words = [word for word in model.words if not word.startswith("<")]
     table = (EPSILON_WORD, *words)
-    ids = {word: i for i, word in enumerate(table) if i}
+    ids = word_ids(table)
     lines = (DEMO / "refs.txt").read_text("utf-8").splitlines()
     said = [word for line in lines for word in line.split()[1:]]
 

@@ -16,7 +16,7 @@ from wfstdec.io.boost_lists import BoostLists, read_boosts, read_phrase_weights
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import token_named
+from wfstdec.text.vocabulary import token_named, word_ids
 
 
 class UtteranceLists:
@@ -128,8 +128,7 @@ def phrase_compiler(
                 f"--phrase-boundary {args.phrase_boundary!r} with phrases of words, "
                 "which need none; expected --phrase-unit token"
             )
-        ids = {word: i for i, word in enumerate(words) if i}
-        return wfstdec.PhraseCompiler(by_words(ids), words, options)
+        return wfstdec.PhraseCompiler(by_words(word_ids(words)), words, options)
     boundary = token_named(args.phrase_boundary, tokens, "--phrase-boundary")
     between, optional = boundary, False
     if boundary is None:
