@@ -9,6 +9,7 @@ import pytest
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
+from searches import Lockstep
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.wfst.backends import BACKENDS
@@ -224,7 +225,7 @@ def test_unknown_words_are_named():
     ]
     assert caught[0].filename == __file__
     with pytest.warns(BoostWarning, match="'hare'"):
-        decoder.start(1, {"hare": 1.0})
+        Lockstep(decoder, 1, {"hare": 1.0})
 
 
 def test_many_unknown_words_are_counted():

@@ -17,6 +17,7 @@ from cupy_stand_in import Array, Kernel, Lengths, Stream, Tensor, array_of, stan
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
+from searches import Lockstep
 from wfstdec.errors import BackendError, LogprobError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
@@ -122,7 +123,7 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
         assert decoder.decode(
             [*map(tensor.__getitem__, range(3))], lengths, boosts
         ) == (expected)
-        under_way = decoder.start(3, boosts)
+        under_way = Lockstep(decoder, 3, boosts)
         under_way.advance(Tensor(bits[:, :4], dtype), np.minimum(lengths, 4))
         rest = np.maximum(np.array(lengths) - 4, 0)
         under_way.advance(Tensor(bits[:, 4:], dtype), rest)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from naive_greedy import random_case, solve
 
+from searches import Lockstep
 from wfstdec import Boosts, GreedyDecoder, GreedyOptions, TrieDecoder
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_words
@@ -205,7 +206,7 @@ def test_backends_and_chunks_give_the_same_bits(seed):
         [found] = decoder.decode([case.logprobs], boosts=boosts)
         expected = found if expected is None else expected
         assert found == expected
-        search = decoder.start(1, boosts)
+        search = Lockstep(decoder, 1, boosts)
         for chunk in np.split(case.logprobs, sorted(rng.integers(0, 12, 3))):
             search.advance([chunk])
         assert search.finish() == [expected]
@@ -216,7 +217,7 @@ def test_backends_and_chunks_give_the_same_bits(seed):
 def test_the_search_adds_up_the_cost_that_is_reported(seed, backend):
     case = random_case(np.random.default_rng(seed))
     decoder = decoder_of(case, backend)
-    search = decoder.start(1, boosts_of(case, decoder))
+    search = Lockstep(decoder, 1, boosts_of(case, decoder))
     search.advance([case.logprobs])
     path = search._batch._searches[0].finish()
     [hyp] = search.finish()
@@ -291,7 +292,7 @@ def test_boosts_of_words_say_what_to_do(decoder):
         (Boosts(phrases=compiler.compile(["new york"])), "phrases of words"),
     ]:
         with pytest.raises(BoostError) as error:
-            made.start(1, boosts)
+            Lockstep(made, 1, boosts)
         assert str(error.value) == (
             f"boosts has {found}, but this decoder has no words, expected "
             "phrases of tokens: compile them by a PhraseCompiler with the token table"
@@ -302,7 +303,7 @@ def test_boosts_of_words_say_what_to_do(decoder):
 def test_phrases_of_another_table():
     phrases = phrases_of(["a b"], token_table([*NAMES, "d"]))
     with pytest.raises(BoostError, match="phrases over 5 tokens, expected 4"):
-        decoder_of().start(1, phrases)
+        Lockstep(decoder_of(), 1, phrases)
 
 
 @pytest.mark.parametrize(

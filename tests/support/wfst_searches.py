@@ -1,7 +1,6 @@
 """Searches of WFST backends, and all bits of what they find."""
 
 import numpy as np
-from searches import start_one
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -20,19 +19,15 @@ def search(backend, options, logprobs, boosts=None):
     """One utterance through a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
-    under_way = start_one(backend, options, CompiledBoosts(compiled))
+    under_way = backend.start(options, CompiledBoosts(compiled))
     under_way.advance(logprobs)
     return under_way.finish()
 
 
 def bits(path):
     """All of a `BestPath`, in a form that tells -0.0 from 0.0."""
-    return [
-        (np.asarray(value).dtype, np.asarray(value).tobytes(), value)
-        if i > 1
-        else (value.dtype, value.tobytes())
-        for i, value in enumerate(path)
-    ]
+    values = [*path.said, *path[1:]]
+    return [(np.asarray(x).dtype, np.asarray(x).tobytes()) for x in values]
 
 
 def decoded(backend, options, batch, boosts):
@@ -50,3 +45,23 @@ def random_splits(rng, array, pieces=4):
     """The array in pieces, some of them empty."""
     cuts = np.sort(rng.integers(0, len(array) + 1, pieces - 1))
     return np.split(array, cuts)
+
+
+def walk_back(search):
+    """The arcs of the best path of a search whose trace was not folded, and costs."""
+    if isinstance(search, ReferenceSearch):
+        (_, *key), _ = search._best_end(search._died < 0)
+        node, arcs, acoustic = search._nodes[tuple(key)], [], []
+        while node.previous is not None:
+            arcs.append(node.arc)
+            acoustic.append(node.acoustic)
+            node = node.previous
+        return np.array(arcs[::-1], np.int64), np.array(acoustic[::-1], np.float32)
+    search._begin()
+    channel, (graph, scales, _, phrases) = search._channel, search._fixed
+    refund = None if phrases is None else phrases.final_cost
+    *_, arcs, acoustic = best_path(
+        *(channel.frontier, channel.trace, channel.counts),
+        *(graph.final_cost, scales.lm_scale, refund),
+    )
+    return arcs, acoustic

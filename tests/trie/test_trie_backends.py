@@ -9,6 +9,7 @@ import naive_search_cases
 import numpy as np
 import pytest
 
+from searches import Lockstep
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import token_table
@@ -163,7 +164,7 @@ def test_batch_padding_and_threads_change_nothing(name):
                 np.arange(9)[None, :, None] < lengths[:, None, None], batch, 7
             )
             assert decoder.decode_nbest(padded, lengths, boost_lists) == want
-            under_way = decoder.start(5, boost_lists)
+            under_way = Lockstep(decoder, 5, boost_lists)
             for t in range(9):
                 under_way.advance(batch[:, t : t + 1], (lengths > t).astype(int))
             assert under_way.finish() == [hyps[0] for hyps in want]

@@ -25,6 +25,8 @@ from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import bits, decoded, random_splits, search
 
+from searches import Lockstep
+from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
@@ -138,7 +140,7 @@ def test_frames_that_outgrow_the_table_in_shared_memory():
         for slots in (0, 32, 4096):
             device = EmulatedDevice(64, preempt=9, seed=i, shared_slots=slots)
             backend = DeviceBackend(graph, device, first_capacity=256)
-            under_way = backend.start_batch(options, boosts)
+            under_way = DeviceBatch(backend.device_graph, options, boosts)
             under_way.advance(batch)
             assert list(map(bits, under_way.finish())) == expected, (i, slots)
             counts = under_way.counts
@@ -161,7 +163,7 @@ def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
     x = np.zeros((40, len(graph.tokens)), np.float32)
     options = WfstOptions(beam=1.0, min_active=2)
     backend = DeviceBackend(graph, EmulatedDevice(64, shared_slots=32), 256)
-    under_way = backend.start_batch(options, [NO_BOOSTS])
+    under_way = DeviceBatch(backend.device_graph, options, [NO_BOOSTS])
     under_way.advance([x])
     counts = under_way.counts
     assert (counts["frames"], counts["entries"]) == (40, 80)
@@ -218,7 +220,7 @@ def test_max_active_among_boost_states_of_one_cost():
     backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=1024)
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, None):
         options = WfstOptions(beam=np.inf, max_active=limit)
-        under_way = backend.start_batch(options, boosts)
+        under_way = DeviceBatch(backend.device_graph, options, boosts)
         under_way.advance(batch)
         assert under_way.counts["active"] == 1 + min(limit or 600, 600)
         assert list(map(bits, under_way.finish())) == expected_paths(
@@ -232,7 +234,7 @@ def test_any_split_into_chunks(threads):
         rng = np.random.default_rng(i)
         graph, options, batch, boosts = draw(rng)
         backend = DeviceBackend(graph, EmulatedDevice(threads), first_capacity=4)
-        under_way = backend.start_batch(options, boosts)
+        under_way = DeviceBatch(backend.device_graph, options, boosts)
         for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
             under_way.advance(chunks)
         found = list(map(bits, under_way.finish()))
@@ -250,16 +252,16 @@ def test_batches_of_one_and_of_none():
     graph, options, batch, boosts = draw(np.random.default_rng(9))
     backend = DeviceBackend(graph, EmulatedDevice())
     for logprobs, one in zip(batch, boosts, strict=True):
-        under_way = backend.start_batch(options, [one])
+        under_way = DeviceBatch(backend.device_graph, options, [one])
         under_way.advance([logprobs])
         expected = expected_paths(graph, options, [logprobs], [one])
         assert list(map(bits, under_way.finish())) == expected
-    (without_frames,) = backend.start_batch(options, [NO_BOOSTS]).finish()
+    (without_frames,) = DeviceBatch(backend.device_graph, options, [NO_BOOSTS]).finish()
     assert bits(without_frames) == bits(
         search(make_backend(BACKENDS, "reference", graph), options, batch[0][:0])
     )
     assert backend.decode_batch([], options, []) == []
-    assert backend.start_batch(options, []).finish() == []
+    assert DeviceBatch(backend.device_graph, options, []).finish() == []
 
 
 def test_exact_selection_among_equal_costs():
@@ -336,7 +338,7 @@ def test_the_trace_stays_small_over_minutes():
     x = np.log(rng.dirichlet([0.3] * 3, 1500)).astype(np.float32)
     options = WfstOptions(beam=8.0)
     backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=32)
-    batch = backend.start_batch(options, [NO_BOOSTS])
+    batch = DeviceBatch(backend.device_graph, options, [NO_BOOSTS])
     for chunk in np.split(x, 10):
         batch.advance([chunk])
     assert batch.counts["entries"] > 2 * batch.utterances["trace_capacity"][0]
@@ -392,7 +394,7 @@ def test_the_memory_plan_is_what_is_taken():
     assert plan["graph"] == 10_000_000 - device.budget.left
     scratch = backend.device_graph.scratch.take(3)
     assert plan["scratch"] == sum(array.nbytes for array in scratch.arrays.values())
-    batch = backend.start_batch(WfstOptions(), [NO_BOOSTS] * 5)
+    batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS] * 5)
     assert plan["utterances"] == sum(buffer.nbytes for buffer in batch._buffers)
     assert plan["total"] == plan["graph"] + plan["scratch"] + plan["utterances"]
     assert device.budget.left == 10_000_000 - plan["total"]
@@ -405,7 +407,7 @@ def test_memory_comes_back(end):
     drawn = draw(np.random.default_rng(5))
     backend = DeviceBackend(drawn[0], EmulatedDevice(), first_capacity=64)
     before = backend.device.budget.left
-    batch = backend.start_batch(drawn[1], drawn[3])
+    batch = DeviceBatch(backend.device_graph, drawn[1], drawn[3])
     if end == "fail":
         with pytest.raises(AssertionError, match="1, 3"):
             batch.advance(drawn[2][:1])
@@ -476,7 +478,7 @@ def test_the_users_decoder_on_a_device():
         plan = decoder.memory_plan(8, 100)
         assert plan["total"] == sum(plan.values()) - plan["total"] - plan["limit"]
         assert decoder.decode(batch, boosts=boosts) == expected
-        under_way = decoder.start(3, boosts)
+        under_way = Lockstep(decoder, 3, boosts)
         for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
             under_way.advance(chunks)
         assert under_way.finish() == expected

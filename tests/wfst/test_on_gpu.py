@@ -15,6 +15,7 @@ from random_graphs import (
 from text_graphs import text_graph
 from wfst_searches import bits, random_splits
 
+from searches import Lockstep
 from wfstdec import build_graph
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -80,7 +81,7 @@ def test_real_speech_whole_and_in_chunks(demo, repeat):
     for _ in range(3):
         assert decoder.decode(batch, boosts=boosts) == expected
     rng = np.random.default_rng(0)
-    under_way = decoder.start(len(batch), boosts)
+    under_way = Lockstep(decoder, len(batch), boosts)
     for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
         under_way.advance(chunks)
     assert under_way.finish() == expected

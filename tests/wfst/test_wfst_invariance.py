@@ -11,10 +11,10 @@ from random_graphs import (
     random_logprobs,
     random_options,
 )
-from searches import start_one
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, random_splits, search
 
+from searches import Lockstep
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
@@ -43,7 +43,7 @@ def test_any_split_into_chunks(name):
         backend = make_backend(BACKENDS, name, graph)
         whole = bits(search(backend, options, x, boosts))
         words = compile_word_boosts(boosts, graph.word_ids)[0]
-        under_way = start_one(backend, options, CompiledBoosts(words))
+        under_way = backend.start(options, CompiledBoosts(words))
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == whole
@@ -54,7 +54,7 @@ def test_no_chunk_at_all_is_an_empty_utterance(name):
     for i in range(20):
         graph, options, x, _ = draw(np.random.default_rng(i))
         backend = make_backend(BACKENDS, name, graph)
-        without = start_one(backend, options, NO_BOOSTS).finish()
+        without = backend.start(options, NO_BOOSTS).finish()
         assert bits(without) == bits(search(backend, options, x[:0]))
 
 
@@ -63,7 +63,7 @@ def test_a_chunk_may_be_reused_by_the_caller(name):
     graph = text_graph("0 1 a A 0\n1 2 b B 0\n0 2 b C 0\n2 1 a D 0\n2 0")
     decoder = decoder_of(name, graph)
     x = np.log([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]).astype(np.float32)
-    under_way, buffer = decoder.start(1), np.empty((1, 1, 3), np.float32)
+    under_way, buffer = Lockstep(decoder, 1), np.empty((1, 1, 3), np.float32)
     for row in x:
         buffer[:] = row
         under_way.advance(buffer)
@@ -104,7 +104,7 @@ def test_streams_of_different_lengths_side_by_side(name, threads):
         utterances = [random_logprobs(rng, t, len(graph.tokens)) for t in (7, 0, 3)]
         boosts = [random_boosts(rng, graph) for _ in utterances]
         decoder = WfstDecoder(graph, options, name, threads=threads)
-        under_way = decoder.start(3, boosts)
+        under_way = Lockstep(decoder, 3, boosts)
         for chunks in zip(*(random_splits(rng, x) for x in utterances), strict=True):
             lengths = [len(chunk) for chunk in chunks]
             padded = np.full((3, 8, len(graph.tokens)), np.nan)
@@ -124,7 +124,7 @@ def test_searches_that_take_turns_do_not_touch_each_other(name):
     pairs = list(zip(options, utterances, strict=True))
     alone = [bits(search(backend, o, x)) for o, x in pairs]
     for _ in range(3):  # later rounds use pooled memory
-        searches = [start_one(backend, o, NO_BOOSTS) for o in options]
+        searches = [backend.start(o, NO_BOOSTS) for o in options]
         for frame in range(12):
             for under_way, x in zip(searches, utterances, strict=True):
                 under_way.advance(x[frame : frame + 1])
@@ -158,7 +158,7 @@ def test_many_threads_on_one_decoder_of_a_user():
 def test_a_search_that_was_finished_takes_no_more(name):
     decoder = decoder_of(name, text_graph("0 1 a A 0\n1 0"))
     x = np.zeros((1, 1, 3), np.float32)
-    under_way = decoder.start(1)
+    under_way = Lockstep(decoder, 1)
     under_way.advance(x)
     under_way.finish()
     message = "this search was finished, expected one that is under way; start another"
@@ -175,7 +175,7 @@ def test_a_chunk_with_an_error_changes_nothing(name):
     good = np.log([[[0.1, 0.8, 0.1]], [[0.1, 0.1, 0.8]]]).astype(np.float32)
     bad = good.copy()
     bad[1, 0, 0] = np.nan
-    under_way = decoder.start(2)
+    under_way = Lockstep(decoder, 2)
     for chunk in (bad, good[:1], good[:, :, :2]):
         with pytest.raises(InputError):
             under_way.advance(chunk)

@@ -18,7 +18,6 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from searches import start_one
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
@@ -277,7 +276,7 @@ def draw(rng, num_frames=9, **kinds):
 
 def search(backend, options, x, boosts):
     """One utterance through a backend."""
-    under_way = start_one(backend, options, boosts)
+    under_way = backend.start(options, boosts)
     under_way.advance(x)
     return under_way.finish()
 
@@ -315,7 +314,7 @@ def test_any_split_into_chunks(name):
         rng = np.random.default_rng(i)
         graph, options, x, boosts = draw(rng)
         backend = make_backend(BACKENDS, name, graph)
-        under_way = start_one(backend, options, boosts)
+        under_way = backend.start(options, boosts)
         for chunk in random_splits(rng, x):
             under_way.advance(chunk)
         assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))

@@ -2,6 +2,7 @@
 
 search = backend.start(options, boosts)                # one utterance
 search.advance(logprobs)                               # any number of chunks
+search.look()                                          # what was said so far
 result = search.finish()
 
 A backend on a device takes many utterances at a time instead: `BatchBackend`.
@@ -26,6 +27,9 @@ class Search(Protocol[_Result_co]):
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
 
+    def look(self) -> Any:
+        """How far it has come, for the decoder's reader; it goes on as if not asked."""
+
     def finish(self) -> _Result_co:
         """End the utterance."""
 
@@ -37,18 +41,8 @@ class Backend(Protocol[_Result_co]):
         """Begin an utterance."""
 
 
-class Batch(Protocol[_Result]):
-    """Utterances under way side by side."""
-
-    def advance(self, chunks: Sequence[Any]) -> None:
-        """Pass each utterance through its chunk, float32 [T, V]."""
-
-    def finish(self) -> list[_Result]:
-        """End all utterances."""
-
-
 @runtime_checkable
-class BatchBackend(Protocol[_Result]):
+class BatchBackend(Backend[_Result], Protocol[_Result]):
     """A backend that takes many utterances at a time, arrays on its device."""
 
     def as_utterances(
@@ -56,10 +50,8 @@ class BatchBackend(Protocol[_Result]):
     ) -> Sequence[Any]:
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
-    def start_batch(
-        self, options: Any, boosts: Sequence[CompiledBoosts]
-    ) -> Batch[_Result]:
-        """Begin utterances, each with its own boosts."""
+    def advance(self, searches: Sequence[Any], chunks: Sequence[Any]) -> None:
+        """Pass searches of the same options through a chunk each, [T, V]."""
 
     def decode_batch(
         self,

@@ -29,6 +29,7 @@ from wfstdec.wfst.cpu import trace
 from wfstdec.wfst.cpu.following import LEVELS
 from wfstdec.wfst.cpu.phrase_emission import MOST_LABELS, NAMED_AT_MOST
 from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
+from wfstdec.wfst.ends import best_so_far
 from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
@@ -156,7 +157,7 @@ class CpuSearch:
             counts,
             graph.final_cost,
             scales.lm_scale,
-            phrases,
+            None if phrases is None else phrases.final_cost,
         )
         state = channel.frontier[at]["state"]
         path = BestPath(
@@ -176,8 +177,12 @@ class CpuSearch:
         self._fold()
         channel, counts = self._channel, self._channel.counts
         graph, scales, _, phrases = self._fixed
-        at, cost, ended = trace.best_so_far(
-            channel.frontier, counts, graph.final_cost, scales.lm_scale, phrases
+        at, cost, ended = best_so_far(
+            channel.frontier[: counts[k.FRONTIER]],
+            graph.final_cost,
+            scales.lm_scale,
+            bool(counts[k.DIED] < 0),
+            None if phrases is None else phrases.final_cost,
         )
         nothing = np.zeros(0, np.int64), np.zeros(0, np.float32)
         history = self._history

@@ -2,7 +2,7 @@
 
     backend = DeviceBackend(graph, device)
     backend.decode_batch(utterances, options, boosts)    # a BestPath per utterance
-    batch = backend.start_batch(options, boosts)         # or as they come in
+    session = backend.start(options, boosts)             # or as they come in
 
 `boosts` is one `CompiledBoosts` per utterance.
 """
@@ -21,6 +21,7 @@ from wfstdec.search.logprobs import as_utterances
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import scratch_bytes, utterance_bytes
+from wfstdec.wfst.gpu.sessions import DeviceSession, advance
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
@@ -51,11 +52,19 @@ class DeviceBackend:
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
         return as_utterances(logprobs, lengths, num_tokens)
 
-    def start_batch(
-        self, options: WfstOptions, boosts: Sequence[CompiledBoosts]
-    ) -> DeviceBatch:
-        """Begin utterances that go side by side, each with its own boosts."""
-        return DeviceBatch(self.device_graph, options, boosts)
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> DeviceSession:
+        """Begin an utterance that comes in chunks."""
+        return DeviceSession(self.device_graph, options, boosts)
+
+    def advance(
+        self, sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]
+    ) -> None:
+        """Pass sessions of one decoder through a chunk each, in one launch.
+
+        Raises:
+            DeviceMemoryError: The device's memory does not suffice.
+        """
+        advance(sessions, chunks)
 
     def decode_batch(
         self,

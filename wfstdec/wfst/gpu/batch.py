@@ -29,7 +29,7 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.scales import scales_of
 
-_RECORDS = {"frontier": d.ENTRY, "trace": d.NODE}
+RECORDS = {"frontier": d.ENTRY, "trace": d.NODE}
 """The arrays of an utterance, and what they hold."""
 _STEPS_PER_FRAME = 2
 """Arcs of a path for which there is room at first; epsilon arcs may make more."""
@@ -89,7 +89,7 @@ class DeviceBatch:
 
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
         """Give every utterance a frontier or a trace, all in one buffer."""
-        dtype, total = _RECORDS[name], sum(counts)
+        dtype, total = RECORDS[name], sum(counts)
         self._share.take(total * dtype.itemsize)
         buffer = self._device.empty(total, dtype)
         self._buffers.append(buffer)
@@ -228,13 +228,17 @@ class DeviceBatch:
                 old = int(self.utterances["trace_capacity"][i])
                 self._lengthen("trace", i, 2 * (old + entries))
 
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        """A buffer that utterance `i` keeps."""
+        self._share.take(count * RECORDS[name].itemsize)
+        self._buffers.append(self._device.empty(count, RECORDS[name]))
+        return self._buffers[-1]
+
     def _lengthen(self, name: str, i: int, count: int) -> None:
         """Move an utterance's frontier or trace to a longer buffer of its own."""
-        dtype, utterance = _RECORDS[name], self.utterances[i]
+        dtype, utterance = RECORDS[name], self.utterances[i]
         old = int(utterance[f"{name}_capacity"])
-        self._share.take(count * dtype.itemsize)
-        longer = self._device.empty(count, dtype)
+        longer = self._new_buffer(i, name, count)
         self._device.copy(longer, int(utterance[name]), old * dtype.itemsize)
-        self._buffers.append(longer)
         utterance[name] = self._device.address(longer)
         utterance[f"{name}_capacity"] = count

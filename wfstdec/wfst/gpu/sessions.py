@@ -1,0 +1,153 @@
+"""Sessions on a device: each has its buffers there, and launches are joint.
+
+    session = DeviceSession(device_graph, options, boosts)
+    advance([session, other], [chunk, another])      # one launch for all of them
+    session.look(), session.finish()
+
+What was said is folded on the host, whenever somebody looks and before a trace is full,
+so that a session takes no more memory the longer it lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.gpu.logprobs import Chunk
+from wfstdec.gpu.records import NONE
+from wfstdec.wfst.ends import best_end, best_so_far
+from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch
+from wfstdec.wfst.gpu.device_graph import DeviceGraph
+from wfstdec.wfst.history import History, rule_of
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.path import BestPath, PathSoFar
+
+_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
+
+
+class DeviceSession(DeviceBatch):
+    """One utterance that comes in chunks."""
+
+    def __init__(
+        self, device_graph: DeviceGraph, options: WfstOptions, boosts: CompiledBoosts
+    ) -> None:
+        super().__init__(device_graph, options, [boosts])
+        self._newest = dict(zip(RECORDS, self._buffers, strict=True))
+        self._history = History(rule_of(device_graph.graph))
+        self._lm_scale = np.float32(options.lm_scale)
+        phrases = boosts.phrases
+        self._refund = None if phrases is None else phrases.automaton.final_cost
+
+    def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
+        """Pass the search through a chunk, [T, V]."""
+        advance([self], [chunk])
+
+    def look(self) -> PathSoFar:
+        """How far the search has come; it goes on as if nobody had looked."""
+        frontier = self.fold()
+        one, history = self.utterances[0], self._history
+        at, cost, ended = best_so_far(
+            frontier,
+            self._device_graph.graph.final_cost,
+            self._lm_scale,
+            bool(one["died"] == NONE),
+            self._refund,
+        )
+        return PathSoFar(
+            settled=history.settled,
+            said_since=lambda *since: history.read(at, *_NO_ARCS, since),
+            num_frames=int(one["frames"]),
+            final_cost=ended - cost,
+        )
+
+    def finish(self) -> BestPath:  # type: ignore[override]
+        """End the utterance; the session cannot be used afterwards."""
+        frontier, final_costs = self.fold(), self._device_graph.graph.final_cost
+        one = self.utterances[0]
+        survived = bool(one["died"] == NONE)
+        at, cost, final = best_end(
+            frontier, final_costs, self._lm_scale, survived, self._refund
+        )
+        self._share.close()
+        self._buffers, self._newest = [], {}
+        return BestPath(
+            said=self._history.read(at, *_NO_ARCS),
+            final_cost=float(final_costs[frontier[at]["state"]]) if final else 0.0,
+            search_cost=float(one["base"]) + float(cost),
+            reached_final=final,
+            num_frames=int(one["frames"]),
+            died_at_frame=-1 if survived else int(one["died"]),
+        )
+
+    def fold(self) -> np.ndarray:
+        """Fold the trace on the host; the frontier, ENTRY [F]."""
+        with self._device.on_stream(self._stream):
+            self.utterances["logprobs"]["num_frames"] = 0
+            self.utterances["chunk_frame"] = 0
+            self._run(self._unfinished())  # begins one that never got a frame
+            one = self.utterances[0]
+            frontier = self._download("frontier", int(one["frontier_count"]))
+            trace = self._download("trace", int(one["trace_count"]))
+            count = self._history.fold(frontier, trace, len(trace))
+            self._device.write(self._newest["frontier"], frontier)
+            self._device.write(self._newest["trace"], trace[:count])
+            self._device.wait()
+            one["trace_count"] = count
+        return frontier
+
+    @property
+    def trace_is_half_full(self) -> bool:
+        """Whether it is time to fold."""
+        one = self.utterances[0]
+        return bool(2 * one["trace_count"] > one["trace_capacity"])
+
+    def _download(self, name: str, count: int) -> np.ndarray:
+        """The first records of the frontier or the trace."""
+        dtype = RECORDS[name]
+        part = self._device.empty(count, dtype)
+        address = int(self.utterances[name][0])
+        self._device.copy(part, address, count * dtype.itemsize)
+        return self._device.download(part, dtype).copy()
+
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        self._newest[name] = super()._new_buffer(i, name, count)
+        return self._newest[name]
+
+
+class _Joined(DeviceBatch):
+    """Sessions of one decoder in one launch."""
+
+    def __init__(self, sessions: Sequence[DeviceSession]) -> None:
+        first = sessions[0]
+        self._device_graph, self._device = first._device_graph, first._device
+        self._task = first._task
+        self._sessions = sessions
+        self.utterances = np.concatenate([one.utterances for one in sessions])
+
+    def split(self) -> None:
+        """Give the sessions their records back."""
+        for i, session in enumerate(self._sessions):
+            session.utterances = self.utterances[i : i + 1].copy()
+            session._stream = self._stream
+
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        return self._sessions[i]._new_buffer(0, name, count)
+
+
+def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
+    """Pass sessions of one decoder through a chunk each, [T, V].
+
+    Raises:
+        DeviceMemoryError: The device's memory does not suffice.
+    """
+    if not sessions:
+        return
+    joined = _Joined(sessions)
+    joined.advance(chunks)
+    joined.split()
+    for session in sessions:
+        if session.trace_is_half_full:
+            session.fold()
