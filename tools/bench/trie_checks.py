@@ -20,7 +20,7 @@ import numpy as np
 from tools.bench.cases import Case
 from tools.bench.contestants import trie_decoder
 from tools.bench.costs import TOLERANCE
-from tools.data.posterior_stats import START, Pronunciations, Sausage, force_align
+from tools.data.forced_alignment import Pronunciations, force_align, sausage
 from wfstdec.compare.points import Setting
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import read_lines
@@ -115,35 +115,12 @@ class TextCosts:
     def _aligned(self, words: Sequence[Pronunciations], utterance: str) -> float:
         case, logprobs = self._case, self._case.speech.logprobs[utterance]
         separator = case.tokens.index(case.separator) if case.separator else None
-        states = sentence_states(words, case.tokens.blank, separator)
+        states = sausage(words, case.tokens.blank, separator)
         path = force_align(logprobs, states)
         if len(path) < len(logprobs):
             return math.inf
         tokens = np.array(states.tokens)[path]
         return -float(logprobs[np.arange(len(path)), tokens].sum(dtype=np.float64))
-
-
-def sentence_states(
-    words: Iterable[Pronunciations], blank: int, separator: int | None
-) -> Sausage:
-    """The CTC states of a sentence: `s* (w s+)* [w]`, or `w*` without a separator."""
-    states = Sausage(blank)
-
-    def separated(ends: Sequence[int]) -> list[int]:
-        if separator is None:
-            return list(ends)
-        (end,) = states.say([separator], ends)
-        states.sources[end].append(states.add(blank, [end]))  # once more
-        return [end]
-
-    unsaid = [START, *separated([START])] if separator is not None else [START]
-    ends, last = unsaid, unsaid
-    for said in words:
-        last = [states.say(tokens, ends)[0] for tokens in said]
-        ends = separated(last)
-    finals = list(dict.fromkeys([*last, *ends]))
-    states.finals = [*finals, states.add(blank, finals)]
-    return states
 
 
 def compare_backends(case: Case, settings: Sequence[Setting]) -> list[str]:

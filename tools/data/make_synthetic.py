@@ -26,7 +26,8 @@ import numpy as np
 import sentencepiece
 
 from tools.data.ctc_simulator import BLANK, Acoustics, Simulator
-from tools.data.posterior_stats import describe, greedy_tokens, sausage, table
+from tools.data.forced_alignment import sausage
+from tools.data.posterior_stats import describe, greedy_tokens, table
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text, write_text
 from wfstdec.metrics import score_texts

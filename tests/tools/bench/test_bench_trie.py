@@ -7,7 +7,6 @@ from pathlib import Path
 
 import naive_lm
 import naive_search
-import numpy as np
 import pytest
 from tiny_sets import ARPA, LEXICON, TOKENS, write_sets
 
@@ -202,13 +201,3 @@ def test_the_widest_beams_are_compared():
 def test_settings_are_short():
     setting = {"beam_size": 50, "beam_threshold": 20.0, "beam_size_token": None}
     assert trie_report.setting_text(setting) == "beam_size=50 beam_threshold=20"
-
-
-def test_states_of_a_sentence_allow_more_separators():
-    """`s a b s s c`, with a blank between the separators."""
-    states = trie_checks.sentence_states([[(2, 3)], [(4,)]], blank=0, separator=1)
-    tokens = [1, 2, 3, 1, 0, 1, 4]
-    logprobs = np.full((len(tokens), 5), -9.0, np.float32)
-    logprobs[np.arange(len(tokens)), tokens] = 0.0
-    path = trie_checks.force_align(logprobs, states)
-    assert [states.tokens[state] for state in path] == tokens

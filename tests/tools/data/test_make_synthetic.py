@@ -7,6 +7,7 @@ pytest.importorskip("sentencepiece")
 
 from tools.data import (  # noqa: E402
     ctc_simulator,
+    forced_alignment,
     make_synthetic,
     piece_distance,
     posterior_stats,
@@ -89,10 +90,10 @@ def test_alignment_by_hand():
     probs = np.full((7, 3), 0.1)
     for t, token in enumerate([0, 1, 1, 0, 1, 2, 0]):
         probs[t, token] = 0.8
-    states = posterior_stats.sausage([[[2], [1, 1]], [[2]]], blank=0)
-    path = posterior_stats.force_align(np.log(probs), states)
+    states = forced_alignment.sausage([[[2], [1, 1]], [[2]]], blank=0)
+    path = forced_alignment.force_align(np.log(probs), states)
     assert [states.tokens[state] for state in path] == [0, 1, 1, 0, 1, 2, 0]
-    assert not len(posterior_stats.force_align(np.log(probs[:2]), states))
+    assert not len(forced_alignment.force_align(np.log(probs[:2]), states))
     figures = posterior_stats.describe([(np.log(probs[:, [0, 1, 2] * 7]), states)], 0)
     assert figures["greedy token error rate %"] == 0.0
     assert figures["truth is not the best token %"] == 0.0
@@ -100,11 +101,12 @@ def test_alignment_by_hand():
 
 def test_alignment_lets_separators_be_left_out_at_the_ends_only():
     frames = {(1, 3, 2): True, (3, 1, 3, 2, 3): True, (1, 2): False}
+    frames[3, 1, 3, 0, 3, 2] = True  # two separators, a blank between them
     for spoken, allowed in frames.items():
         rows = np.full((len(spoken), 4), -np.inf)
         rows[np.arange(len(spoken)), spoken] = 0.0
-        states = posterior_stats.sausage([[[1]], [[2]]], blank=0, separator=3)
-        assert bool(len(posterior_stats.force_align(rows, states))) == allowed
+        states = forced_alignment.sausage([[[1]], [[2]]], blank=0, separator=3)
+        assert bool(len(forced_alignment.force_align(rows, states))) == allowed
 
 
 def test_clean_set_says_its_references(clean):
