@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from searches import Lockstep
 from text_graphs import text_graph
 
-from searches import Lockstep
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.wfst.backends import BACKENDS

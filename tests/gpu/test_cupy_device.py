@@ -15,9 +15,9 @@ import pytest
 from cuda_emulation.device import as_given, in_16_bits
 from cupy_stand_in import Array, Kernel, Lengths, Stream, Tensor, array_of, stand_in
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from searches import Lockstep
 from text_graphs import text_graph
 
-from searches import Lockstep
 from wfstdec.errors import BackendError, LogprobError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 from naive_greedy import random_case, solve
-
 from searches import Lockstep
+
 from wfstdec import Boosts, GreedyDecoder, GreedyOptions, TrieDecoder
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_words

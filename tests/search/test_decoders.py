@@ -5,7 +5,7 @@ import pytest
 from cli_files import TOKENS, logprobs_of, write_files
 
 import wfstdec as library
-from wfstdec.errors import OptionError, ShapeError
+from wfstdec.errors import OptionError
 
 KINDS = ("wfst", "trie", "tokens", "greedy")
 CHANGES = {"lm_scale": 0.25, "acoustic_scale": 0.5, "blank_penalty": 1.0}
@@ -54,13 +54,3 @@ def test_other_options(kind, files):
 def test_words_stay_unknown_without_a_lexicon(files):
     with pytest.raises(OptionError, match="word_insertion=1.0 without a lexicon"):
         make("tokens", files).with_options(word_insertion=1.0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_count_of_utterances(kind, files):
-    decoder = make(kind, files)
-    assert decoder.start(0).finish() == []
-    assert len(decoder.start(np.int64(2)).finish()) == 2
-    for n in (-1, 1.5, "2", None):
-        with pytest.raises(ShapeError, match="expected a count, 0 or more"):
-            decoder.start(n)

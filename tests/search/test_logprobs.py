@@ -257,5 +257,6 @@ def test_the_decoder_checks_before_it_decodes():
     decoder = WfstDecoder(text_graph("0 0 a A 0\n0 0"))
     with pytest.raises(ShapeError, match="utterance 1: logprobs has V=2"):
         decoder.decode([ZERO[0], ZERO[0, :, :2]])
-    with pytest.raises(ShapeError, match="chunks of 1 utterances, expected 2"):
-        decoder.start(2).advance(ZERO[:1])
+    sessions = decoder.sessions()
+    with pytest.raises(ShapeError, match="utterance 'a': logprobs has V=2"):
+        sessions.advance({sessions.open(session="a"): ZERO[0, :, :2]})

@@ -8,6 +8,7 @@ the adapter wrote, and decodes them with our search.
 import types
 
 import numpy as np
+from wfst_searches import walk_back
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -87,12 +88,12 @@ class Decoder:
         for logprobs, length in zip(padded, lengths, strict=True):
             search = make_backend(BACKENDS, "cpu", self.graph).start(options, none)
             search.advance(np.ascontiguousarray(logprobs[:length]))
-            yield search.finish()
+            arcs, _ = walk_back(search)
+            yield self.graph.arcs[arcs], search.finish()
 
     def decode_nbest(self, padded, lengths):
         found = []
-        for path in self.paths(padded, lengths):
-            arcs = self.graph.arcs[path.arcs]
+        for arcs, path in self.paths(padded, lengths):
             labels = arcs["ilabel"] & np.uint32(LABEL_MASK)
             best = types.SimpleNamespace(
                 words=[0, *arcs["olabel"].tolist()],

@@ -4,9 +4,12 @@ import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
+from wfstdec.wfst.cpu.trace import best_path
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.reference import ReferenceSearch
 
+NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
 
 

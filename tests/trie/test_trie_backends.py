@@ -8,8 +8,8 @@ import threading
 import naive_search_cases
 import numpy as np
 import pytest
-
 from searches import Lockstep
+
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import token_table

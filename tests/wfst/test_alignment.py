@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from random_graphs import random_graph, random_logprobs, random_options
 from text_graphs import text_fst, text_graph, text_tables
-from wfst_searches import search
+from wfst_searches import NO_BOOSTS, walk_back
 
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.alignment import Aligner, PathTokens
+from wfstdec.wfst.alignment import BEGINNING, Aligner
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.path import PathTokens
 
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
 
@@ -247,7 +248,7 @@ def naive_tokens(graph, arcs):
             if token != graph.tokens.blank:
                 if again and tokens:
                     if token == before:
-                        tokens[-1][2] = frame + 1
+                        tokens[-1][2] = frame + 1  # blanks have not come between
                 else:
                     tokens.append([token, frame, frame + 1])
             before, frame = token, frame + 1
@@ -260,16 +261,17 @@ def test_tokens_against_a_naive_reading():
     for i in range(300):
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
-        x = random_logprobs(rng, 8, len(graph.tokens))
-        path = search(make_backend(BACKENDS, "cpu", graph), options, x)
-        read = Aligner(graph).tokens(path.arcs, path.acoustic)
-        tokens, words = naive_tokens(graph, path.arcs)
-        columns = zip(read.token, read.start, read.end, strict=True)
+        under_way = make_backend(BACKENDS, "cpu", graph).start(options, NO_BOOSTS)
+        under_way.advance(random_logprobs(rng, 8, len(graph.tokens)))
+        arcs, _ = walk_back(under_way)
+        said = under_way.finish().said
+        tokens, words = naive_tokens(graph, arcs)
+        columns = zip(token_of(said.ilabel), said.start, said.end, strict=True)
         assert [list(map(int, row)) for row in columns] == tokens
-        columns = zip(read.word, read.word_token, read.word_frame, strict=True)
+        columns = zip(said.word, said.word_token, said.word_frame, strict=True)
         assert [tuple(map(int, row)) for row in columns] == words
-        cost = graph.arcs["cost"][path.arcs].astype(np.float64).sum()
-        assert read.graph_cost == pytest.approx(cost, abs=1e-9)
+        cost = graph.arcs["cost"][arcs].astype(np.float64).sum()
+        assert said.graph_cost == pytest.approx(cost, abs=1e-9)
 
 
 def naive_cuts(tokens, words, said, fillers, complete):
@@ -306,17 +308,58 @@ def naive_cuts(tokens, words, said, fillers, complete):
     return least
 
 
-def spans_by_label(tokens, word_token, fillers):
-    """Tokens from one label to the next, without the fillers at both ends."""
-    spans, begin = [], 0
-    for end in word_token:
-        inside = [i for i in range(begin, end) if tokens[i] not in fillers]
-        if inside:
-            spans.append((inside[0], inside[-1] + 1))
-        else:
-            spans.append(None)
-        begin = end
-    return spans
+def naive_local_cuts(tokens, words, labels, said, fillers, complete):
+    """The spans that the rule allows, also of words that are not found: a set.
+
+    A way to cut is (its end, its cost, the spans). Where a word stands behind none of
+    the ways, the cheapest goes on: the word takes the tokens up to its label, and the
+    next word may begin at any token.
+    """
+
+    def matches(at, w):
+        for pronunciation, cost in said.get(words[w], {}).items():
+            end = at + len(pronunciation)
+            cut_off = end > len(tokens) and pronunciation.startswith(tokens[at:])
+            if tokens[at:end] == pronunciation:
+                yield end, cost
+            elif cut_off and w == len(words) - 1 and not complete:
+                yield len(tokens), cost
+
+    def beginnings(at, w, lost):
+        yield at
+        while at < len(tokens):
+            if lost and (at >= labels[w] or any(True for _ in matches(at, w))):
+                return
+            if not lost and tokens[at] not in fillers:
+                return
+            at += 1
+            yield at
+
+    def go_on(ways, w, lost):
+        if w == len(words):
+            well = [way for way in ways if set(tokens[way[0] :]) <= set(fillers)]
+            ways = well if well and complete else ways
+            return {spans for _, cost, spans in ways if cost == min(x[1] for x in ways)}
+        found = [
+            (end, way[1] + cost, (*way[2], (at, end)))
+            for way in ways
+            for at in beginnings(way[0], w, lost)
+            for end, cost in matches(at, w)
+        ]
+        if found:
+            return go_on(found, w + 1, False)
+        results = set()
+        for at, cost, spans in ways:
+            if cost == min(way[1] for way in ways):
+                end = max(labels[w], at)
+                while at < end and tokens[at] in fillers:
+                    at += 1
+                while at < end and tokens[end - 1] in fillers:
+                    end -= 1
+                results |= go_on([(end, cost, (*spans, (at, end)))], w + 1, True)
+        return results
+
+    return go_on([(0, 0, ())], 0, False)
 
 
 def random_cut_case(rng):
@@ -356,7 +399,7 @@ def test_cutting_into_words_against_all_cuts(complete):
         graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
         count, word_token = len(tokens), np.sort(rng.integers(0, len(tokens) + 1, 4))
         path = PathTokens(
-            token=np.array([names.index(t) for t in tokens], np.int32),
+            ilabel=np.array([names.index(t) + 1 for t in tokens], np.int32),
             start=np.arange(count, dtype=np.int32) * 2,
             end=np.arange(count, dtype=np.int32) * 2 + 1,
             word=np.array(words, np.int32),
@@ -365,21 +408,45 @@ def test_cutting_into_words_against_all_cuts(complete):
             graph_cost=0.0,
             acoustic_cost=0.0,
         )
-        found = Aligner(graph).word_frames(path, complete).tolist()
+        aligner = Aligner(graph)
+        found = aligner.word_frames(path, complete).tolist()
         cuts = naive_cuts(tokens, words, said, fillers, complete)
+        allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
         if cuts:
             matched += bool(words)
-            as_frames = [
-                [[2 * b, 2 * e - 1] if b < e else [99, 99] for b, e in cut]
-                for cut, cost in cuts.items()
-                if cost == min(cuts.values())
-            ]
-            assert found in as_frames, (tokens, words, said, fillers)
         else:
-            spans = spans_by_label(tokens, path.word_token, fillers)
-            expected = [[2 * s[0], 2 * s[1] - 1] if s else [99, 99] for s in spans]
-            assert found == expected, (tokens, words, said, fillers)
+            labels = path.word_token.tolist()
+            allowed = naive_local_cuts(tokens, words, labels, said, fillers, complete)
+        as_frames = [
+            [[2 * b, 2 * e - 1] if b < e else [99, 99] for b, e in cut]
+            for cut in allowed
+        ]
+        assert found in as_frames, (tokens, words, said, fillers)
+        check_settled_frames(aligner, path, complete, found)
     assert matched > 400
+
+
+def beginning_of(path, tokens, words, since=(0, 0)):
+    """The first tokens and words of a path, but for some."""
+    t, w = slice(since[0], tokens), slice(since[1], words)
+    return path._replace(
+        **{name: getattr(path, name)[t] for name in ("ilabel", "start", "end")},
+        **{name: getattr(path, name)[w] for name in ("word", "word_frame")},
+        word_token=path.word_token[w] - since[0],
+    )
+
+
+def check_settled_frames(aligner, path, complete, expected):
+    """Told as the path grows, they are those of the whole path."""
+    frames, cut = [], BEGINNING
+    for count in range(len(path.ilabel) + 1):
+        words = int((path.word_token <= count).sum())
+        since = cut.tokens, len(frames)
+        more, cut = aligner.settled_frames(beginning_of(path, count, words, since), cut)
+        frames += more.tolist()
+        assert frames == expected[: len(frames)]
+    rest = beginning_of(path, None, None, (cut.tokens, len(frames)))
+    assert frames + aligner.word_frames(rest, complete, cut).tolist() == expected
 
 
 def test_times_are_in_order_and_within_the_utterance():
@@ -403,7 +470,7 @@ def test_many_words_and_many_ways():
     graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
     num_words, count = 300, 700
     path = PathTokens(
-        token=np.ones(count, np.int32),
+        ilabel=np.full(count, 2, np.int32),
         start=np.arange(count, dtype=np.int32),
         end=np.arange(1, count + 1, dtype=np.int32),
         word=np.ones(num_words, np.int32),

@@ -22,11 +22,10 @@ from random_graphs import (
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from text_graphs import text_graph
-from wfst_searches import bits, decoded, random_splits, search
-
 from searches import Lockstep
-from wfstdec.wfst.gpu.batch import DeviceBatch
+from text_graphs import text_graph
+from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
+
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
@@ -41,13 +40,13 @@ from wfstdec.text.lexicon import read_lexicon
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import KERNELS, NODE
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 BLOCK_SIZES = [32, 64, 128, 256]
-NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
@@ -190,7 +189,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
         backend = DeviceBackend(graph, device)
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), schedule
     (path,) = backend.decode_batch(batch, WfstOptions(), boosts)
-    assert graph.arcs["olabel"][path.arcs].tolist() == [1, 3]
+    assert path.said.word.tolist() == [1, 3]
 
 
 def test_phrases_at_the_end_of_a_search_that_died():
@@ -274,8 +273,7 @@ def test_exact_selection_among_equal_costs():
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, 601):
         options = WfstOptions(beam=np.inf, max_active=limit)
         (path,) = backend.decode_batch([logprobs], options, [NO_BOOSTS])
-        words = graph.arcs["olabel"][path.arcs]
-        assert graph.words[words[words > 0][0]] == f"W{min(limit, 600)}"
+        assert graph.words[path.said.word[0]] == f"W{min(limit, 600)}"
 
 
 # ------------------------------------------------------------------ 16 bits a number
@@ -291,6 +289,14 @@ def test_half_precision_is_read_as_it_is(kind):
         assert found == expected_paths(graph, options, given, boosts), i
 
 
+def acoustic_costs(backend, chunk):
+    """Of each frame of an utterance with one path."""
+    batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
+    batch.advance([chunk])
+    ((_, steps),) = batch._find_paths(np.array([0]), np.array([len(chunk)]))
+    return steps["acoustic"].tolist()
+
+
 def test_every_number_of_16_bits():
     """All halves and all of bfloat16, as a frame each."""
     graph = text_graph("0 0 a A 0\n0 0", tokens="_ a")
@@ -303,8 +309,7 @@ def test_every_number_of_16_bits():
         fine = (values >= -1e20) & (values <= 1e20)
         fine &= (bits % 0x8000 < 0x800) | (bits % 7 == 0)  # all that are subnormal
         chunk = of_bits(np.stack([bits[fine]] * 2, axis=1), kind)
-        (path,) = backend.decode_batch([chunk], WfstOptions(), [NO_BOOSTS])
-        assert path.acoustic.tolist() == (-values[fine]).tolist()
+        assert acoustic_costs(backend, chunk) == (-values[fine]).tolist()
         assert first_bad(device, [chunk], 2) is None
         for impossible in bits[values < -1e20][:: 1 + (kind == BFLOAT16) * 997]:
             chunk = of_bits(np.full((1, 2), impossible), kind)

@@ -12,10 +12,10 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
+from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import bits, random_splits
 
-from searches import Lockstep
 from wfstdec import build_graph
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -25,6 +25,7 @@ from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
@@ -118,8 +119,10 @@ def test_every_number_of_16_bits(dtype):
     none = CompiledBoosts(compile_word_boosts(None, {})[0], None)
     for given in (column.cuda(), column.float().cuda()):
         chunks = backend.as_utterances([given], None, 2)
-        (path,) = backend.decode_batch(chunks, WfstOptions(), [none])
-        assert path.acoustic.tolist() == (-column[:, 0].float()).tolist()
+        batch = DeviceBatch(backend.device_graph, WfstOptions(), [none])
+        batch.advance(chunks)
+        ((_, steps),) = batch._find_paths(np.array([0]), np.array([len(column)]))
+        assert steps["acoustic"].tolist() == (-column[:, 0].float()).tolist()
 
 
 def test_numbers_that_are_no_logprobs_are_refused_on_the_gpu(demo):

@@ -19,7 +19,7 @@ from random_graphs import (
 )
 from real_speech import speech_graph, utterances
 from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, bits, decoder_of, log, search
+from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, decoder_of, log, search, walk_back
 
 from wfstdec.errors import BackendError
 from wfstdec.graph.arcs import LABEL_MASK
@@ -246,9 +246,11 @@ def test_paths_are_paths_and_cost_what_they_say(name):
     for _ in range(150):
         graph, options = random_graph(rng), random_options(rng)
         x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
-        path = search(make_backend(BACKENDS, name, graph), options, x)
-        fst = graph.unpack()
-        source, arcs = fst.arc_state(), path.arcs
+        under_way = make_backend(BACKENDS, name, graph).start(options, NO_BOOSTS)
+        under_way.advance(x)
+        arcs, acoustic = walk_back(under_way)
+        path, fst = under_way.finish(), graph.unpack()
+        source = fst.arc_state()
         ends = [0, *fst.nextstate[arcs]]
         assert source[arcs].tolist() == ends[:-1]
         token = token_of(graph.arcs["ilabel"][arcs] & LABEL_MASK).astype(np.int32)
@@ -261,12 +263,14 @@ def test_paths_are_paths_and_cost_what_they_say(name):
         expected = -x[frames, token[emitting]]
         blank = token[emitting] == graph.tokens.blank
         expected[blank] += np.float32(options.blank_penalty)
-        np.testing.assert_allclose(path.acoustic[emitting], expected, rtol=1e-6)
-        assert (path.acoustic[~emitting] == 0).all()
+        np.testing.assert_allclose(acoustic[emitting], expected, rtol=1e-6)
+        assert (acoustic[~emitting] == 0).all()
+        assert path.said.acoustic_cost == acoustic.sum(dtype=np.float64)
+        assert path.said.graph_cost == pytest.approx(fst.cost[arcs].sum(), abs=1e-5)
         if path.reached_final:
             assert path.final_cost == fst.final_cost[ends[-1]]
         words = np.count_nonzero(fst.olabel[arcs])
-        total = options.acoustic_scale * path.acoustic.sum(dtype=np.float64)
+        total = options.acoustic_scale * acoustic.sum(dtype=np.float64)
         total += options.lm_scale * fst.cost[arcs].sum(dtype=np.float64)
         total += options.lm_scale * path.final_cost + options.word_insertion * words
         assert path.search_cost == pytest.approx(total, rel=1e-5, abs=1e-3)

@@ -11,10 +11,10 @@ from random_graphs import (
     random_logprobs,
     random_options,
 )
-from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, bits, decoder_of, random_splits, search
-
 from searches import Lockstep
+from text_graphs import text_graph
+from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, decoder_of, random_splits, search
+
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
@@ -23,8 +23,6 @@ from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
-
-NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 
 
 def draw(rng, num_frames=9):
@@ -161,7 +159,7 @@ def test_a_search_that_was_finished_takes_no_more(name):
     under_way = Lockstep(decoder, 1)
     under_way.advance(x)
     under_way.finish()
-    message = "this search was finished, expected one that is under way; start another"
+    message = "session 0: no such session"
     with pytest.raises(InputError, match=message):
         under_way.finish()
     with pytest.raises(InputError, match=message):

@@ -1,12 +1,14 @@
 """What paths say, in plain Python: the specification of `history.py`.
 
-said(path)    a token begins on every emitting arc whose label is neither the blank
-nor a repeat (a repeat before any token begins one all the same); a
-word is said on every arc that carries one
-settled       the longest common beginning of what the paths of all entries have
-said: tokens with their first frames, words with the frames of their
-labels; where all have said the same, and none is still on its last
-token, that token's end is settled too, if it is the same
+The words used there:
+
+    said     a token begins on every emitting arc whose label is neither the blank nor
+             a repeat (a repeat before any token begins one all the same); a word is
+             said on every arc that carries one
+    settled  the longest common beginning of what the paths of all entries have said:
+             tokens with their first frames, words with the frames of their labels;
+             where all have said the same, and none is still on its last token, that
+             token's end is settled too, if it is the same
 """
 
 from __future__ import annotations
