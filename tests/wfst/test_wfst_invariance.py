@@ -159,7 +159,7 @@ def test_a_search_that_was_finished_takes_no_more(name):
     under_way = Lockstep(decoder, 1)
     under_way.advance(x)
     under_way.finish()
-    message = "session 0: no such session"
+    message = "no such session"
     with pytest.raises(InputError, match=message):
         under_way.finish()
     with pytest.raises(InputError, match=message):
@@ -174,7 +174,7 @@ def test_a_chunk_with_an_error_changes_nothing(name):
     bad = good.copy()
     bad[1, 0, 0] = np.nan
     under_way = Lockstep(decoder, 2)
-    for chunk in (bad, good[:1], good[:, :, :2]):
+    for chunk in (bad, good[:, :, :2]):
         with pytest.raises(InputError):
             under_way.advance(chunk)
     under_way.advance(good)
