@@ -28,6 +28,7 @@ from wfstdec.lm.histories import NO_LABEL, Histories, build_histories
 from wfstdec.lm.ngram_trie import ROOT
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.symbols import EPSILON
+from wfstdec.text.vocabulary import word_ids
 
 
 def build_grammar(
@@ -46,8 +47,8 @@ def build_grammar(
     Raises:
         ArpaError: No `<s>`, no `</s>`, or no sentence can end.
     """
-    word_ids = {word: i for i, word in enumerate(labels.words) if i != EPSILON}
-    of_word = np.array([word_ids.get(w, NO_LABEL) for w in model.words], np.int32)
+    ids = word_ids(labels.words)
+    of_word = np.array([ids.get(w, NO_LABEL) for w in model.words], np.int32)
     histories = build_histories(model, of_word, len(labels.words))
     fst = _assemble(histories, labels, unk_cost)
     final_cost = least_final_costs(fst, labels.backoff_word)

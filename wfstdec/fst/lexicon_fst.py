@@ -25,6 +25,7 @@ from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
+from wfstdec.text.vocabulary import word_ids
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _chains(
 ) -> tuple[list[Arcs], int]:
     """The arcs of all pronunciations, from `ends[0]` to `ends[1]`; number of states."""
     lexicon = marked.lexicon
-    word_id = {word: i for i, word in enumerate(labels.words)}
+    ids = word_ids(labels.words)
     lengths = np.array([len(p) for p in lexicon.pronunciations])
     lengths += marked.symbol > 0
     last = np.cumsum(lengths) - 1
@@ -212,7 +213,7 @@ def _chains(
     ilabel[is_token] = ilabel_of(token)
     ilabel[~is_token] = labels.disambig(marked.symbol[has_symbol])
     olabel = np.zeros(len(ilabel), np.int32)
-    olabel[first] = [word_id[word] for word in lexicon.words]
+    olabel[first] = [ids[word] for word in lexicon.words]
     cost = np.zeros(len(ilabel), np.float32)
     cost[first] = lexicon.costs
     # The state behind arc n is first_free + n, less the chains that ended before.

@@ -53,6 +53,7 @@ from wfstdec.text.vocabulary import (
     load_tokens,
     sayable,
     token_named,
+    word_ids,
     word_table,
 )
 
@@ -210,9 +211,10 @@ def _pack(
     tlg: FstArrays, marked: MarkedLexicon, labels: LabelSpace, topology: str
 ) -> PackedGraph:
     lexicon = marked.lexicon
-    ids = {word: i for i, word in enumerate(labels.words)}
-    word_ids = (ids[word] for word in lexicon.words)
-    entries = zip(word_ids, lexicon.pronunciations, strict=True)
+    ids = word_ids(labels.words)
+    entries = zip(
+        (ids[word] for word in lexicon.words), lexicon.pronunciations, strict=True
+    )
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
     tables = GraphTables(
         tokens=labels.tokens,

@@ -28,6 +28,7 @@ from wfstdec.graph.arcs import (
 )
 from wfstdec.graph.tables import GraphTables
 from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.text.vocabulary import word_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class PackedGraph:
     @cached_property
     def word_ids(self) -> dict[str, int]:
         """The id of each word."""
-        return {word: i for i, word in enumerate(self.words) if i != EPSILON}
+        return word_ids(self.words)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -3,17 +3,24 @@
 table = load_tokens("tokens.txt")
 lexicon = sayable(load_lexicon("lexicon.txt", table, "<wb>"), model.index)
 words = word_table(lexicon)                      # ids follow the order of the file
+word_ids(words)                                  # the other way, without `<eps>`
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import EPSILON_WORD, TokenTable, read_tokens, token_table
+from wfstdec.text.symbols import (
+    EPSILON,
+    EPSILON_WORD,
+    TokenTable,
+    read_tokens,
+    token_table,
+)
 
 _log = logging.getLogger("wfstdec.build")
 
@@ -100,3 +107,8 @@ def sayable(
 def word_table(lexicon: Lexicon) -> tuple[str, ...]:
     """The words by id: `<eps>`, then those of the lexicon in their order."""
     return (EPSILON_WORD, *dict.fromkeys(lexicon.words))
+
+
+def word_ids(words: Sequence[str]) -> dict[str, int]:
+    """The ids of a word table's words; `<eps>`, id 0, is none."""
+    return {word: i for i, word in enumerate(words) if i != EPSILON}

@@ -31,6 +31,7 @@ from wfstdec.text.vocabulary import (
     load_tokens,
     sayable,
     token_named,
+    word_ids,
     word_table,
 )
 from wfstdec.trie.backends import BACKENDS
@@ -117,11 +118,10 @@ class TrieDecoder(Decoder[list[TokenPath]]):
             self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
             self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
             space = self._lexicon_space(options, separator_optional)
-        word_ids = {word: i for i, word in enumerate(self.words) if i}
         super().__init__(
             options,
             make_backend(BACKENDS, backend, space),
-            BoostCompiler(self.words, word_ids, len(self.tokens)),
+            BoostCompiler(self.words, word_ids(self.words), len(self.tokens)),
             num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
@@ -200,9 +200,8 @@ class TrieDecoder(Decoder[list[TokenPath]]):
 
     def _lexicon_space(self, options: TrieOptions, optional: bool) -> SearchSpace:
         assert self.lexicon is not None
-        word_ids = {word: i for i, word in enumerate(self.words) if i}
         return lexicon_space(
-            build_trie(self.lexicon, word_ids),
+            build_trie(self.lexicon, word_ids(self.words)),
             self.lm,
             options.lookahead,
             separator=self.separator,
