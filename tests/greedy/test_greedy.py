@@ -217,10 +217,11 @@ def test_backends_and_chunks_give_the_same_bits(seed):
 def test_the_search_adds_up_the_cost_that_is_reported(seed, backend):
     case = random_case(np.random.default_rng(seed))
     decoder = decoder_of(case, backend)
-    search = Lockstep(decoder, 1, boosts_of(case, decoder))
-    search.advance([case.logprobs])
-    path = search._batch._searches[0].finish()
-    [hyp] = search.finish()
+    boosts = boosts_of(case, decoder)
+    search, _ = decoder._open(boosts)
+    search.advance(case.logprobs)
+    path = search.finish()
+    [hyp] = decoder.decode([case.logprobs], boosts=boosts)
     assert path.search_cost == pytest.approx(hyp.total_cost, rel=1e-5, abs=1e-4)
 
 

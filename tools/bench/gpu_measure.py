@@ -28,6 +28,7 @@ from wfstdec.compare.peers.riva import RivaPeer, RivaResult, path_costs
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.options import WfstOptions
 
 FEWEST = 16
@@ -264,11 +265,13 @@ def _count_work(
 ) -> Counter[str]:
     """What the searches of batches look at and make, in sums over frames."""
     counts: Counter[str] = Counter()
+    graph = decoder._backend.device_graph  # type: ignore[union-attr]
     for batch in batches:
-        under_way = decoder.start(len(batch.lengths), boosts)
-        under_way.advance(*batch)
-        under_way.finish()
-        search: Any = under_way._batch
+        utterances = decoder._utterances(*batch)
+        compiled = decoder._boosts.compile(boosts, len(utterances))
+        search = DeviceBatch(graph, decoder.options, compiled)
+        search.advance(utterances)
+        search.finish()
         counts.update(search.counts)
     return counts
 

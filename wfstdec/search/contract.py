@@ -1,9 +1,9 @@
 """What a decoder asks of its backends, and backends of their searches: protocols.
 
-search = backend.start(options, boosts)                # one utterance
-search.advance(logprobs)                               # any number of chunks
-search.look()                                          # what was said so far
-result = search.finish()
+    search = backend.start(options, boosts)            # one utterance
+    search.advance(logprobs)                           # any number of chunks
+    search.look()                                      # what was said so far
+    result = search.finish()
 
 A backend on a device takes many utterances at a time instead: `BatchBackend`.
 """

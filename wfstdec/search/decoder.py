@@ -1,11 +1,13 @@
 """What every decoder does around its search: batches, threads, boosts, chunks.
 
-hyps = decoder.decode(logprobs)                        # whole utterances, or
+    hyps = decoder.decode(logprobs)                    # whole utterances, or
 
-sessions = decoder.sessions()                          # as they come in:
-one = sessions.open()
-sessions.advance({one: chunk})                         # any number of chunks
-hyp = sessions.close(one)
+    sessions = decoder.sessions()                      # as they come in:
+    one = sessions.open()
+    sessions.advance({one: chunk})                     # any number of chunks
+    hyp = sessions.close(one)
+
+The two give the same hypotheses.
 """
 
 from __future__ import annotations

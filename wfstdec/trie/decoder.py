@@ -1,12 +1,11 @@
 """The trie decoder that users hold: a lexicon or none, a language model, options.
 
-decoder = TrieDecoder(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz",
-                      separator="<wb>", options=TrieOptions(beam_size=256))
-hyps = decoder.decode(logprobs)                        # or, as audio comes in:
+    files = {"tokens": "tokens.txt", "lexicon": "lexicon.txt", "lm": "lm.arpa.gz"}
+    options = TrieOptions(beam_size=256)
+    decoder = TrieDecoder(**files, separator="<wb>", options=options)
+    hyps = decoder.decode(logprobs)
 
-search = decoder.start(len(logprobs))
-search.advance(logprobs)                               # any number of chunks
-hyps = search.finish()
+As audio comes in: `decoder.sessions()`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The decoder that users hold: a graph, options, and a backend.
 
-decoder = WfstDecoder(graph, WfstOptions(beam=13.0))
-hyps = decoder.decode(logprobs)                        # or, as audio comes in:
+    decoder = WfstDecoder(graph, WfstOptions(beam=13.0))
+    hyps = decoder.decode(logprobs)
 
-search = decoder.start(len(logprobs))
-search.advance(logprobs)                               # any number of chunks
-hyps = search.finish()
+As audio comes in: `decoder.sessions()`.
 """
 
 from __future__ import annotations

@@ -130,10 +130,17 @@ def hex_of(values: Sequence[float] | np.ndarray) -> list[str]:
 
 def _stream(decoder: Any, rounds: Sequence[Any], count: int, boosts: Any) -> list[Any]:
     """Utterances as they come in: the one place that knows how a search begins."""
-    search = decoder.start(count, boosts)
+    if hasattr(decoder, "start"):  # a checkout from before the sessions
+        search = decoder.start(count, boosts)
+        for chunks in rounds:
+            search.advance(list(chunks))
+        return search.finish()
+    each = boosts if isinstance(boosts, list | tuple) else [boosts] * count
+    sessions = decoder.sessions()
+    names = [sessions.open(one) for one in each]
     for chunks in rounds:
-        search.advance(list(chunks))
-    return search.finish()
+        sessions.advance(dict(zip(names, chunks, strict=True)))
+    return [sessions.close(name) for name in names]
 
 
 @contextlib.contextmanager

@@ -92,8 +92,9 @@ class DeviceSession(DeviceBatch):
             frontier = self._download("frontier", int(one["frontier_count"]))
             trace = self._download("trace", int(one["trace_count"]))
             count = self._history.fold(frontier, trace, len(trace))
+            kept = trace[:count]
             self._device.write(self._newest["frontier"], frontier)
-            self._device.write(self._newest["trace"], trace[:count])
+            self._device.write(self._newest["trace"], kept)
             self._device.wait()
             one["trace_count"] = count
         return frontier
