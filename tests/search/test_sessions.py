@@ -1,14 +1,90 @@
 """Sessions: any schedule of openings, chunks and closings gives what `decode` gives."""
 
+import logging
+import math
+
+import naive_search_cases
 import numpy as np
 import pytest
+from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 
-from wfstdec.errors import InputError, LogprobError, ShapeError
+from wfstdec.errors import InputError, LogprobError, OptionError, ShapeError
+from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.greedy.decoder import GreedyDecoder
+from wfstdec.greedy.options import GreedyOptions
+from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.backend import DeviceBackend
 
-CASES = {"reference": 40, "cpu": 150}
+pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+
+CASES = {
+    ("wfst", "reference"): 25,
+    ("wfst", "cpu"): 100,
+    ("wfst", "emulated"): 12,
+    ("trie", "reference"): 25,
+    ("trie", "cpu"): 100,
+    ("greedy", "reference"): 25,
+    ("greedy", "cpu"): 60,
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def draw(kind, backend, rng):
+    """A decoder, utterances and their boosts."""
+    if kind == "wfst":
+        return draw_wfst(backend, rng)
+    case = naive_search_cases.random_case(rng)
+    arguments = naive_search_cases.decoder_arguments(case)
+    made = TrieDecoder if kind == "trie" else GreedyDecoder
+    if kind == "greedy":
+        for name in ("lexicon", "separator_optional", "lm", "unk_cost"):
+            arguments.pop(name, None)
+        options = GreedyOptions(blank_penalty=float(rng.choice([0.0, 0.5])))
+    else:
+        options = TrieOptions(
+            **case.options
+            | {
+                "beam": float(rng.choice([0.5, 2, 6, math.inf])),
+                "beam_size": int(rng.choice([2, 5, 1000])),
+                "merge": str(rng.choice(["max", "sum"])),
+                "nbest": int(rng.choice([1, 3])),
+                "blank_skip_threshold": [None, 0.5][int(rng.integers(2))],
+            }
+        )
+    decoder = made(**arguments, options=options, backend=backend, threads=1)
+    x = [
+        random_logprobs(rng, int(rng.integers(0, 12)), decoder.num_tokens) for _ in "ab"
+    ]
+    boosts = [None, None]
+    if kind == "trie":
+        boosts[0] = naive_search_cases.decoder_boosts(case, decoder.words)
+    return decoder, [case.logprobs, *x], [boosts[0], *boosts]
+
+
+def draw_wfst(backend, rng):
+    graph, options = random_graph(rng), random_options(rng)
+    threads, num_tokens = int(rng.integers(1, 3)), len(graph.tokens)
+    utterances = [
+        random_logprobs(rng, int(rng.integers(0, 25)), num_tokens) for _ in range(4)
+    ]
+    boosts = [random_boosts(rng, graph) for _ in utterances]
+    name = "reference" if backend == "emulated" else backend
+    decoder = WfstDecoder(graph, options, name, threads=threads)
+    if backend == "emulated":
+        device = EmulatedDevice(64, seed=int(rng.integers(1 << 30)))
+        capacity = int(rng.choice([2, 8, 64]))
+        decoder._backend = DeviceBackend(graph, device, first_capacity=capacity)
+    return decoder, utterances, boosts
 
 
 def fields(hypothesis):
@@ -44,22 +120,19 @@ def play(rng, decoder, utterances, boosts, look=0.3):
     return [found[i] for i in range(len(utterances))], partials
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_any_schedule_gives_the_offline_result(name):
-    for seed in range(CASES[name]):
+@pytest.mark.parametrize("kind, backend", CASES)
+def test_any_schedule_gives_the_offline_result(kind, backend):
+    settled = 0
+    for seed in range(CASES[kind, backend]):
         rng = np.random.default_rng([7, seed])
-        graph, options = random_graph(rng), random_options(rng)
-        decoder = WfstDecoder(graph, options, name, threads=1 + seed % 2)
-        num_tokens = len(graph.tokens)
-        utterances = [
-            random_logprobs(rng, int(rng.integers(0, 25)), num_tokens) for _ in range(4)
-        ]
-        boosts = [random_boosts(rng, graph) for _ in utterances]
+        decoder, utterances, boosts = draw(kind, backend, rng)
         offline = decoder.decode(utterances, boosts=boosts)
         found, partials = play(rng, decoder, utterances, boosts)
         assert list(map(fields, found)) == list(map(fields, offline)), seed
         for i, seen in partials.items():
             check_partials(seen, offline[i])
+            settled += sum(partial.num_settled for partial in seen)
+    assert settled
 
 
 def check_partials(partials, hypothesis):
@@ -78,19 +151,33 @@ def check_partials(partials, hypothesis):
         last = partial
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "reference"])
-def test_partials_are_those_of_the_specification(name):
-    for seed in range(60):
-        rng = np.random.default_rng([8, seed])
-        graph, options = random_graph(rng), random_options(rng)
-        x = [random_logprobs(rng, 20, len(graph.tokens)) for _ in range(2)]
-        boosts = [random_boosts(rng, graph) for _ in x]
+@pytest.mark.parametrize("kind, backend", [x for x in CASES if x[1] != "reference"])
+def test_partials_are_those_of_the_specification(kind, backend):
+    for seed in range(12 if backend == "emulated" else 60):
         runs = []
-        for backend in ("reference", name):
+        for name in ("reference", backend):
+            rng = np.random.default_rng([8, seed])
+            decoder, utterances, boosts = draw(kind, name, rng)
             again = np.random.default_rng([9, seed])
-            decoder = WfstDecoder(graph, options, backend)
-            runs.append(play(again, decoder, x, boosts, look=0.8))
+            runs.append(play(again, decoder, utterances, boosts, look=0.8))
         assert runs[0][1] == runs[1][1], seed
+
+
+def test_hypotheses_of_a_session():
+    for seed in range(40):
+        rng = np.random.default_rng([10, seed])
+        decoder, utterances, boosts = draw("trie", "cpu", rng)
+        sessions = decoder.sessions()
+        for x, one in zip(utterances, boosts, strict=True):
+            session = sessions.open(one)
+            sessions.advance({session: x})
+            (expected,) = decoder.decode_nbest([x], boosts=[one])
+            assert sessions.close_nbest(session) == expected
+    sessions = WfstDecoder(random_graph(rng)).sessions()
+    session = sessions.open()
+    with pytest.raises(OptionError, match="finds only the best hypothesis"):
+        sessions.close_nbest(session)
+    assert session in sessions
 
 
 def test_one_bad_chunk_touches_no_session():
@@ -128,5 +215,7 @@ def test_unknown_and_closed_sessions_are_named():
         sessions.open(session="twice")
 
 
-def test_the_table_of_backends_is_covered():
-    assert {*CASES, "cuda"} == {*BACKENDS}
+def test_the_tables_of_backends_are_covered():
+    tables = {"wfst": BACKENDS, "trie": TRIE_BACKENDS, "greedy": GREEDY_BACKENDS}
+    known = {(kind, name) for kind, table in tables.items() for name in table}
+    assert {*CASES} - {("wfst", "emulated")} == known - {("wfst", "cuda")}

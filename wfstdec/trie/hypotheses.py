@@ -117,7 +117,7 @@ class HypothesisBuilder:
         """Texts, positions in `rows`, and whether the last word is over."""
         if not self.space.has_lexicon:
             return self._pieces(rows)
-        (ends,) = np.nonzero(rows[:, 3] >= 0)
+        ends = 1 + np.flatnonzero(rows[1:, 3] >= 0)  # at 0 the word is before them
         prons = rows[ends, 3]
         if last_pron >= 0:
             prons, ends = np.append(prons, last_pron), np.append(ends, len(rows))

@@ -1,7 +1,7 @@
 """How far a search over tokens has come, and the words that this makes.
 
-reader = PartialReader(builder)
-partial = reader.read(search.look())
+    reader = PartialReader(builder)
+    partial = reader.read(search.look())
 
 Settled is the longest common beginning of the tokens of all entries: tokens with their
 frames, and the pronunciations that end before them.
