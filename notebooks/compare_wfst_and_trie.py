@@ -25,10 +25,10 @@ from IPython.display import Image, display
 
 import wfstdec
 from wfstdec import compare
-from wfstdec.cli.demo import find_recipe
-from wfstdec.io.boost_lists import read_boosts
+from wfstdec.io import read_boosts
+from wfstdec.recipes import find_recipe
 
-recipe = find_recipe(None)
+recipe = find_recipe()
 speech = compare.read_speech(recipe / "logprobs.npz", recipe / "refs.txt")
 print(f"{len(speech.logprobs)} utterances, {speech.audio_s / 60:.1f} minutes")
 
@@ -36,8 +36,8 @@ print(f"{len(speech.logprobs)} utterances, {speech.audio_s / 60:.1f} minutes")
 # ## What each needs before the first word
 #
 # The graph is built once and saved; whoever decodes loads it. The trie decoder reads
-# the text files each time. `compare.measured` says what a step takes: seconds on the
-# wall, and what stays in memory.
+# the text files each time. `compare.measure_load` says what a step takes: seconds on
+# the wall, and what stays in memory.
 
 # %%
 files = {
@@ -45,7 +45,7 @@ files = {
     "lexicon": recipe / "lexicon.txt.gz",
     "separator": "<wb>",
 }
-built = compare.measured(
+built = compare.measure_load(
     lambda: wfstdec.build_graph(**files, arpa=recipe / "lm.arpa.gz")
 )
 print(f"graph built: {built.load_s:.1f} s, once")
@@ -54,9 +54,11 @@ with tempfile.TemporaryDirectory() as folder:
     built.item.save(path)
     print(f"  {built.item.num_arcs:,} arcs, {path.stat().st_size / 1e6:.0f} MB on disk")
     del built
-    graph = compare.measured(lambda: wfstdec.load_graph(path))
+    graph = compare.measure_load(lambda: wfstdec.load_graph(path))
 print(f"graph loaded: {graph.load_s:.1f} s, {graph.load_mb:.0f} MB")
-trie = compare.measured(lambda: compare.trie_maker(**files, lm=recipe / "lm.arpa.gz"))
+trie = compare.measure_load(
+    lambda: compare.trie_factory(**files, lm=recipe / "lm.arpa.gz")
+)
 print(f"trie decoder, from text: {trie.load_s:.1f} s, {trie.load_mb:.0f} MB")
 
 # %% [markdown]
@@ -88,10 +90,11 @@ for name, hyps in said.items():
 # %% [markdown]
 # ## How narrow may the beam be?
 #
-# Each decoder over a grid of beams: nats for the graph, entries for the trie (once with
-# the best alignment of a text, once with the sum over all of them). Speed is seconds of
-# audio per CPU second of one thread, best of two turns. A search error is an utterance
-# whose cost is above that of the widest beam of the same search.
+# Each decoder over a grid: beams in nats for the graph; for the trie, which also limits
+# the entries of a frame, pairs of both (once with the best alignment of a text, once
+# with the sum over all of them). Speed is seconds of audio per CPU second of one
+# thread, best of two turns. A search error is an utterance whose cost is above that of
+# the widest setting of the same search.
 
 # %%
 searches = compare.wfst_searches(
@@ -100,7 +103,10 @@ searches = compare.wfst_searches(
 searches += compare.trie_searches(
     trie,
     wfstdec.TrieOptions(**wide),
-    {"beam_size": [8, 32, 128, 512], "merge": ["max", "sum"]},
+    {
+        ("beam", "beam_size"): [(6, 16), (8, 32), (10, 128), (14, 256)],
+        "merge": ["max", "sum"],
+    },
 )
 comparison = compare.run(speech, searches, repeats=2)
 print(compare.table(comparison))
@@ -124,8 +130,10 @@ print(boosts.common)
 boosted = compare.run(
     speech,
     compare.wfst_searches(graph, wfstdec.WfstOptions(**wide), {"beam": [10.0]})
-    + compare.trie_searches(trie, wfstdec.TrieOptions(**wide), {"beam_size": [128]}),
-    boosts={"names": {u: boosts.of(u) for u in speech.logprobs}},
+    + compare.trie_searches(
+        trie, wfstdec.TrieOptions(**wide), {("beam", "beam_size"): [(10, 128)]}
+    ),
+    boosts={"names": boosts},
     phrases=boosts.common,
     repeats=1,
 )

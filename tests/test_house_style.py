@@ -31,6 +31,7 @@ ROOMS = (
     {"wfst", "trie"},
     {"greedy"},
     {"io", "metrics"},
+    {"batch", "recipes"},
     {"compare"},
     {"cli", "__main__"},
 )

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli import demo
+from wfstdec import recipes
 from wfstdec.compare import machine
-from wfstdec.compare.speech import spread
+from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import FormatError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -27,7 +27,7 @@ from wfstdec.io.text import read_text
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 CACHE = ROOT / "build" / "bench"
-RECIPE = ROOT / demo.RECIPE
+RECIPE = ROOT / recipes.RECIPE
 FLATTEN = 0.4
 """What the log-probs of the hard set are multiplied by."""
 _DIGEST_CHARACTERS = 12
@@ -168,7 +168,7 @@ def _read(
     logprobs: Path, references: Path, limit: int | None
 ) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
     words = read_text(references)
-    chosen = set(spread(list(words), limit))
+    chosen = set(evenly_spaced(list(words), limit))
     arrays = {
         utterance: np.ascontiguousarray(x, np.float32)
         for utterance, x in open_logprobs(logprobs)
@@ -201,7 +201,7 @@ def build_or_load(
 ) -> wfstdec.PackedGraph:
     """A graph: as kept in the cache, if it is of the same making."""
     if is_recipe(arpa.parent) and recipe.tokens.parent == arpa.parent:
-        return demo.build_or_load(arpa.parent, topology)  # shares what the demo built
+        return recipes.build_or_load(arpa.parent, topology)  # as the demo does
     stem = f"{recipe.name}-{arpa.name.split('.arpa')[0]}-{topology}"
     digest = _digest([recipe.tokens, recipe.lexicon, arpa])
     path = cache / f"{stem}-{digest}.npz"

@@ -112,7 +112,7 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         if args.long:
             sets = [bench_data.lengthen(speech, s, most) for s in args.long]
         else:
-            kept = bench_data.spread(list(speech.logprobs), most)
+            kept = bench_data.evenly_spaced(list(speech.logprobs), most)
             sets = [replace(speech, logprobs={n: speech.logprobs[n] for n in kept})]
         for arpa in (bench_data.find_lm(name, data) for name in names):
             graph = bench_data.build_or_load(speech.recipe, arpa, "normal", args.cache)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import riva_peer
 from bench_compare import Comparison, compare, outcome_of
-from bench_data import SpeechSet, spread
+from bench_data import SpeechSet, evenly_spaced
 from bench_gpu_device import Gpu, Padded, Row, Timing, count_work
 
 from wfstdec.graph.packed import PackedGraph
@@ -88,7 +88,7 @@ class Case:
         Large ones: the utterances of the set, again and again.
         """
         count = max(1, FEWEST // size)
-        names = spread(list(self.speech.logprobs), count * size)
+        names = evenly_spaced(list(self.speech.logprobs), count * size)
         return [
             [names[i % len(names)] for i in range(first, first + size)]
             for first in range(0, count * size, size)

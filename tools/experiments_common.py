@@ -29,10 +29,10 @@ import wfstdec
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
 from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.loading import trie_factory
 from wfstdec.compare.plotting import COLOURS, MARKERS, check_plot
 from wfstdec.compare.searches import (
-    OurSearch,
-    trie_maker,
+    DecoderSearch,
     trie_searches,
     wfst_searches,
 )
@@ -110,14 +110,14 @@ def speech_of(case: Case) -> Speech:
     return Speech(speech.logprobs, speech.references, speech.frame_shift_s)
 
 
-def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[OurSearch]:
+def searches_of(case: Case, wfst: Grid, trie: Grid) -> list[DecoderSearch]:
     """Our decoders over grids; without a lexicon the trie decoder alone."""
     shift, scale = case.speech.frame_shift_s, case.lm_scale
-    searches: list[OurSearch] = []
+    searches: list[DecoderSearch] = []
     if case.graph is not None:
         base = wfstdec.WfstOptions(lm_scale=scale)
         searches += wfst_searches(case.graph, base, wfst, frame_shift_s=shift)
-    make = trie_maker(
+    make = trie_factory(
         tokens=case.tokens,
         lexicon=case.lexicon,
         lm=case.arpa,

@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from wfstdec import WfstDecoder
-from wfstdec.cli import demo
+from wfstdec import WfstDecoder, recipes
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
@@ -51,13 +50,13 @@ def describe_device():
 
 def compare_a_search():
     """Whether the demo's first utterances come out as on the CPU."""
-    recipe = demo.find_recipe(None)
-    graph = demo.build_or_load(recipe, "normal")
+    recipe = recipes.find_recipe(None)
+    graph = recipes.build_or_load(recipe, "normal")
     with np.load(recipe / "logprobs.npz") as file:
         batch = [file[name].astype(np.float32) for name in file.files[:4]]
     answers = []
     for backend in ("cpu", "cuda"):
-        decoder = WfstDecoder(graph, demo.OPTIONS, backend)
+        decoder = WfstDecoder(graph, recipes.OPTIONS, backend)
         for _ in range(2):  # the first one compiles
             begin = time.perf_counter()
             hypotheses = decoder.decode(batch)

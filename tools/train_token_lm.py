@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import sentencepiece
-from bench_data import DATA, spread
+from bench_data import DATA, evenly_spaced
 
 from wfstdec.io.text import read_text
 from wfstdec.text.files import atomic_write, read_lines
@@ -33,7 +33,7 @@ def training_sentences(text: Path, references: Path, count: int) -> list[str]:
     """Different sentences that are no references, evenly spread."""
     held_out = {" ".join(words) for words in read_text(references).values()}
     unique = dict.fromkeys(line for line in read_lines(text) if line)
-    return spread([line for line in unique if line not in held_out], count)
+    return evenly_spaced([line for line in unique if line not in held_out], count)
 
 
 def cut(sentences: list[str], model: Path) -> list[str]:

@@ -1,4 +1,18 @@
-"""wfstdec: WFST-centric decoding of CTC speech models."""
+"""wfstdec: WFST-centric decoding of CTC speech models.
+
+Build or load a graph (`build_graph`, `load_graph`), or take a lexicon and a language
+model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`. Beside
+them stand
+
+    wfstdec.batch       many utterances: from files, in batches, to files
+    wfstdec.compare     searches side by side on one's own data; tuning
+    wfstdec.io          log-probs, transcripts, boost files, results
+    wfstdec.metrics     word error rates
+    wfstdec.recipes     the shipped recipe
+    wfstdec.errors      what is raised
+
+What is not in `__all__`, here or in one of these, may change from version to version.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +20,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wfstdec import batch as batch
+    from wfstdec import compare as compare
+    from wfstdec import errors as errors
+    from wfstdec import io as io
+    from wfstdec import metrics as metrics
+    from wfstdec import recipes as recipes
     from wfstdec.boost.boosts import Boosts as Boosts
     from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
     from wfstdec.errors import WfstdecError as WfstdecError
+    from wfstdec.fst.openfst_io import from_openfst as from_openfst
+    from wfstdec.fst.openfst_io import to_openfst as to_openfst
     from wfstdec.fst.tlg import build_graph as build_graph
     from wfstdec.graph.packed import PackedGraph as PackedGraph
     from wfstdec.graph.packed import load_graph as load_graph
@@ -17,7 +39,14 @@ if TYPE_CHECKING:
     from wfstdec.greedy.options import GreedyOptions as GreedyOptions
     from wfstdec.lm.ngram import NgramLM as NgramLM
     from wfstdec.lm.ngram import load_lm as load_lm
+    from wfstdec.lm.sources import build_lm as build_lm
+    from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.hypothesis import Hypothesis as Hypothesis
+    from wfstdec.text.lexicon import Lexicon as Lexicon
+    from wfstdec.text.lexicon import read_lexicon as read_lexicon
+    from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
+    from wfstdec.text.symbols import TokenTable as TokenTable
+    from wfstdec.text.symbols import read_tokens as read_tokens
     from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
     from wfstdec.trie.options import TrieOptions as TrieOptions
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
@@ -26,29 +55,41 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "TrieDecoder": "wfstdec.trie.decoder",
-    "TrieOptions": "wfstdec.trie.options",
     "Boosts": "wfstdec.boost.boosts",
-    "WfstOptions": "wfstdec.wfst.options",
+    "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
     "Hypothesis": "wfstdec.search.hypothesis",
+    "Lexicon": "wfstdec.text.lexicon",
     "NgramLM": "wfstdec.lm.ngram",
     "PackedGraph": "wfstdec.graph.packed",
     "PhraseCompiler": "wfstdec.boost.phrases",
     "PhraseOptions": "wfstdec.boost.phrases",
+    "TokenTable": "wfstdec.text.symbols",
+    "TrieDecoder": "wfstdec.trie.decoder",
+    "TrieOptions": "wfstdec.trie.options",
     "WfstDecoder": "wfstdec.wfst.decoder",
+    "WfstOptions": "wfstdec.wfst.options",
     "WfstdecError": "wfstdec.errors",
     "build_graph": "wfstdec.fst.tlg",
+    "build_lm": "wfstdec.lm.sources",
+    "from_openfst": "wfstdec.fst.openfst_io",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
+    "read_lexicon": "wfstdec.text.lexicon",
+    "read_tokens": "wfstdec.text.symbols",
+    "spelling_lexicon": "wfstdec.text.lexicon",
+    "to_openfst": "wfstdec.fst.openfst_io",
 }
+_MODULES = ("batch", "compare", "errors", "io", "metrics", "recipes")
 
-__all__ = ["__version__", *sorted(_HOMES)]
+__all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: a quick `import wfstdec`."""
+    if name in _MODULES:
+        return importlib.import_module(f"wfstdec.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'wfstdec' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -18,19 +18,23 @@ class InputError(WfstdecError, ValueError):
             or the id that the caller gave it.
 
     Attributes:
-        message: Without the utterance.
-        utterance: May be set by those who know the id; the text then names it.
+        message: Without the utterance and the file.
+        utterance: May be set by whoever knows the id; the text then names it.
+        path: The file it was read from, as a string; None until set by whoever read
+            it. The text then begins with it.
     """
 
     def __init__(self, message: str, utterance: int | str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.utterance = utterance
+        self.path: str | None = None
 
     def __str__(self) -> str:
-        if self.utterance is None:
-            return self.message
-        return f"utterance {self.utterance!r}: {self.message}"
+        place = "" if self.path is None else f"{self.path}: "
+        if self.utterance is not None:
+            place += f"utterance {self.utterance!r}: "
+        return place + self.message
 
 
 class TokenTableError(InputError):

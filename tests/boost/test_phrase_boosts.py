@@ -10,6 +10,7 @@ import naive_lm
 import numpy as np
 import pytest
 from arpa_texts import TRIGRAMS
+from packed_models import pack_models
 
 from wfstdec.boost.phrases import (
     GRAIN,
@@ -27,7 +28,6 @@ from wfstdec.boost.spelling import (
 )
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm import reference
-from wfstdec.lm.automaton import pack_models
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import EPSILON_WORD, token_table

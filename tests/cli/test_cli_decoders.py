@@ -55,9 +55,9 @@ def decode(folder, decoder, *more):
 LEXICAL = ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
 
 
-def test_a_beam_over_the_lexicon(files, capsys):
+def test_the_trie_of_the_lexicon(files, capsys):
     given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--logprobs", "x.npz"]
-    assert wfstdec(files, "decode", "--decoder", "beam", *given, *LEXICAL) == 0
+    assert wfstdec(files, "decode", "--decoder", "trie", *given, *LEXICAL) == 0
     out, err = capsys.readouterr()
     assert out == WORDS
     assert "warning: 1 of 4 lexicon words are not in the language model" in err
@@ -65,7 +65,7 @@ def test_a_beam_over_the_lexicon(files, capsys):
     assert "all reached a final state" in err
 
 
-@pytest.mark.parametrize("decoder", ["beam", "greedy"])
+@pytest.mark.parametrize("decoder", ["trie", "greedy"])
 @pytest.mark.parametrize("more", [[], ["--arpa", "tokens.arpa"]])
 def test_bare_tokens(decoder, more, files, capsys):
     assert decode(files, decoder, *more) == 0
@@ -77,7 +77,7 @@ def test_flags_reach_the_decoder(files, capsys):
     given = ["--beam-size", "3", "--merge", "sum", "--lm-scale", "0.5"]
     given += ["--lookahead", "none", "--format", "jsonl", "--frame-shift", "0.5"]
     given += ["--unk-cost", "2", "--separator-optional", "--backend", "reference"]
-    assert decode(files, "beam", *LEXICAL, *given) == 0
+    assert decode(files, "trie", *LEXICAL, *given) == 0
     read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     decoder = library.TrieDecoder(
         tokens=files / "tokens.txt",
@@ -114,7 +114,7 @@ def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
     (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c c": 1}}\n')
     (files / "phrases.txt").write_text("ab c\n")
     given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
-    assert decode(files, "beam", *LEXICAL, *given) == 1
+    assert decode(files, "trie", *LEXICAL, *given) == 1
     assert "utterance 'utt1': boosts has compiled phrases" in capsys.readouterr().err
     np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
     assert decode(files, "greedy") == 1
@@ -122,11 +122,11 @@ def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
     assert "x.npz: utterance 'narrow': logprobs has V=4 tokens, expected V=5" in err
 
 
-def test_the_shipped_recipe_by_a_beam(tmp_path, capsys):
+def test_the_shipped_recipe_by_the_trie(tmp_path, capsys):
     with np.load(RECIPE / "logprobs.npz") as shipped:
         some = {name: shipped[name] for name in shipped.files[::8]}
     np.savez(tmp_path / "x.npz", **some)
-    argv = ["decode", "--decoder", "beam", "--tokens", str(RECIPE / "tokens.txt")]
+    argv = ["decode", "--decoder", "trie", "--tokens", str(RECIPE / "tokens.txt")]
     argv += ["--lexicon", str(RECIPE / "lexicon.txt.gz"), "--separator", "<wb>"]
     argv += ["--arpa", str(RECIPE / "lm.arpa.gz"), "--lm-scale", "0.8"]
     argv += ["--beam-size", "64", "--quiet", "--logprobs", str(tmp_path / "x.npz")]
@@ -140,9 +140,9 @@ def test_the_shipped_recipe_by_a_beam(tmp_path, capsys):
 
 # ----------------------------------------------------------------------------- n-best
 def test_nbest_lists_in_json_lines(files, capsys):
-    assert decode(files, "beam", *LEXICAL, "--nbest", "3", "--format", "jsonl") == 0
+    assert decode(files, "trie", *LEXICAL, "--nbest", "3", "--format", "jsonl") == 0
     lists = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert decode(files, "beam", *LEXICAL, "--format", "jsonl") == 0
+    assert decode(files, "trie", *LEXICAL, "--format", "jsonl") == 0
     alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     for one, best in zip(lists, alone, strict=True):
         nbest = one.pop("nbest")
@@ -155,23 +155,23 @@ def test_nbest_lists_in_json_lines(files, capsys):
 
 @pytest.mark.parametrize("form", ["text", "ctm"])
 def test_nbest_lists_do_not_fit_everywhere(form, files, capsys):
-    assert decode(files, "beam", *LEXICAL, "--nbest", "2", "--format", form) == 1
+    assert decode(files, "trie", *LEXICAL, "--nbest", "2", "--format", form) == 1
     assert capsys.readouterr().err == (
-        f"wfstdec decode: --nbest 2 with --format {form}, expected --format jsonl, "
-        "which can hold them\n"
+        f"wfstdec decode: nbest=2 with format={form!r}, expected format 'jsonl', which "
+        "can hold them\n"
     )
-    assert decode(files, "beam", *LEXICAL, "--nbest", "1", "--format", form) == 0
+    assert decode(files, "trie", *LEXICAL, "--nbest", "1", "--format", form) == 0
 
 
 # ---------------------------------------------------------------- whose flags they are
 INPUTS = {
     "wfst": ["--graph", "g"],
-    "beam": ["--tokens", "t"],
+    "trie": ["--tokens", "t"],
     "greedy": ["--tokens", "t"],
 }
 CHANGES = {
     "wfst": ("--max-active none --beam-delta 2", {"max_active": None, "beam_delta": 2}),
-    "beam": ("--token-top-k 9 --merge sum", {"token_top_k": 9, "merge": "sum"}),
+    "trie": ("--token-top-k 9 --merge sum", {"token_top_k": 9, "merge": "sum"}),
     "greedy": ("--token-insertion -1", {"token_insertion": -1.0}),
 }
 
@@ -194,11 +194,11 @@ def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
     with pytest.raises(SystemExit):
         main(["decode", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "(default: 13.0 for wfst, 14.0 for beam)" in text
+    assert "(default: 13.0 for wfst, 14.0 for trie)" in text
     [listed] = re.findall(r"auto \(the CPU\), ([a-z, ]+) \(default: auto\)", text)
     backends = {*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS}
     assert set(listed.split(", ")) == backends
-    for title in ("for all decoders", "for --decoder wfst or beam"):
+    for title in ("for all decoders", "for --decoder wfst or trie"):
         assert f"{title}: --" in text
 
 
@@ -229,21 +229,21 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
     "arguments, message",
     [
         ("", "--decoder wfst without --graph, expected both"),
-        ("--decoder beam", "--decoder beam without --tokens, expected both"),
+        ("--decoder trie", "--decoder trie without --tokens, expected both"),
         ("--decoder greedy", "--decoder greedy without --tokens, expected both"),
         (
             "--tokens t",
             "--tokens with --decoder wfst, expected flags of that decoder; ",
         ),
-        ("--decoder beam --graph g", "--graph is for --decoder wfst"),
-        ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder beam"),
+        ("--decoder trie --graph g", "--graph is for --decoder wfst"),
+        ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder trie"),
         (
-            "--decoder beam --tokens t --arpa a --lm b",
+            "--decoder trie --tokens t --arpa a --lm b",
             "--arpa and --lm, expected one language model",
         ),
-        ("--decoder beam --tokens t --beam-size 0", "beam_size=0, expected 1 to"),
+        ("--decoder trie --tokens t --beam-size 0", "beam_size=0, expected 1 to"),
         (
-            "--decoder beam --tokens tokens.txt --word-insertion 1",
+            "--decoder trie --tokens tokens.txt --word-insertion 1",
             "word_insertion=1.0 without a lexicon, expected 0: use token_insertion",
         ),
         (
@@ -270,12 +270,12 @@ def test_a_saved_model_decodes_as_its_arpa_file_does(files, capsys):
     words = ["--tokens", "tokens.txt", "--separator", "<wb>"]
     assert saved(files, *words, *LEXICAL) == 0
     given = ["--format", "jsonl", "--lexicon", "lexicon.txt"]
-    assert decode(files, "beam", *given, "--arpa", "lm.arpa") == 0
+    assert decode(files, "trie", *given, "--arpa", "lm.arpa") == 0
     expected = capsys.readouterr().out
-    assert decode(files, "beam", *given, "--lm", "saved.lm") == 0
+    assert decode(files, "trie", *given, "--lm", "saved.lm") == 0
     assert capsys.readouterr() == (expected, "")
     assert saved(files, "--tokens", "tokens.txt", "--arpa", "tokens.arpa") == 0
-    for decoder in ("beam", "greedy"):
+    for decoder in ("trie", "greedy"):
         assert decode(files, decoder, *given[:2], "--arpa", "tokens.arpa") == 0
         expected = capsys.readouterr().out
         assert decode(files, decoder, *given[:2], "--lm", "saved.lm") == 0
@@ -287,7 +287,7 @@ def test_a_model_over_the_words_of_a_graph(files, capsys):
     assert wfstdec(files, "build", *words, "--output", "graph.npz", "--quiet") == 0
     assert saved(files, "--graph", "graph.npz", "--arpa", "lm.arpa") == 0
     given = ["--lexicon", "lexicon.txt", "--lm", "saved.lm"]
-    assert decode(files, "beam", *given) == 0
+    assert decode(files, "trie", *given) == 0
     assert capsys.readouterr() == (WORDS, "")
 
 

@@ -8,12 +8,12 @@ from cli_files import TOKENS, logprobs_of, wfstdec, write_files
 
 import wfstdec as library
 from wfstdec.errors import BoostError
-from wfstdec.io.boost_lists import read_phrase_weights
+from wfstdec.io.boost_files import read_phrase_weights
 
 WFST = ["--graph", "graph.npz"]
-TRIE = ["--decoder", "beam", "--tokens", "tokens.txt", "--separator", "<wb>"]
+TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
 TRIE += ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
-BARE = ["--decoder", "beam", "--tokens", "tokens.txt", "--separator", "<wb>"]
+BARE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
 GREEDY = ["--decoder", "greedy", "--tokens", "tokens.txt", "--separator", "<wb>"]
 
 
@@ -67,7 +67,7 @@ def test_totals_are_nats_for_a_phrase(decoder, unit, files, capsys):
     assert decode(files, capsys, *decoder, *given)["flat"][1] < cost - 1
 
 
-@pytest.mark.parametrize("decoder", [BARE, GREEDY], ids=["beam", "greedy"])
+@pytest.mark.parametrize("decoder", [BARE, GREEDY], ids=["trie", "greedy"])
 def test_phrases_of_tokens_without_words(decoder, files, capsys):
     """Spelt with the tokens; whole words, since a separator stands between them."""
     x = logprobs_of("c a c")
@@ -81,7 +81,7 @@ def test_phrases_of_tokens_without_words(decoder, files, capsys):
     given = ["--phrases", str(files / "phrases.txt"), "--phrase-unit", "word"]
     given += ["--logprobs", str(files / "x.npz")]
     assert wfstdec(files, "decode", *decoder, *given) == 1
-    assert "--phrase-unit word, expected token" in capsys.readouterr().err
+    assert "unit='word', expected 'token'" in capsys.readouterr().err
 
 
 def test_lists_by_utterance_words_besides_and_costs(files, capsys):
@@ -149,7 +149,7 @@ def test_boundaries_are_for_tokens(files, capsys):
     for decoder in (WFST, TRIE):
         assert wfstdec(files, "decode", *decoder, *given) == 1
         err = capsys.readouterr().err
-        assert "--phrase-boundary '<wb>' with phrases of words" in err
+        assert "boundary='<wb>' with phrases of words" in err
 
 
 def test_words_need_a_decoder_that_has_some(files, capsys):

@@ -143,8 +143,8 @@ def test_without_a_lexicon_token_insertion_is_tuned(files, capsys):
 @pytest.mark.parametrize(
     "given, message",
     [
-        (["--wfst", "beam=8"], "--wfst without --graph, expected a graph"),
-        (["--trie", "beam_size=8"], "the trie decoder without --tokens, expected a"),
+        (["--wfst", "beam=8"], "the WFST decoder without a graph, expected one"),
+        (["--trie", "beam_size=8"], "the trie decoder without tokens, expected a"),
         (["--trie", "beam_size=8,9", *TRIE], "several settings to tune, expected one"),
     ],
 )

@@ -17,23 +17,25 @@ import wfstdec
 from wfstdec import compare
 from wfstdec.compare import memory
 from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
-from wfstdec.compare.grids import WIDTHS, label, parse_grid, split_grid
+from wfstdec.compare.grids import (
+    TRIE_GRID,
+    WFST_GRID,
+    WIDTHS,
+    label,
+    parse_grid,
+    split_grid,
+)
+from wfstdec.compare.loading import measure_load, trie_factory
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrase_scores import PhraseCounter, PhraseScore
 from wfstdec.compare.plotting import plot
-from wfstdec.compare.points import Found, SearchFacts
+from wfstdec.compare.points import Outcome, SearchFacts
 from wfstdec.compare.report import table
 from wfstdec.compare.running import TOLERANCE, run, search_errors, unfinished
-from wfstdec.compare.searches import (
-    PeerSearch,
-    measured,
-    trie_maker,
-    trie_searches,
-    wfst_searches,
-)
+from wfstdec.compare.searches import PeerSearch, trie_searches, wfst_searches
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
-from wfstdec.io.boost_lists import read_phrases
+from wfstdec.io.boost_files import read_phrases
 from wfstdec.io.text import read_text
 from wfstdec.metrics import WordErrors, score_texts
 from wfstdec.text.lexicon import read_lexicon
@@ -105,7 +107,7 @@ def test_random_texts_have_the_hits_of_brute_force():
 
 def test_search_errors_by_hand():
     widest = [
-        Found("", cost, reached)
+        Outcome("", cost, reached)
         for cost, reached in [
             (100.0, True),
             (100.0, True),
@@ -115,17 +117,17 @@ def test_search_errors_by_hand():
         ]
     ]
     found = [
-        Found("", 100.0 * (1 + TOLERANCE) - 1e-6, True),  # within the tolerance
-        Found("", 100.0 * (1 + TOLERANCE) + 1e-3, True),  # above it
-        Found("", 50.0, False),  # cheaper, but unfinished
-        Found("", 0.5 + 0.9 * TOLERANCE, True),  # relative to 1 nat at least
-        Found("", 99.0, True),  # the widest has nothing to compare with
+        Outcome("", 100.0 * (1 + TOLERANCE) - 1e-6, True),  # within the tolerance
+        Outcome("", 100.0 * (1 + TOLERANCE) + 1e-3, True),  # above it
+        Outcome("", 50.0, False),  # cheaper, but unfinished
+        Outcome("", 0.5 + 0.9 * TOLERANCE, True),  # relative to 1 nat at least
+        Outcome("", 99.0, True),  # the widest has nothing to compare with
     ]
     assert search_errors(found, widest) == 2 / 5
     assert unfinished(found) == 1 / 5
     assert search_errors(widest, widest) == 0.0
-    assert search_errors([Found("a")], [Found("a")]) is None
-    assert unfinished([Found("a")]) is None
+    assert search_errors([Outcome("a")], [Outcome("a")]) is None
+    assert unfinished([Outcome("a")]) is None
 
 
 def point(wer=10.0, rtfx=100.0, **changes):
@@ -195,6 +197,44 @@ def test_every_option_is_a_width_or_part_of_what_is_made_least():
     assert {field.name for field in fields(wfstdec.GreedyOptions)} <= objective
 
 
+def test_options_that_go_together_are_settings_of_their_own():
+    known = [*vars(wfstdec.TrieOptions())]
+    grid = parse_grid(["beam:beam-size=8:32,6:16,inf:none", "merge=max,sum"], known)
+    assert grid == {
+        ("beam", "beam_size"): [(8, 32), (6, 16), (math.inf, None)],
+        "merge": ["max", "sum"],
+    }
+    parts = split_grid(grid)
+    assert [part.options for part in parts] == [{"merge": "max"}, {"merge": "sum"}]
+    assert parts[0].settings == parts[1].settings == [
+        {"beam": 6, "beam_size": 16},
+        {"beam": 8, "beam_size": 32},
+        {"beam": math.inf, "beam_size": None},
+    ]  # fmt: skip
+    [part] = split_grid({("beam", "beam_size"): [(6, 16)], "token_top_k": [5, 9]})
+    assert part.options == {"beam": 6, "beam_size": 16}
+    assert part.settings == [{"token_top_k": 5}, {"token_top_k": 9}]
+    [part] = split_grid({("beam", "beam_size"): [(6, 16), (7, 8)], "token_top_k": [5]})
+    assert len(part.settings) == 2 and part.options == {"token_top_k": 5}
+    parts = split_grid({("beam", "lm_scale"): [(6, 0.5), (9, 0.8)]})
+    assert [part.label for part in parts] == [
+        "beam 6, lm_scale 0.5", "beam 9, lm_scale 0.8",
+    ]  # fmt: skip
+    assert [part.settings for part in parts] == [[{}], [{}]]
+
+
+def test_the_grids_that_are_tried_by_default():
+    for texts, options in (
+        (WFST_GRID, wfstdec.WfstOptions()),
+        (TRIE_GRID, wfstdec.TrieOptions()),
+    ):
+        [part] = split_grid(parse_grid(texts, [*vars(options)]))
+        assert len(part.settings) > 3 and not part.options and not part.label
+        for setting in part.settings:
+            replace(options, **setting)
+    assert part.settings[1] == {"beam": 6, "beam_size": 16}
+
+
 def test_no_limit_is_the_widest():
     [part] = split_grid({"max_active": [None, 10], "beam": [3]})
     assert part.settings == [{"max_active": 10}, {"max_active": None}]
@@ -210,6 +250,9 @@ def test_no_limit_is_the_widest():
         (["beam="], "grid 'beam='"),
         (["bean=1"], "grid 'bean=1', expected one of beam, merge"),
         (["beam=1", "beam=2"], "beam a second time, expected once"),
+        (["beam=1", "beam:merge=1:max"], "beam a second time, expected once"),
+        (["beam:merge=1:max,2"], "found '2', expected 2 values joined by ':'"),
+        (["beam=1:2"], "found '1:2', expected 1 values"),
     ],
 )
 def test_faulty_grids(texts, message):
@@ -223,6 +266,10 @@ def test_values_of_grids_are_checked_before_anything_runs():
         wfst_searches(graph, BASE, {"beam": [8, -1]})
     with pytest.raises(OptionError, match="width 'wide', expected a number"):
         wfst_searches(graph, BASE, {"beam": ["wide"]})
+    with pytest.raises(
+        OptionError, match=r"grid of beam:max_active: \(8,\), expected 2"
+    ):
+        wfst_searches(graph, BASE, {("beam", "max_active"): [(8,)]})
 
 
 # Memory
@@ -245,7 +292,7 @@ def test_the_peak_is_that_of_the_block_whatever_was_before():
 
 
 def test_what_is_kept_is_resident():
-    loaded = measured(lambda: np.ones(50_000_000, np.int8))
+    loaded = measure_load(lambda: np.ones(50_000_000, np.int8))
     assert loaded.item.nbytes == 50_000_000
     assert 40 < loaded.load_mb < 70 and loaded.load_s > 0
 
@@ -330,10 +377,16 @@ SPEECH = Speech(
 
 
 def test_a_comparison_of_scripted_searches():
-    narrow = [Found("a", 5.0, True), Found("x", 7.0, True), Found("c", 9.0, False)]
-    wide = [Found("a", 5.0, True), Found("b", 6.0, True), Found("c c", 9.5, True)]
+    narrow = [
+        Outcome("a", 5.0, True),
+        Outcome("x", 7.0, True),
+        Outcome("c", 9.0, False),
+    ]
+    wide = [Outcome("a", 5.0, True), Outcome("b", 6.0, True), Outcome("c c", 9.5, True)]
     search = Scripted("S", {1: narrow, 2: wide})
-    plain = Scripted("T", {1: [Found("a"), Found("b"), Found("")]}, takes_boosts=False)
+    plain = Scripted(
+        "T", {1: [Outcome("a"), Outcome("b"), Outcome("")]}, takes_boosts=False
+    )
     boosts = {"names": {"v": {"b": 1.0}, "u": {"c": 2.0}}}
     found = run(SPEECH, [search, plain], boosts=boosts, phrases=["c c", "b"], repeats=2)
 
@@ -374,7 +427,7 @@ def test_search_errors_are_counted_with_the_same_list():
     class Cheaper(Scripted):
         def prepare(self, setting):
             def decode(utterances, boosts):
-                return [Found("a", 10.0 - bool(boosts), True)] * len(utterances)
+                return [Outcome("a", 10.0 - bool(boosts), True)] * len(utterances)
 
             return decode
 
@@ -422,7 +475,7 @@ def test_peers_are_named_by_what_their_settings_differ_in():
 def real():
     """Both of our searches on five utterances, with the settings' own decoders."""
     speech = few_utterances(5)
-    graph = measured(lambda: speech_graph("normal"))
+    graph = measure_load(lambda: speech_graph("normal"))
     tokens = read_tokens(RECIPE / "tokens.txt")
     whole = read_lexicon(RECIPE / "lexicon.txt.gz", tokens, separator="<wb>")
     lexicon, _ = whole.restrict(graph.item.word_ids.keys())
@@ -430,7 +483,7 @@ def real():
     parts = dict(tokens=tokens, lexicon=lexicon, lm=lm, separator="<wb>")
     searches = wfst_searches(graph, BASE, {"beam": [4.0, 12.0]})
     searches += trie_searches(
-        measured(lambda: trie_maker(**parts)),
+        measure_load(lambda: trie_factory(**parts)),
         wfstdec.TrieOptions(lm_scale=0.8),
         {"beam_size": [2, 64], "merge": ["max", "sum"]},
         inputs={"lm": "of the test"},
@@ -481,7 +534,7 @@ def test_the_frame_shift_reaches_the_decoders(real):
     made = [
         *wfst_searches(real.graph, BASE, {}, frame_shift_s=0.5),
         *trie_searches(
-            trie_maker(**real.parts, frame_shift_s=0.5),
+            trie_factory(**real.parts, frame_shift_s=0.5),
             wfstdec.TrieOptions(lookahead="none"),
             {},
         ),

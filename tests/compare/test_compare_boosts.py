@@ -16,7 +16,7 @@ from wfstdec.boost.spelling import by_lexicon, by_table
 from wfstdec.compare.comparison import load_comparison
 from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.errors import BoostWarning
-from wfstdec.io.boost_lists import read_phrases
+from wfstdec.io.boost_files import read_phrases
 from wfstdec.io.text import read_text
 
 LINES = [
@@ -33,7 +33,7 @@ SEARCHES = {
 }
 DECODERS = {
     "WFST": (["--graph", "graph.npz"], "--beam"),
-    "trie": (["--decoder", "beam", *TRIE, "--arpa", "lm.arpa"], "--beam-size"),
+    "trie": (["--decoder", "trie", *TRIE, "--arpa", "lm.arpa"], "--beam-size"),
 }
 
 
@@ -228,7 +228,7 @@ def test_phrases_to_score_are_read_from_lists_of_all_kinds(files, tmp_path):
         (["--phrase-unit", "token"], "--phrase-unit without --boost, expected both"),
         (
             [*BARE, "--boost", "own.jsonl", "--phrase-unit", "word"],
-            "--phrase-unit word, expected token: this decoder has no words",
+            "unit='word', expected 'token': this decoder has no words",
         ),
         (
             ["--boost", "bad.txt"],

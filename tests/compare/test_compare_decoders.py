@@ -11,7 +11,7 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 from wfstdec import GreedyOptions
 from wfstdec import compare as library
-from wfstdec.cli import contest
+from wfstdec.compare import models
 from wfstdec.compare.comparison import load_comparison
 from wfstdec.compare.machine import fingerprint
 from wfstdec.errors import FormatError, OptionError
@@ -103,7 +103,7 @@ def test_a_saved_model_does_as_its_file(files, tokens, saved, arpa):
     assert [one.errors for one in by_folder.points] == [
         one.errors for one in by_file.points
     ]
-    flags = ["--decoder", "beam", "--beam-size", "64", "--lm-scale", "0.5"]
+    flags = ["--decoder", "trie", "--beam-size", "64", "--lm-scale", "0.5"]
     found = decoded(files, *flags, *tokens, "--lm", str(files / saved))
     assert by_folder.points[1].errors.total == word_errors(files, found)
     plain = compare(files, *tokens, *trie)
@@ -113,17 +113,17 @@ def test_a_saved_model_does_as_its_file(files, tokens, saved, arpa):
 
 
 def test_words_that_the_model_lacks_may_have_a_cost(files):
-    """`rare` is in the lexicon alone; the maker is asked twice, for two settings."""
+    """`rare` is in the lexicon alone; the factory is asked twice, for two settings."""
     more = ["--arpa", "lm.arpa", "--unk-cost", "1", "--lm-scale", "0.3"]
     comparison = compare(files, *TRIE, *more, "--trie", "beam_size=2,64")
-    found = decoded(files, "--decoder", "beam", "--beam-size", "64", *TRIE, *more)
+    found = decoded(files, "--decoder", "trie", "--beam-size", "64", *TRIE, *more)
     assert any("rare" in words for words in found.values())
     assert comparison.points[1].errors.total == word_errors(files, found)
 
 
 def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
     asked = []
-    monkeypatch.setattr(contest, "available_peers", lambda one: asked.append(one) or [])
+    monkeypatch.setattr(models, "available_peers", lambda one: asked.append(one) or [])
     given = ["--graph", "graph.npz", *TRIE, "--arpa", "lm.arpa", "--greedy"]
     given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
     given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
@@ -145,11 +145,11 @@ def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
     assert facts["audio_s"] == speech.num_frames * 0.5
 
 
-def test_a_maker_makes_what_the_decoder_is(files):
+def test_a_factory_makes_what_the_decoder_is(files):
     """From objects as from files, with a blank by name and costs for the unknown."""
     tokens = read_tokens(files / "tokens.txt")
     for one in (tokens, files / "tokens.txt"):
-        make = library.greedy_maker(
+        make = library.greedy_factory(
             tokens=one,
             lm=files / "pieces.arpa",
             blank="<blank>",
@@ -181,7 +181,7 @@ def test_fingerprints_of_folders_say_what_is_in_them(tmp_path):
 @pytest.mark.parametrize(
     "given, message",
     [
-        (["--greedy"], "--greedy without --tokens, expected a token table"),
+        (["--greedy"], "neither tokens nor a graph, expected a token table"),
         (
             ["--greedy", "beam=3", *BARE],
             "grid 'beam=3', expected one of acoustic_scale",
@@ -235,7 +235,7 @@ def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
     saved, _ = tune(files, capsys, *given, "--lm", str(files / "words"))
     plain, _ = tune(files, capsys, *given, "--arpa", "lm.arpa")
     assert saved == plain
-    flags = ["--decoder", "beam", *TRIE, "--lm", str(files / "words")]
+    flags = ["--decoder", "trie", *TRIE, "--lm", str(files / "words")]
     flags += ["--lm-scale", "0.2", "--word-insertion=-4"]
     narrow = decoded(files, *flags, "--beam-size", "2", "--merge", "sum")
     assert saved[0].endswith(f"({word_errors(files, narrow)} errors)")
@@ -245,7 +245,7 @@ def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
 @pytest.mark.parametrize(
     "given, message",
     [
-        (["--greedy"], "--greedy without --tokens, expected a token table"),
+        (["--greedy"], "neither tokens nor a graph, expected a token table"),
         (["--greedy", *TRIE], "--greedy with --lexicon, expected tokens alone"),
         (["--greedy", "lm_scale=1,2", *BARE], "several settings to tune, expected one"),
     ],

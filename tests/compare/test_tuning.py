@@ -8,7 +8,7 @@ import pytest
 from real_speech import RECIPE, speech_graph
 
 import wfstdec
-from wfstdec.compare.points import Found
+from wfstdec.compare.points import Outcome
 from wfstdec.compare.searches import wfst_searches
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.compare.tuning import COARSE, HALVINGS, tune
@@ -30,7 +30,7 @@ class Landscape:
         self.asked.append(tuple(setting.values()))
         wrong = self.errors(**setting)
         text = " ".join(["a"] * (WORDS - wrong) + ["b"] * wrong)
-        return lambda utterances, boosts: [Found(text)]
+        return lambda utterances, boosts: [Outcome(text)]
 
 
 def bowl(scale, insertion):

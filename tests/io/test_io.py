@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wfstdec.errors import BoostError, FormatError, ShapeError
-from wfstdec.io.boost_lists import read_boosts
+from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import FORMATS, open_output
 from wfstdec.io.text import read_text, write_text

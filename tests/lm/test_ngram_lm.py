@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from arpa_texts import REFUSED, TRIGRAMS, random_sentences
 from fst_tools import grammar_of, sentence_cost
+from packed_models import pack_models
 
 from wfstdec.errors import ArpaError, FormatError, InputError, OptionError, ShapeError
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.automaton import pack_models
 from wfstdec.lm.ngram import NgramLM, load_lm
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import EPSILON_WORD, token_table
@@ -426,11 +426,6 @@ def test_options_that_mean_nothing():
         lm_of(TRIGRAMS, ["the"], nemo_tokens=True)
     with pytest.raises(OptionError, match="unk_cost=nan, expected nats"):
         lm_of(TRIGRAMS, ["the"], unk_cost=float("nan"))
-    with pytest.raises(OptionError, match="no models, expected models over one table"):
-        pack_models([])
-    lms = [lm_of(TRIGRAMS, ["the"]), lm_of(TRIGRAMS, ["the", "cat"])]
-    with pytest.raises(OptionError, match="words of 2, words of 3, expected models"):
-        pack_models(lms)
 
 
 def test_queries_that_mean_nothing():

@@ -7,7 +7,7 @@ from cli_files import TOKENS, logprobs_of, write_files
 import wfstdec as library
 from wfstdec.errors import OptionError, ShapeError
 
-KINDS = ("wfst", "beam", "tokens", "greedy")
+KINDS = ("wfst", "trie", "tokens", "greedy")
 CHANGES = {"lm_scale": 0.25, "acoustic_scale": 0.5, "blank_penalty": 1.0}
 
 

@@ -238,15 +238,18 @@ def test_numbers_that_are_no_log_probs(dtype, value, shown):
     with pytest.raises(LogprobError) as error:
         as_utterances(batch, [2, 4], 3)
     assert str(error.value) == (
-        f"utterance 1, frame 1: logprobs has {shown}, expected natural logs of "
+        f"utterance 1: logprobs has {shown} in frame 1, expected natural logs of "
         "probabilities (-inf for an impossible token)"
     )
+    assert error.value.utterance == 1
 
 
 def test_numbers_that_are_absurdly_large():
     """Sums of them would be no numbers."""
     for value in (1e21, 3e38, 1e300):
-        with pytest.raises(LogprobError, match="utterance 0, frame 0: logprobs has "):
+        with pytest.raises(
+            LogprobError, match="utterance 0: logprobs has .* in frame 0"
+        ):
             as_utterances([[[0.0, value, -INF]]], None, 3)
 
 

@@ -18,6 +18,7 @@ import warnings
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 import numpy as np
+from packed_models import pack_models
 
 import wfstdec.jit
 
@@ -79,7 +80,6 @@ from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.automaton import pack_models
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table

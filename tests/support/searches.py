@@ -1,6 +1,6 @@
 """One utterance through any backend, whether it takes them one by one or in batches."""
 
-from wfstdec.search.decoder import BatchBackend
+from wfstdec.search.contract import BatchBackend
 
 
 class _BatchOfOne:

@@ -132,8 +132,12 @@ def test_flattened_frames_are_distributions():
 
 def test_a_subset_is_spread_evenly():
     items = [str(i) for i in range(10)]
-    assert bench_data.spread(items, None) == bench_data.spread(items, 12) == items
-    assert bench_data.spread(items, 3) == ["1", "5", "8"]
+    assert (
+        bench_data.evenly_spaced(items, None)
+        == bench_data.evenly_spaced(items, 12)
+        == items
+    )
+    assert bench_data.evenly_spaced(items, 3) == ["1", "5", "8"]
 
 
 def test_turns_alternate():

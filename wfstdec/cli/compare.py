@@ -1,13 +1,14 @@
 """Compare searches on your own data: WER against speed, at several beams.
 
 With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa or --lm)
-the trie decoder, with --greedy the greedy one, and other people's decoders where
-they are installed. A grid is the product of its options; those that are no widths
-(beam, max_active, beam_size, ...) make searches of their own, but for greedy decoding,
-which has no widths:
+the trie decoder, with --greedy the greedy one, and other people's decoders where they
+are installed. A grid is the product of its options; options joined by colons go
+together, value by value. Those that are no widths (beam, max_active, beam_size, ...)
+make searches of their own, but for greedy decoding, which has no widths:
 
-    --wfst beam=8,10,13 max_active=7000,none
-    --trie beam_size=32,128,512 merge=max,sum
+    --wfst beam=8,10,13 max_active=7000,none     six settings
+    --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, and so on
+    --trie beam=8 beam_size=32,128 merge=max,sum
     --greedy lm_scale=0.2,0.4
 
 The language model is over words with a lexicon, else over tokens. Greedy decoding is of
@@ -28,27 +29,28 @@ mean nothing across searches, so no search error does.
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from pathlib import Path
 
 import wfstdec
-from wfstdec.cli import contest
+from wfstdec.cli import compare_flags
+from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.phrases import refuse_phrase_flags
+from wfstdec.cli.phrase_flags import refuse_phrase_flags
+from wfstdec.compare.models import Models
 from wfstdec.compare.plotting import check_plot, plot
 from wfstdec.compare.points import Search
 from wfstdec.compare.report import table
 from wfstdec.compare.running import run as run_comparison
-from wfstdec.compare.searches import OurSearch
 from wfstdec.errors import OptionError
-from wfstdec.io.boost_lists import BoostLists, read_boosts, read_phrases
+from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 
 HELP = "searches side by side: WER, speed, search errors, memory"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    contest.add_speech_flags(parser)
-    contest.add_model_flags(parser)
+    compare_flags.add_speech_flags(parser)
+    compare_flags.add_model_flags(parser)
     add_flags(parser, "--wfst", "--trie", "--greedy", "--lm-scale", "--word-insertion")
     add_flags(parser, "--boost", nargs="+", default=[])
     add_flags(parser, "--phrase-unit", "--phrase-boundary", "--sentencepiece")
@@ -62,15 +64,21 @@ def run(args: argparse.Namespace) -> None:
     lists = _boost_lists(args.boost)
     if not lists:
         refuse_phrase_flags(args, without="--boost")
-    phrases = read_phrases(args.phrases) if args.phrases else _phrases_of(lists)
-    speech = contest.speech_of(args)
+    if args.phrases:
+        phrases = read_phrases(args.phrases)
+    else:
+        phrases = sorted(set().union(*(one.favoured for one in lists.values())))
+    speech = compare_flags.speech_of(args)
+    models = compare_flags.models_of(
+        args,
+        phrase_unit=args.phrase_unit,
+        phrase_boundary=args.phrase_boundary,
+        sentencepiece_model=args.sentencepiece,
+    )
     comparison = run_comparison(
         speech,
-        _searches(args),
-        boosts={
-            name: {utterance: found.of(utterance) for utterance in speech.logprobs}
-            for name, found in lists.items()
-        },
+        _searches(args, models),
+        boosts=lists,
         phrases=phrases,
         repeats=args.repeats,
     )
@@ -81,52 +89,34 @@ def run(args: argparse.Namespace) -> None:
     print(table(comparison))
 
 
-def _searches(args: argparse.Namespace) -> list[Search]:
-    scales: dict[str, Any] = {
-        "lm_scale": args.lm_scale,
-        "word_insertion": args.word_insertion,
-    }
-    ours: list[OurSearch] = []
-    graph = None if args.graph is None else contest.load_graph(args)
-    if graph is not None:
-        found = contest.wfst_of(args, graph, wfstdec.WfstOptions(**scales))
-        ours += contest.with_boosts(args, found, words=True)
+def _searches(args: argparse.Namespace, models: Models) -> list[Search]:
+    scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
+    searches: list[Search] = []
+    if args.graph is not None:
+        wfst = wfstdec.WfstOptions(**scales)
+        searches += models.wfst_searches(wfst, grid_of(args.wfst, wfst))
     if args.tokens is not None:
-        found = contest.tries_of(args, wfstdec.TrieOptions(**scales))
-        ours += contest.with_boosts(args, found, words=args.lexicon is not None)
+        trie = wfstdec.TrieOptions(**scales)
+        searches += models.trie_searches(trie, grid_of(args.trie, trie))
     if args.greedy is not None:
-        tokens = graph.item.tokens if graph and not args.tokens else args.tokens
-        base = wfstdec.GreedyOptions(lm_scale=args.lm_scale)
-        found = contest.greedy_of(args, tokens, base)
-        ours += contest.with_boosts(args, found, words=False)
-    if not ours:
+        greedy = wfstdec.GreedyOptions(lm_scale=args.lm_scale)
+        searches += models.greedy_searches(greedy, grid_of(args.greedy, greedy))
+    if not searches:
         raise OptionError(
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "
             "other for the trie decoder, or both"
         )
-    searches: list[Search] = [*ours]
     if not args.no_peers:
-        searches += contest.peers_of(args, graph.item if graph else None)
+        searches += models.peer_searches(**scales)
     return searches
 
 
-def _boost_lists(paths: list[str]) -> dict[str, BoostLists]:
-    lists: dict[str, BoostLists] = {}
+def _boost_lists(paths: list[str]) -> dict[str, BoostFile]:
+    """The files by their names, without the endings."""
+    lists: dict[str, BoostFile] = {}
     for path in paths:
-        name = contest.list_name(path)
+        name = Path(path).name.split(".")[0]
         if name in lists:
             raise OptionError(f"two boost lists called {name!r}, expected other names")
         lists[name] = read_boosts(path)
     return lists
-
-
-def _phrases_of(lists: dict[str, BoostLists]) -> list[str]:
-    """Without phrases to score: all that any list favours."""
-    found = {
-        phrase
-        for one in lists.values()
-        for boosts in (one.common, *one.own.values())
-        for phrase, bonus in boosts.items()
-        if bonus > 0
-    }
-    return sorted(found)

@@ -11,7 +11,6 @@ import argparse
 
 import wfstdec
 from wfstdec.cli.flags import add_flags
-from wfstdec.fst.openfst_io import from_openfst, to_openfst
 
 HELP = "graphs from and to OpenFst files"
 
@@ -26,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read one form, write the other."""
     if args.input.endswith(".npz"):
-        to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
+        wfstdec.to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
         return
-    graph = from_openfst(
+    graph = wfstdec.from_openfst(
         args.input, tokens=args.tokens, words=args.words, blank=args.blank
     )
     graph.save(args.output)

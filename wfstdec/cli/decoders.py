@@ -36,7 +36,7 @@ def _wfst(*, graph: str, options: wfstdec.WfstOptions, **common: Any) -> Decoder
     return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, **common)
 
 
-def _beam(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:
+def _trie(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:
     return wfstdec.TrieDecoder(lm=lm or arpa, **more)
 
 
@@ -47,7 +47,7 @@ def _greedy(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> D
 _TOKENS = ("tokens", "blank", "separator", "arpa", "lm", "unk_cost")
 KINDS = {
     "wfst": Kind(("graph",), _wfst),
-    "beam": Kind((*_TOKENS, "lexicon", "separator_optional"), _beam),
+    "trie": Kind((*_TOKENS, "lexicon", "separator_optional"), _trie),
     "greedy": Kind(_TOKENS, _greedy),
 }
 """By the name in `--decoder`."""

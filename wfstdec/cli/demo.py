@@ -8,31 +8,24 @@ made of changes.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import logging
-import sysconfig
 from pathlib import Path
 
 import wfstdec
-from wfstdec.cli.decode import Tally, decode_all
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import decode_all
+from wfstdec.batch.summary import Summary
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.phrases import UtteranceLists
 from wfstdec.cli.score import report
-from wfstdec.errors import FormatError
-from wfstdec.io.boost_lists import BoostLists, read_boosts
+from wfstdec.io.boost_files import BoostFile, read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
+from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
 
 HELP = "all of it on the shipped recipe: real speech to words"
-RECIPE = Path("graphs") / "librispeech_demo"
-SEPARATOR = "<wb>"
-OPTIONS = wfstdec.WfstOptions(beam=13.0, max_active=7000, lm_scale=0.8)
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
-
-_log = logging.getLogger("wfstdec.demo")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,76 +37,24 @@ def run(args: argparse.Namespace) -> None:
     """Build, decode, show, score, boost."""
     recipe = find_recipe(args.recipe)
     _say(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
-    graph = build_or_load(recipe, args.topology)
+    graph = build_or_load(recipe, args.topology, progress=not args.quiet)
     _say(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
     threads = args.threads or None
     decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=threads)
     references = read_text(recipe / "refs.txt")
 
     _say(f"\nDecoding {len(references)} utterances of LibriSpeech, some of them:")
-    tally = Tally(decoder.frame_shift_s)
-    hypotheses = _decode(decoder, recipe, BoostLists(), tally)
+    summary = Summary(decoder.frame_shift_s)
+    hypotheses = _decode(decoder, recipe, BoostLists(), summary)
     plain = _score(references, hypotheses)
     for shown in pick(plain):
         _say(with_times(shown, hypotheses[shown.utterance]))
-    _say(f"\n{report(plain)}\n{tally.summary()}")
+    _say(f"\n{report(plain)}\n{summary}")
 
     boosts = read_boosts(recipe / "boosts.txt")
     _say(f"\nThe same with boosts in nats: {_listed(boosts)}")
-    tally = Tally(decoder.frame_shift_s)
-    boosted = _score(references, _decode(decoder, recipe, boosts, tally))
+    boosted = _score(references, _decode(decoder, recipe, BoostLists(boosts)))
     _say(f"{what_changed(plain, boosted)}\n{boosted.wer_line}")
-
-
-def find_recipe(folder: str | None) -> Path:
-    """The recipe's folder: as said, of the checkout, or of the installation.
-
-    Raises:
-        FormatError: It is in none of these places.
-    """
-    checkout = Path(wfstdec.__file__).parent.parent / RECIPE
-    installed = Path(sysconfig.get_path("data")) / "share" / "wfstdec" / RECIPE
-    places = [Path(folder)] if folder else [checkout, installed]
-    for place in places:
-        if (place / "tokens.txt").is_file():
-            return place
-    listed = " or ".join(repr(str(place)) for place in places)
-    raise FormatError(
-        f"no tokens.txt in {listed}, expected a recipe; say where it is by --recipe"
-    )
-
-
-def build_or_load(recipe: Path, topology: str) -> wfstdec.PackedGraph:
-    """The recipe's graph: as kept from last time, if that is of the same making."""
-    inputs = [recipe / name for name in ("tokens.txt", "lexicon.txt.gz", "lm.arpa.gz")]
-    path = recipe / f"graph_{topology}_{_digest(inputs)}.npz"
-    if path.exists():
-        _say(f"  built before: {path.name}")
-        return wfstdec.load_graph(path)
-    tokens, lexicon, arpa = inputs
-    graph = wfstdec.build_graph(
-        tokens=tokens,
-        lexicon=lexicon,
-        arpa=arpa,
-        topology=topology,
-        separator=SEPARATOR,
-        progress=True,
-    )
-    for old in recipe.glob(f"graph_{topology}_*.npz"):
-        old.unlink()
-    try:
-        graph.save(path)
-    except FormatError as error:  # an installation that only root may change
-        _log.warning("the graph is not kept: %s", error)
-    return graph
-
-
-def _digest(inputs: list[Path]) -> str:
-    """Of the inputs and of our own sources: a changed builder builds again."""
-    digest = hashlib.blake2b(digest_size=6)
-    for path in [*inputs, *sorted(Path(wfstdec.__file__).parent.rglob("*.py"))]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def pick(score: Score) -> list[UtteranceScore]:
@@ -158,10 +99,13 @@ def what_changed(before: Score, after: Score) -> str:
 
 
 def _decode(
-    decoder: wfstdec.WfstDecoder, recipe: Path, boosts: BoostLists, tally: Tally
+    decoder: wfstdec.WfstDecoder,
+    recipe: Path,
+    boosts: BoostLists,
+    summary: Summary | None = None,
 ) -> dict[str, Hypothesis]:
     reader = open_logprobs(recipe / "logprobs.npz")
-    decoded = decode_all(decoder, reader, UtteranceLists(boosts), tally)
+    decoded = decode_all(decoder, reader, boosts, summary=summary, progress=True)
     return {utterance: best for utterance, [best] in decoded}
 
 
@@ -171,7 +115,7 @@ def _score(
     return score_texts(references, {u: h.text.split() for u, h in hypotheses.items()})
 
 
-def _listed(boosts: BoostLists) -> str:
+def _listed(boosts: BoostFile) -> str:
     return ", ".join(f"{word} {bonus:g}" for word, bonus in boosts.common.items())
 
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
@@ -22,7 +23,7 @@ from wfstdec.wfst.options import WfstOptions
 
 DECODERS: dict[str, Any] = {
     "wfst": WfstOptions,
-    "beam": TrieOptions,
+    "trie": TrieOptions,
     "greedy": GreedyOptions,
 }
 """The options of each decoder; the search flags and their defaults are made of them."""
@@ -163,8 +164,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--decoder": {
         "choices": tuple(DECODERS),
         "default": "wfst",
-        "help": "the search: of a graph, of a lexicon's trie (or bare tokens) with a "
-        "beam, or of bare tokens without one (default: wfst)",
+        "help": "the search: on a graph; on a lexicon's trie or bare tokens; greedy on "
+        "bare tokens (default: wfst)",
     },
     "--lm": {
         "metavar": "FOLDER",
@@ -283,15 +284,18 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--wfst": {
         "nargs": "+",
-        "default": ["beam=6,8,10,13,17"],
+        "default": WFST_GRID,
         "metavar": "OPTION=VALUES",
-        "help": "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
+        "help": "options of the WFST decoder, such as beam=8,13 max_active=7000,none "
+        f"(default: {' '.join(WFST_GRID)})",
     },
     "--trie": {
         "nargs": "+",
-        "default": ["beam_size=16,32,64,128,256,512"],
+        "default": TRIE_GRID,
         "metavar": "OPTION=VALUES",
-        "help": "options of the trie decoder, such as beam_size=32,128 merge=max,sum",
+        "help": "options of the trie decoder, such as beam_size=32,128 merge=max,sum; "
+        "or beam:beam_size=6:16,8:32, values that go together (default: "
+        f"{' '.join(TRIE_GRID)})",
     },
     "--greedy": {
         "nargs": "*",

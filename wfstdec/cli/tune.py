@@ -1,7 +1,7 @@
 """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
-For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie
-with its options, --tokens, --lexicon, --arpa or --lm), or the greedy decoder (--greedy
+For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie with
+its options, --tokens, --lexicon, --arpa or --lm), or the greedy decoder (--greedy
 with its options, --tokens, --arpa or --lm). A grid over both ranges first, then ever
 smaller steps around the best; of equally good ones the one with the smaller insertion.
 Without a lexicon, what is tuned is the insertion of tokens; of the greedy decoder, that
@@ -16,13 +16,14 @@ language model have no LM scale. Tune on other data than you test on.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 import wfstdec
-from wfstdec.cli import contest
+from wfstdec.cli import compare_flags
+from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.flags import add_flags
-from wfstdec.compare.points import Decode, Setting
-from wfstdec.compare.searches import OurSearch
-from wfstdec.compare.tuning import Range, Trial, tune
+from wfstdec.compare.searches import DecoderSearch
+from wfstdec.compare.tuning import Range, Trial, one_setting, tune
 from wfstdec.errors import OptionError
 
 HELP = "LM scale and word insertion for a dev set"
@@ -30,8 +31,8 @@ HELP = "LM scale and word insertion for a dev set"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    contest.add_speech_flags(parser)
-    contest.add_model_flags(parser)
+    compare_flags.add_speech_flags(parser)
+    compare_flags.add_model_flags(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     for name in ("--wfst", "--trie", "--greedy"):
         add_flags(which, name, default=None, nargs="*")
@@ -40,15 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Search, say every trial, and then the best."""
-    search = _search(args)
-
-    def prepare(setting: Setting) -> Decode:
-        return search.prepare({**search.settings[0], **setting})
-
+    searches = _searches(args)
     tuning = tune(
-        prepare,
-        contest.speech_of(args),
-        _ranges(args),
+        one_setting(searches),
+        compare_flags.speech_of(args),
+        _ranges(args, searches[0].tunable),
         max_trials=args.max_trials,
         say=lambda trial: _say(trial, quiet=args.quiet),
     )
@@ -59,39 +56,29 @@ def run(args: argparse.Namespace) -> None:
         print(f"cut short after {args.max_trials} trials: better ones may be near")
 
 
-def _ranges(args: argparse.Namespace) -> dict[str, Range]:
-    """Where to look, for the options that can change what is found."""
-    insertion, has_lm = "word_insertion", True
-    if args.wfst is None and args.lexicon is None:
-        insertion, has_lm = "token_insertion", contest.lm_of(args) is not None
-    if args.greedy is not None:
-        insertion = "blank_penalty"
-    ends = {"lm_scale": args.lm_scale_range} if has_lm else {}
-    ends[insertion] = args.insertion_range
-    return {name: (low, high) for name, (low, high) in ends.items()}
+def _ranges(args: argparse.Namespace, options: Iterable[str]) -> dict[str, Range]:
+    """Where to look for each option: the scale's range, or that of insertions."""
+    ends = {True: tuple(args.lm_scale_range), False: tuple(args.insertion_range)}
+    return {name: ends[name == "lm_scale"] for name in options}
 
 
-def _search(args: argparse.Namespace) -> OurSearch:
-    """The one search that is tuned.
+def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
+    """The search that is tuned; several where a grid has several settings.
 
     Raises:
-        OptionError: Something that it needs is missing or has no place in it, or a grid
-            of several settings.
+        OptionError: Something that it needs is missing or has no place in it.
     """
-    if args.greedy is not None and args.lexicon is not None:
-        raise OptionError("--greedy with --lexicon, expected tokens alone")
-    if args.wfst is not None and args.graph is None:
-        raise OptionError("--wfst without --graph, expected a graph to search")
+    models = compare_flags.models_of(args)
     if args.wfst is not None:
-        graph, base = contest.load_graph(args), wfstdec.WfstOptions()
-        searches = contest.wfst_of(args, graph, base)
-    elif args.greedy is not None:
-        searches = contest.greedy_of(args, args.tokens, wfstdec.GreedyOptions())
-    else:
-        searches = contest.tries_of(args, wfstdec.TrieOptions())
-    if len(searches) > 1 or len(searches[0].settings) > 1:
-        raise OptionError("several settings to tune, expected one value each")
-    return searches[0]
+        wfst = wfstdec.WfstOptions()
+        return models.wfst_searches(wfst, grid_of(args.wfst, wfst))
+    if args.trie is not None:
+        trie = wfstdec.TrieOptions()
+        return models.trie_searches(trie, grid_of(args.trie, trie))
+    if args.lexicon is not None:
+        raise OptionError("--greedy with --lexicon, expected tokens alone")
+    greedy = wfstdec.GreedyOptions()
+    return models.greedy_searches(greedy, grid_of(args.greedy, greedy))
 
 
 def _say(trial: Trial, *, quiet: bool) -> None:

@@ -3,11 +3,15 @@
 from wfstdec import compare
 
 speech = compare.read_speech("dev.npz", "dev.txt")
-searches = compare.wfst_searches(graph, options, {"beam": [8.0, 13.0]})
+models = compare.Models(graph="graph.npz", tokens="tokens.txt", lm="lm.arpa.gz", ...)
+searches = models.wfst_searches(WfstOptions(lm_scale=0.8), {"beam": [8.0, 13.0]})
+searches += models.trie_searches(TrieOptions(lm_scale=0.8), {"beam_size": [16, 32]})
 comparison = compare.run(speech, searches)
 print(compare.table(comparison))
 compare.plot(comparison, "dev.svg")
 compare.tune(searches[0].prepare, speech).best
+
+`Models` takes files; `wfst_searches`, `trie_searches` and `greedy_searches` objects.
 """
 
 from __future__ import annotations
@@ -19,16 +23,18 @@ if TYPE_CHECKING:
     from wfstdec.compare.comparison import Comparison as Comparison
     from wfstdec.compare.comparison import Point as Point
     from wfstdec.compare.comparison import load_comparison as load_comparison
+    from wfstdec.compare.grids import parse_grid as parse_grid
+    from wfstdec.compare.loading import greedy_factory as greedy_factory
+    from wfstdec.compare.loading import measure_load as measure_load
+    from wfstdec.compare.loading import trie_factory as trie_factory
+    from wfstdec.compare.models import Models as Models
     from wfstdec.compare.peers import available_peers as available_peers
     from wfstdec.compare.plotting import plot as plot
     from wfstdec.compare.points import PeerInputs as PeerInputs
     from wfstdec.compare.report import table as table
     from wfstdec.compare.running import run as run
     from wfstdec.compare.searches import PeerSearch as PeerSearch
-    from wfstdec.compare.searches import greedy_maker as greedy_maker
     from wfstdec.compare.searches import greedy_searches as greedy_searches
-    from wfstdec.compare.searches import measured as measured
-    from wfstdec.compare.searches import trie_maker as trie_maker
     from wfstdec.compare.searches import trie_searches as trie_searches
     from wfstdec.compare.searches import wfst_searches as wfst_searches
     from wfstdec.compare.speech import Speech as Speech
@@ -37,20 +43,22 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Comparison": "comparison",
+    "Models": "models",
     "PeerInputs": "points",
     "PeerSearch": "searches",
     "Point": "comparison",
     "Speech": "speech",
     "available_peers": "peers",
-    "greedy_maker": "searches",
+    "greedy_factory": "loading",
     "greedy_searches": "searches",
     "load_comparison": "comparison",
-    "measured": "searches",
+    "measure_load": "loading",
+    "parse_grid": "grids",
     "plot": "plotting",
     "read_speech": "speech",
     "run": "running",
     "table": "report",
-    "trie_maker": "searches",
+    "trie_factory": "loading",
     "trie_searches": "searches",
     "tune": "tuning",
     "wfst_searches": "searches",

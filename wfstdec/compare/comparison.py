@@ -23,8 +23,8 @@ from wfstdec.text.files import atomic_write
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 
-ONLY = "only setting"
-"""What the setting of a search is called that has one, and no width."""
+ONLY_SETTING = "only setting"
+"""What a setting is called that has no options: the one of a search without widths."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Point:
     @property
     def label(self) -> str:
         """The setting in words."""
-        return label(self.setting) or ONLY
+        return label(self.setting) or ONLY_SETTING
 
 
 @dataclass(frozen=True)

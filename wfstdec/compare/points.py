@@ -1,6 +1,6 @@
 """What takes part in a comparison, and what it gives.
 
-A `Search` is a decoder with all its settings; it gives `Found` for each utterance. A
+A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance. A
 `Peer` is somebody else's decoder, which gives texts and no costs.
 """
 
@@ -21,7 +21,7 @@ Setting = Mapping[str, Any]
 """Options by name: numbers, strings, truth values or None."""
 
 
-class Found(NamedTuple):
+class Outcome(NamedTuple):
     """What a search found in an utterance.
 
     Attributes:
@@ -35,13 +35,13 @@ class Found(NamedTuple):
     reached_final: bool | None = None
 
     @classmethod
-    def of(cls, hypothesis: Hypothesis) -> Found:
+    def of(cls, hypothesis: Hypothesis) -> Outcome:
         """Of one of our hypotheses."""
         reached = bool(hypothesis.reached_final)
         return cls(hypothesis.text, float(hypothesis.total_cost), reached)
 
 
-Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Found]]
+Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Outcome]]
 """Decodes log-probs, float32 [T, V] each, with boosts of each utterance or None."""
 
 

@@ -25,9 +25,10 @@ from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.memory import IS_EXACT, Peak
 from wfstdec.compare.phrase_scores import PhraseCounter
-from wfstdec.compare.points import Found, Search, Setting
+from wfstdec.compare.points import Outcome, Search, Setting
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
+from wfstdec.io.boost_files import BoostFile
 from wfstdec.metrics import score_texts
 
 WARM_UP = 2
@@ -46,7 +47,7 @@ class _Candidate:
     setting: Setting
     list_name: str | None
     boosts: list[Any] | None
-    found: Sequence[Found] = ()
+    found: Sequence[Outcome] = ()
     cpu_s: list[float] = field(default_factory=list)
     memory_mb: float = 0.0
 
@@ -73,7 +74,7 @@ def run(
     speech: Speech,
     searches: Sequence[Search],
     *,
-    boosts: Mapping[str, Mapping[str, Any]] | None = None,
+    boosts: Mapping[str, Mapping[str, Any] | BoostFile] | None = None,
     phrases: Iterable[str] = (),
     repeats: int = 3,
 ) -> Comparison:
@@ -83,8 +84,8 @@ def run(
         speech: The utterances.
         searches: Each with its settings; their names differ.
         boosts: By the name of a list, the boosts of each utterance, as the searches'
-            `compile_boosts` takes them. Searches that take boosts run without any and
-            with each list.
+            `compile_boosts` takes them, or a `BoostFile`. Searches that take boosts run
+            without any and with each list.
         phrases: Key phrases to score, words joined by spaces.
         repeats: Turns in which every point is timed.
 
@@ -118,7 +119,7 @@ def run(
     return Comparison(tuple(points), facts, _facts(speech, counter, repeats))
 
 
-def search_errors(found: Sequence[Found], widest: Sequence[Found]) -> float | None:
+def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float | None:
     """The share of utterances in which a search missed what a wider one found.
 
     That is: its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at
@@ -135,7 +136,7 @@ def search_errors(found: Sequence[Found], widest: Sequence[Found]) -> float | No
     return wrong / len(found)
 
 
-def unfinished(found: Sequence[Found]) -> float | None:
+def unfinished(found: Sequence[Outcome]) -> float | None:
     """The share that reached no final state; None where a search does not tell."""
     if any(one.reached_final is None for one in found):
         return None
@@ -143,14 +144,13 @@ def unfinished(found: Sequence[Found]) -> float | None:
 
 
 def _compiled(
-    search: Search, boosts: Mapping[str, Any] | None, speech: Speech
+    search: Search, boosts: Mapping[str, Any] | BoostFile | None, speech: Speech
 ) -> list[Any] | None:
     """The boosts of each utterance in order; None for no list at all."""
     if boosts is None:
         return None
-    return list(
-        search.compile_boosts([boosts.get(utterance) for utterance in speech.logprobs])
-    )
+    of = boosts.of if isinstance(boosts, BoostFile) else boosts.get
+    return list(search.compile_boosts([of(utterance) for utterance in speech.logprobs]))
 
 
 def _check(searches: Sequence[Search], repeats: int) -> None:

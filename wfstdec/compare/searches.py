@@ -1,71 +1,33 @@
 """Our searches, and peers, as a comparison takes them.
 
-graph = measured(lambda: load_graph("graph.npz"))
+graph = measure_load(lambda: load_graph("graph.npz"))
 searches = wfst_searches(graph, WfstOptions(lm_scale=0.8), {"beam": [8, 13]})
-searches += trie_searches(trie_maker(tokens=..., lm=...), TrieOptions(), {})
-searches += greedy_searches(greedy_maker(tokens=..., lm=...), GreedyOptions(), {})
+searches += trie_searches(trie_factory(tokens=..., lm=...), TrieOptions(), {})
+searches += greedy_searches(greedy_factory(tokens=..., lm=...), GreedyOptions(), {})
 searches.append(PeerSearch(peer))
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
-from wfstdec.compare.grids import Grid, settings_of, split_grid
-from wfstdec.compare.memory import resident_mb
-from wfstdec.compare.points import Decode, Found, Peer, SearchFacts, Setting
+from wfstdec.compare.grids import Grid, combinations, split_grid
+from wfstdec.compare.loading import DecoderFactory, Measured
+from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.lm.sources import AnyLM
 from wfstdec.search.decoder import Decoder
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import TokenTable
-from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-_Item = TypeVar("_Item")
-Maker = Callable[[Any], Decoder]
-"""Makes a decoder of one thread of its options."""
-
 
 @dataclass(frozen=True, eq=False)
-class Loaded(Generic[_Item]):
-    """Something that a search needs, and what loading it took.
-
-    Attributes:
-        item: What was loaded.
-        load_s: Seconds on the wall, compiling included; None if unknown.
-        load_mb: What that added to the resident set, megabytes; None if unknown.
-    """
-
-    item: _Item
-    load_s: float | None = None
-    load_mb: float | None = None
-
-
-def _distinct(objects: Sequence[Any]) -> list[Any]:
-    return list({id(one): one for one in objects}.values())
-
-
-def measured(load: Callable[[], _Item]) -> Loaded[_Item]:
-    """Load something and measure what that takes."""
-    before, begin = resident_mb(), time.perf_counter()
-    item = load()
-    load_s = time.perf_counter() - begin
-    return Loaded(item, round(load_s, 3), round(resident_mb() - before, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class OurSearch:
+class DecoderSearch:
     """One of our decoders with some settings; a `Search`.
 
     Attributes:
@@ -76,18 +38,20 @@ class OurSearch:
         facts: What holds at all settings.
         compile: Makes of the boosts of an utterance what such a decoder takes; None
             where it takes them as they are.
-        has_widths: Whether settings differ by how much is searched alone. Else nothing
-            is said of costs, which then cannot be compared.
+        has_widths: Whether settings differ by how much is searched alone. Else no
+            costs are told, which then cannot be compared.
+        tunable: The options worth tuning: those that change what is said.
         takes_boosts: Always.
     """
 
     name: str
     settings: Sequence[Setting]
     base: Any
-    make: Maker
+    make: DecoderFactory
     facts: SearchFacts = field(default_factory=SearchFacts)
     compile: Callable[[Decoder, Any], Any] | None = None
     has_widths: bool = True
+    tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
     takes_boosts: bool = True
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
@@ -95,7 +59,8 @@ class OurSearch:
         if self.compile is None:
             return boosts
         decoder = self.make(replace(self.base, **self.settings[0]))
-        compiled = {id(one): self.compile(decoder, one) for one in _distinct(boosts)}
+        lists = {id(one): one for one in boosts}
+        compiled = {key: self.compile(decoder, one) for key, one in lists.items()}
         return [compiled[id(one)] for one in boosts]
 
     def prepare(self, setting: Setting) -> Decode:
@@ -104,8 +69,8 @@ class OurSearch:
 
         def decode(
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
-        ) -> list[Found]:
-            found = map(Found.of, decoder.decode(utterances, boosts=boosts))
+        ) -> list[Outcome]:
+            found = map(Outcome.of, decoder.decode(utterances, boosts=boosts))
             if self.has_widths:
                 return list(found)
             return [one._replace(total_cost=None) for one in found]
@@ -156,26 +121,26 @@ class PeerSearch:
 
         def decode(
             utterances: Sequence[np.ndarray], _: Sequence[Any] | None
-        ) -> list[Found]:
-            return [Found(text) for text in self.peer.decode(utterances, whole)]
+        ) -> list[Outcome]:
+            return [Outcome(text) for text in self.peer.decode(utterances, whole)]
 
         return decode
 
 
 def wfst_searches(
-    graph: PackedGraph | Loaded[PackedGraph],
+    graph: PackedGraph | Measured[PackedGraph],
     base: WfstOptions,
     grid: Grid,
     *,
     frame_shift_s: float = 0.02,
     backend: str = "auto",
-) -> list[OurSearch]:
+) -> list[DecoderSearch]:
     """The WFST decoder on a graph, over a grid of `WfstOptions`.
 
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
+    loaded = graph if isinstance(graph, Measured) else Measured(graph)
     shift = frame_shift_s
 
     def make(options: WfstOptions) -> Decoder:
@@ -185,103 +150,20 @@ def wfst_searches(
 
     inputs = {"graph": loaded.item.fingerprint}
     facts = SearchFacts({}, loaded.load_s, loaded.load_mb, inputs)
-    return our_searches("WFST", base, grid, make, facts)
-
-
-def trie_maker(
-    *,
-    tokens: str | os.PathLike[str] | TokenTable,
-    lexicon: str | os.PathLike[str] | Lexicon | None = None,
-    lm: AnyLM | None = None,
-    frame_shift_s: float = 0.02,
-    backend: str = "auto",
-    **others: Any,
-) -> Maker:
-    """Load what tries are made of, once; the result makes a decoder of options.
-
-    Args:
-        tokens: As `TrieDecoder` takes them, and what follows too.
-        lexicon: A file or object; None decodes tokens.
-        lm: An n-gram model of words, or of tokens without a lexicon; mapped where it
-            was saved by `NgramLM.save`.
-        frame_shift_s: Seconds per frame.
-        backend: Its name.
-        **others: Its other arguments, but for options and threads.
-
-    Raises:
-        InputError: As `TrieDecoder`'s.
-    """
-    first = TrieDecoder(
-        tokens=tokens,
-        lexicon=lexicon,
-        lm=lm,
-        options=TrieOptions(lookahead="none"),
-        frame_shift_s=frame_shift_s,
-        backend=backend,
-        **others,
-    )
-    parts: dict[str, Any] = {**others, "words": first.words or None, **_DONE}
-
-    def make(options: TrieOptions) -> TrieDecoder:
-        return TrieDecoder(
-            tokens=first.tokens,
-            lexicon=first.lexicon,
-            lm=first.lm,
-            options=options,
-            frame_shift_s=frame_shift_s,
-            backend=backend,
-            threads=1,
-            **parts,
-        )
-
-    return make
-
-
-def greedy_maker(
-    *,
-    tokens: str | os.PathLike[str] | TokenTable,
-    lm: AnyLM | None = None,
-    frame_shift_s: float = 0.02,
-    backend: str = "auto",
-    **others: Any,
-) -> Maker:
-    """Load what greedy decoding takes, once; the result makes a decoder of options.
-
-    Args:
-        tokens: As `GreedyDecoder` takes them, and what follows too.
-        lm: An n-gram model of tokens.
-        frame_shift_s: Seconds per frame.
-        backend: Its name.
-        **others: Its other arguments, but for options and threads.
-
-    Raises:
-        InputError: As `GreedyDecoder`'s.
-    """
-    common: dict[str, Any] = {"frame_shift_s": frame_shift_s, "backend": backend}
-    first = GreedyDecoder(tokens=tokens, lm=lm, **common, **others)
-    common |= {**others, **_DONE, "tokens": first.tokens, "lm": first.lm, "threads": 1}
-
-    def make(options: GreedyOptions) -> GreedyDecoder:
-        return GreedyDecoder(options=options, **common)
-
-    return make
-
-
-_DONE: Mapping[str, None] = {"blank": None, "unk_cost": None}
-"""What is in the token table and the language model once these are loaded."""
+    return grid_searches("WFST", base, grid, make, facts)
 
 
 def trie_searches(
-    make: Maker | Loaded[Maker],
+    make: DecoderFactory | Measured[DecoderFactory],
     base: TrieOptions,
     grid: Grid,
     *,
     inputs: Mapping[str, str] | None = None,
-) -> list[OurSearch]:
+) -> list[DecoderSearch]:
     """The trie decoder, over a grid of `TrieOptions`.
 
     Args:
-        make: From `trie_maker`.
+        make: From `trie_factory`, alone or measured.
         base: Options that the grid changes.
         grid: Values of options by name.
         inputs: Fingerprints of what was loaded, by name.
@@ -289,21 +171,21 @@ def trie_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    maker, facts = _loaded(make, base, inputs)
-    return our_searches("trie", base, grid, maker, facts)
+    factory, facts = _facts_of(make, base, inputs)
+    return grid_searches("trie", base, grid, factory, facts)
 
 
 def greedy_searches(
-    make: Maker | Loaded[Maker],
+    make: DecoderFactory | Measured[DecoderFactory],
     base: GreedyOptions,
     grid: Grid,
     *,
     inputs: Mapping[str, str] | None = None,
-) -> list[OurSearch]:
+) -> list[DecoderSearch]:
     """The greedy decoder over a grid of `GreedyOptions`, which has no widths.
 
     Args:
-        make: From `greedy_maker`.
+        make: From `greedy_factory`, alone or measured.
         base: Options that the grid changes.
         grid: Values of options by name.
         inputs: Fingerprints of what was loaded, by name.
@@ -311,28 +193,30 @@ def greedy_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    settings = list(settings_of(grid))
+    settings = combinations(grid)
     for setting in settings:
         replace(base, **setting)  # checks the values before anything runs
-    maker, facts = _loaded(make, base, inputs)
-    return [OurSearch("greedy", settings, base, maker, facts, has_widths=False)]
+    factory, facts = _facts_of(make, base, inputs)
+    return [DecoderSearch("greedy", settings, base, factory, facts, has_widths=False)]
 
 
-def _loaded(
-    make: Maker | Loaded[Maker], base: Any, inputs: Mapping[str, str] | None
-) -> tuple[Maker, SearchFacts]:
-    loaded = make if isinstance(make, Loaded) else Loaded(make)
+def _facts_of(
+    make: DecoderFactory | Measured[DecoderFactory],
+    base: Any,
+    inputs: Mapping[str, str] | None,
+) -> tuple[DecoderFactory, SearchFacts]:
+    loaded = make if isinstance(make, Measured) else Measured(make)
     known = inputs or {}
     return loaded.item, SearchFacts(asdict(base), loaded.load_s, loaded.load_mb, known)
 
 
-def our_searches(
+def grid_searches(
     name: str,
     base: Any,
     grid: Grid,
-    make: Maker,
+    make: DecoderFactory,
     facts: SearchFacts,
-) -> list[OurSearch]:
+) -> list[DecoderSearch]:
     """A search for each combination of the options that are no widths.
 
     Args:
@@ -352,5 +236,5 @@ def our_searches(
             replace(changed, **setting)  # checks the values before anything runs
         called = ", ".join(filter(None, (name, part.label)))
         known = replace(facts, options=asdict(changed))
-        searches.append(OurSearch(called, part.settings, changed, make, known))
+        searches.append(DecoderSearch(called, part.settings, changed, make, known))
     return searches

@@ -105,7 +105,7 @@ def read_speech(
         )
     if len(arrays) < len(words):
         _log.warning("%d references have no log-probs", len(words) - len(arrays))
-    chosen = spread(list(arrays), limit)
+    chosen = evenly_spaced(list(arrays), limit)
     return Speech(
         {utterance: arrays[utterance] for utterance in chosen},
         {utterance: words[utterance] for utterance in chosen},
@@ -113,8 +113,8 @@ def read_speech(
     )
 
 
-def spread(items: list[str], limit: int | None) -> list[str]:
-    """So many of the items, evenly spread; all of them for None."""
+def evenly_spaced(items: list[str], limit: int | None) -> list[str]:
+    """At most `limit` of the items, at even distances; all of them for None."""
     if limit is None or limit >= len(items):
         return items
     return [items[int((i + 0.5) * len(items) / limit)] for i in range(limit)]

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wfstdec.compare.grids import label
-from wfstdec.compare.points import Decode, Setting
+from wfstdec.compare.points import Decode, Search, Setting
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
 from wfstdec.metrics import WordErrors, score_texts
@@ -155,7 +155,7 @@ def tune(
     """Search for the options with the fewest word errors.
 
     Args:
-        prepare: Makes a decoder with these options; `OurSearch.prepare`, for one.
+        prepare: Makes a decoder with these options; `DecoderSearch.prepare`, for one.
         speech: The dev set.
         ranges: Where to look for each option, both ends included; equal ends fix it.
         max_trials: The most evaluations.
@@ -181,6 +181,18 @@ def tune(
         search.refine(steps, f"step {halving}")
     trials = tuple(search.done.values())
     return Tuning(search.best, trials, dict(ranges), not search.cut_short)
+
+
+def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
+    """What `tune` calls, for a grid that is one search at one setting.
+
+    Raises:
+        OptionError: It is several.
+    """
+    if len(searches) != 1 or len(searches[0].settings) != 1:
+        raise OptionError("several settings to tune, expected one value each")
+    [search] = searches
+    return lambda setting: search.prepare({**search.settings[0], **setting})
 
 
 def _check(ranges: Mapping[str, Range], max_trials: int) -> None:

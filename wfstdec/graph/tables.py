@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
 
 
@@ -58,6 +60,16 @@ class Pronunciations:
     def empty(cls) -> Pronunciations:
         """No pronunciation at all, as in a graph that came from elsewhere."""
         return cls.from_lists([])
+
+    def lexicon(self, words: Sequence[str]) -> Lexicon:
+        """The same as a lexicon; `words` are those of the ids."""
+        pairs = itertools.pairwise(self.splits.tolist())
+        tokens = self.tokens.tolist()
+        return Lexicon(
+            tuple(words[word] for word in self.word.tolist()),
+            tuple(tuple(tokens[begin:end]) for begin, end in pairs),
+            self.cost,
+        )
 
     def __len__(self) -> int:
         return len(self.word)

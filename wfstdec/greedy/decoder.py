@@ -42,6 +42,7 @@ from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_tokens, token_named
 from wfstdec.trie.hypotheses import HypothesisBuilder
@@ -107,13 +108,18 @@ class GreedyDecoder(Decoder[TokenPath]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._hypotheses = HypothesisBuilder(space, self)
+        self._builder = HypothesisBuilder(space, self)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, and the separator."""
+        return Vocabulary(self.tokens, separator=self.separator)
 
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""
         other = super().with_options(**changes)
-        other._hypotheses = HypothesisBuilder(self._hypotheses.space, other)
+        other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
     def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
-        return self._hypotheses.build(result, boosts)
+        return self._builder.build(result, boosts)

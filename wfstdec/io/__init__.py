@@ -1,1 +1,33 @@
-"""Files in and out: log-probs, transcripts, boost lists, results."""
+"""Files in and out: log-probs, transcripts, boost files, results, drawings.
+
+for utterance, logprobs in open_logprobs("dev.npz"): ...    # or .ark, .scp, a folder
+boosts = read_boosts("words.txt")
+references = read_text("dev.txt")
+"""
+
+from wfstdec.io.boost_files import (
+    BoostFile,
+    read_boosts,
+    read_phrase_weights,
+    read_phrases,
+)
+from wfstdec.io.dot import graph_dot
+from wfstdec.io.logprobs import LogprobReader, open_logprobs
+from wfstdec.io.results import FORMATS, NBEST_FORMATS, open_output, result_writer
+from wfstdec.io.text import read_text, write_text
+
+__all__ = [
+    "FORMATS",
+    "NBEST_FORMATS",
+    "BoostFile",
+    "LogprobReader",
+    "graph_dot",
+    "open_logprobs",
+    "open_output",
+    "read_boosts",
+    "read_phrase_weights",
+    "read_phrases",
+    "read_text",
+    "result_writer",
+    "write_text",
+]

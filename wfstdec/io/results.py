@@ -1,7 +1,8 @@
 r"""Write hypotheses: as text, JSON lines, or CTM.
 
+    write = result_writer("ctm")
     with open_output(path) as file:                 # None or "-": standard output
-        file.write(FORMATS["ctm"](utterance, hypothesis))
+        file.write(write(utterance, [hypothesis]))
 
 `FORMATS` is the one list of formats: the command line offers what it has.
 """
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
+from wfstdec.errors import OptionError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import atomic_write
 
@@ -34,7 +36,7 @@ def json_line(utterance: str, hypothesis: Hypothesis) -> str:
 
 def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
     """The object of the best one, and an array `nbest` of all, best first."""
-    nbest = [_of_text(hypothesis) for hypothesis in hypotheses]
+    nbest = [_fields_of_text(hypothesis) for hypothesis in hypotheses]
     return _json({**_fields(utterance, hypotheses[0]), "nbest": nbest})
 
 
@@ -59,6 +61,33 @@ NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
 }
 """The same for several hypotheses, by the names of those formats that can hold them."""
 
+Write = Callable[[str, Sequence[Hypothesis]], str]
+"""What an utterance and its hypotheses, best first, add to a result file."""
+
+
+def result_writer(format: str, *, nbest: int = 1) -> Write:
+    """What writes hypotheses in a format.
+
+    Args:
+        format: One of `FORMATS`.
+        nbest: How many hypotheses there may be of an utterance.
+
+    Raises:
+        OptionError: No such format, or it cannot hold so many.
+    """
+    if format not in FORMATS:
+        known = ", ".join(map(repr, FORMATS))
+        raise OptionError(f"format={format!r}, expected one of {known}")
+    if nbest == 1:
+        return lambda utterance, hypotheses: FORMATS[format](utterance, hypotheses[0])
+    if format not in NBEST_FORMATS:
+        known = " or ".join(map(repr, NBEST_FORMATS))
+        raise OptionError(
+            f"nbest={nbest} with format={format!r}, expected format {known}, which "
+            "can hold them"
+        )
+    return NBEST_FORMATS[format]
+
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str] | None) -> Iterator[IO[str]]:
@@ -78,13 +107,13 @@ def open_output(path: str | os.PathLike[str] | None) -> Iterator[IO[str]]:
 def _fields(utterance: str, hypothesis: Hypothesis) -> dict[str, Any]:
     return {
         "id": utterance,
-        **_of_text(hypothesis),
+        **_fields_of_text(hypothesis),
         "num_frames": int(hypothesis.num_frames),
         "died_at_frame": hypothesis.died_at_frame,
     }
 
 
-def _of_text(hypothesis: Hypothesis) -> dict[str, Any]:
+def _fields_of_text(hypothesis: Hypothesis) -> dict[str, Any]:
     """What differs between the hypotheses of an utterance."""
     words = [
         {"word": word.text, "start_s": _time(word.start_s), "end_s": _time(word.end_s)}

@@ -1,6 +1,6 @@
 """Automata with back-off links: one array form for language models and boosts.
 
-    model = NgramLM.from_arpa(...)  |  compiler.compile(...)  |  pack_models([a, b])
+    model = NgramLM.from_arpa(...)  |  compiler.compile(...)
     state = model.start
     cost, state = model.step(state, label)      # once per word or token
     costs, nextstates = model.row(state)        # of all labels
@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from wfstdec.errors import InputError, OptionError, ShapeError
+from wfstdec.errors import InputError, ShapeError
 from wfstdec.jit import read_only
 from wfstdec.lm import kernels
 
@@ -228,59 +228,6 @@ class BackoffModel:
                 f"model {bad[0]}, expected -1 (none) to {self.num_models - 1}"
             )
         return models
-
-
-def pack_models(models: Sequence[BackoffModel]) -> BackoffModel:
-    """Put models into one set of arrays; the id of each is its place.
-
-    Args:
-        models: At least one, all of one unit and one table size.
-
-    Raises:
-        OptionError: None at all, or units or table sizes differ.
-    """
-    kinds = {(model.unit, model.num_labels) for model in models}
-    if len(kinds) != 1:
-        found = ", ".join(f"{unit}s of {n}" for unit, n in sorted(kinds)) or "no models"
-        raise OptionError(f"{found}, expected models over one table")
-    unit, num_labels = kinds.pop()
-    parts = [model.automaton for model in models]
-    states = _offsets([len(part.final_cost) for part in parts])
-    arcs = _offsets([len(part.arc_cost) for part in parts])
-    labels = _offsets([len(part.label_alias) for part in parts])
-
-    def shifted(name: str, offsets: np.ndarray) -> np.ndarray:
-        """The array of all parts; roots' -1 stays, of splits the first 0 goes."""
-        arrays = [getattr(part, name) for part in parts]
-        moved = [
-            np.where(array < 0, array, array + offset)
-            for array, offset in zip(arrays, offsets[:-1], strict=True)
-        ]
-        if name.endswith("_splits"):
-            moved = [moved[0], *(array[1:] for array in moved[1:])]
-        return np.concatenate(moved)
-
-    def joined(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    packed = Automaton(
-        state_arc_splits=shifted("state_arc_splits", arcs),
-        arc_label=joined("arc_label"),
-        arc_next=shifted("arc_next", states),
-        arc_cost=joined("arc_cost"),
-        backoff_state=shifted("backoff_state", states),
-        backoff_cost=joined("backoff_cost"),
-        final_cost=joined("final_cost"),
-        model_start=shifted("model_start", states),
-        model_label_splits=shifted("model_label_splits", labels),
-        model_default_cost=joined("model_default_cost"),
-        label_alias=joined("label_alias"),
-    )
-    return BackoffModel(frozen(packed), unit, num_labels)
-
-
-def _offsets(sizes: list[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _checked_labels(labels: np.ndarray | Sequence[int]) -> np.ndarray:

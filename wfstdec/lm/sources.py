@@ -2,6 +2,7 @@
 
 lm = read_lm("bpe.arpa.gz")                      # or what `NgramLM.save` wrote
 model = lm_over(lm, tokens)                      # an NgramLM over these labels
+model = build_lm("lm.arpa.gz", tokens="tokens.txt", lexicon="lexicon.txt")
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM, load_lm
 from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import load_lexicon, load_tokens, sayable, word_table
 
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM
 """An ARPA file, a folder that `NgramLM.save` wrote, or an object."""
@@ -67,6 +70,51 @@ def lm_over(
             "expected None: give it where the model is made"
         )
     return lm
+
+
+def build_lm(
+    arpa: str | os.PathLike[str],
+    *,
+    tokens: str | os.PathLike[str] | TokenTable | None = None,
+    lexicon: str | os.PathLike[str] | Lexicon | None = None,
+    words: Sequence[str] | None = None,
+    blank: int | str | None = None,
+    separator: str | None = None,
+    unk_cost: float | None = None,
+    nemo_tokens: bool = False,
+) -> NgramLM:
+    """Make a language model for decoders to share; `NgramLM.save` keeps it.
+
+    Args:
+        arpa: An ARPA file, plain or gzip.
+        tokens: The token table; the model is over tokens, unless there is a lexicon.
+        lexicon: The model is over its words, those that the file has.
+        words: In place of both: a word table, such as a graph's; `words[0]` is
+            `<eps>`.
+        blank: The blank by name or index; None to recognise it.
+        separator: The token between words, which a lexicon leaves out.
+        unk_cost: Nats for labels that the file lacks; None drops words, and scores
+            tokens as `<unk>` where the file has it.
+        nemo_tokens: The words of the file are characters that stand for tokens.
+
+    Raises:
+        OptionError: Neither tokens nor words, or both.
+        InputError: One of its subclasses, for what is wrong with a file.
+    """
+    if (words is None) == (tokens is None):
+        found = "neither words nor" if words is None else "both words and"
+        raise OptionError(f"{found} tokens, expected one of them")
+    model = read_arpa(arpa)
+    labels: TokenTable | Sequence[str]
+    if words is not None:
+        labels = words
+    else:
+        assert tokens is not None
+        labels = table = load_tokens(tokens, blank)
+        if lexicon is not None:
+            entries = load_lexicon(lexicon, table, separator)
+            labels = word_table(sayable(entries, model.index, unk_cost))
+    return NgramLM.from_arpa(model, labels, unk_cost=unk_cost, nemo_tokens=nemo_tokens)
 
 
 def _difference(

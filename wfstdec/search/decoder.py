@@ -17,73 +17,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
-
-import numpy as np
+from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
-from wfstdec.errors import InputError, OptionError, ShapeError
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.errors import OptionError, ShapeError
+from wfstdec.lm.automaton import Unit
+from wfstdec.search.chunked import ChunkedDecoding, SearchBatch
+from wfstdec.search.contract import Backend, Batch, BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
+from wfstdec.search.phrases import Vocabulary, phrase_compiler
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_Result_co = TypeVar("_Result_co", covariant=True)
-
-
-class Search(Protocol[_Result_co]):
-    """One utterance under way."""
-
-    def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V], C order."""
-
-    def finish(self) -> _Result_co:
-        """End the utterance."""
-
-
-class Backend(Protocol[_Result_co]):
-    """What a search goes through, laid out for one kind of machine."""
-
-    def start(self, options: Any, boosts: CompiledBoosts) -> Search[_Result_co]:
-        """Begin an utterance."""
-
-
-class Batch(Protocol[_Result]):
-    """Utterances under way side by side."""
-
-    def advance(self, chunks: Sequence[Any]) -> None:
-        """Pass each utterance through its chunk, float32 [T, V]."""
-
-    def finish(self) -> list[_Result]:
-        """End all utterances."""
-
-
-@runtime_checkable
-class BatchBackend(Protocol[_Result]):
-    """A backend that takes many utterances at a time, arrays on its device."""
-
-    def as_utterances(
-        self, logprobs: Any, lengths: Any, num_tokens: int
-    ) -> Sequence[Any]:
-        """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
-
-    def start_batch(
-        self, options: Any, boosts: Sequence[CompiledBoosts]
-    ) -> Batch[_Result]:
-        """Begin utterances, each with its own boosts."""
-
-    def decode_batch(
-        self,
-        utterances: Sequence[Any],
-        options: Any,
-        boosts: Sequence[CompiledBoosts],
-    ) -> list[_Result]:
-        """Whole utterances."""
-
-    def memory_plan(
-        self, num_utterances: int, num_frames: int | None = None
-    ) -> dict[str, int]:
-        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""
 
 
 class Decoder(ABC, Generic[_Result]):
@@ -124,6 +71,11 @@ class Decoder(ABC, Generic[_Result]):
         self._boosts = boosts
         self._num_tokens = num_tokens
 
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """What it can say: tokens, words, and what stands between them."""
+
     @abstractmethod
     def _hypothesis(self, result: _Result, boosts: CompiledBoosts) -> Hypothesis:
         """What the user gets of a finished search."""
@@ -162,16 +114,66 @@ class Decoder(ABC, Generic[_Result]):
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
             BoostError: A boost is no word with a finite number, or does not fit.
+                All three have the position of the utterance as `utterance`.
 
         Warns:
             BoostWarning: Boosted words are unknown; names them.
         """
         utterances = self._utterances(logprobs, lengths)
         compiled = self._boosts.compile(boosts, len(utterances))
-        results = self._search(utterances, compiled)
-        return list(map(self._hypothesis, results, compiled))
+        return self._read(self._search(utterances, compiled), compiled)
 
-    def start(self, n: int, boosts: BoostsLike | Sequence = None) -> Decoding:
+    def decode_nbest(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[list[Hypothesis]]:
+        """Several hypotheses of each utterance, best first; arguments as in `decode`.
+
+        Raises:
+            OptionError: This kind of decoder finds only the best.
+        """
+        raise OptionError(
+            f"{type(self).__name__} finds only the best hypothesis, expected a decoder "
+            "with n-best lists, such as TrieDecoder"
+        )
+
+    def phrase_compiler(
+        self,
+        options: PhraseOptions | None = None,
+        *,
+        unit: Unit | None = None,
+        boundary: str | None = None,
+        sentencepiece_model: str | os.PathLike[str] | None = None,
+    ) -> PhraseCompiler:
+        """Make a compiler of phrases to boost; the result goes with `boosts`.
+
+            compiler = decoder.phrase_compiler(unit="token")
+            decoder.decode(logprobs, boosts=compiler.compile(["new york"]))
+
+        Args:
+            options: What a phrase is worth.
+            unit: Whether phrases are credited by `"word"` or by `"token"`; `None` is
+                by word where the decoder has words.
+            boundary: The token that stands between words wherever one ends: phrases
+                of tokens then count as whole words only. `None` is the separator,
+                unless it may be left out.
+            sentencepiece_model: What cuts phrases into pieces where no lexicon does;
+                `None` takes as few pieces as there can be.
+
+        Raises:
+            OptionError: By words, without any; a boundary for phrases of words; a
+                SentencePiece model where there is a lexicon.
+            BackendError: Such a model, and sentencepiece is not installed.
+            TokenTableError: The boundary is not a token.
+        """
+        return phrase_compiler(
+            self.vocabulary,
+            options,
+            unit=unit,
+            boundary=boundary,
+            sentencepiece_model=sentencepiece_model,
+        )
+
+    def start(self, n: int, boosts: BoostsLike | Sequence = None) -> ChunkedDecoding:
         """Begin `n` utterances that come in chunks; boosts and errors as in `decode`.
 
         Raises:
@@ -181,12 +183,23 @@ class Decoder(ABC, Generic[_Result]):
             raise ShapeError(f"n={n!r} utterances, expected a count, 0 or more")
         compiled = self._boosts.compile(boosts, int(n))
         self._check_boosts(compiled)
+        batch: Batch
         if isinstance(self._backend, BatchBackend):
             batch = self._backend.start_batch(self.options, compiled)
         else:
             searches = [self._backend.start(self.options, one) for one in compiled]
-            batch = _SearchesInThreads(self, searches)
-        return Decoding(self, batch, compiled)
+            batch = SearchBatch(searches, self._map)
+        return ChunkedDecoding(
+            batch,
+            len(compiled),
+            check=self._utterances,
+            read=lambda results: self._read(results, compiled),
+        )
+
+    def _read(
+        self, results: list[_Result], boosts: list[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        return list(map(self._hypothesis, results, boosts))
 
     def _search(
         self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
@@ -221,68 +234,3 @@ class Decoder(ABC, Generic[_Result]):
             return [function(item) for item in items]
         with ThreadPoolExecutor(min(self.threads, len(items))) as pool:
             return list(pool.map(function, items))
-
-
-class _SearchesInThreads:
-    """Searches of one utterance each as one batch."""
-
-    def __init__(self, decoder: Decoder, searches: list[Search]) -> None:
-        self._decoder, self._searches = decoder, searches
-
-    def advance(self, chunks: Sequence[Any]) -> None:
-        self._decoder._map(
-            lambda i: self._searches[i].advance(chunks[i]), list(range(len(chunks)))
-        )
-
-    def finish(self) -> list[Any]:
-        return [search.finish() for search in self._searches]
-
-
-class Decoding:
-    """Utterances that come in chunks; made by `Decoder.start`."""
-
-    def __init__(
-        self, decoder: Decoder, batch: Batch, boosts: list[CompiledBoosts]
-    ) -> None:
-        self._decoder = decoder
-        self._batch = batch
-        self._boosts = boosts
-        self._finished = False
-
-    def advance(self, logprobs: Any, lengths: Any = None) -> None:
-        """Pass every utterance through its next chunk.
-
-        Args:
-            logprobs: [B, T, V] array or a sequence of B arrays [T, V], as in
-                `Decoder.decode`; an utterance that has ended gets no frames.
-            lengths: [B] frames of each chunk; `None` for all.
-
-        Raises:
-            ShapeError, LogprobError: As in `Decoder.decode`; no utterance moved.
-            InputError: The utterances were finished.
-        """
-        self._check_under_way()
-        chunks = self._decoder._utterances(logprobs, lengths)
-        if len(chunks) != len(self._boosts):
-            raise ShapeError(
-                f"chunks of {len(chunks)} utterances, expected {len(self._boosts)}"
-            )
-        self._batch.advance(chunks)
-
-    def finish(self) -> list[Hypothesis]:
-        """End all utterances; the object cannot be used afterwards.
-
-        Raises:
-            InputError: The utterances were finished before.
-        """
-        self._check_under_way()
-        self._finished = True
-        results = self._batch.finish()
-        return list(map(self._decoder._hypothesis, results, self._boosts))
-
-    def _check_under_way(self) -> None:
-        if self._finished:
-            raise InputError(
-                "this search was finished, expected one that is under way; start "
-                "another"
-            )

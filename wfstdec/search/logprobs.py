@@ -94,23 +94,21 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
     """Check all but the numbers in utterance `i`, an array of NumPy or like it."""
     if array.ndim != 2:
         raise ShapeError(
-            f"utterance {i}: logprobs has {array.ndim} axes {array.shape}, "
-            "expected [T, V]"
+            f"logprobs has {array.ndim} axes {array.shape}, expected [T, V]", i
         )
     if not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(
-            f"utterance {i}: logprobs is {array.dtype}, expected a floating-point type"
+            f"logprobs is {array.dtype}, expected a floating-point type", i
         )
     frames, found = array.shape
     if found != num_tokens:
         raise ShapeError(
-            f"utterance {i}: logprobs has V={found} tokens, expected V={num_tokens} "
-            "of the decoder (blank included)"
+            f"logprobs has V={found} tokens, expected V={num_tokens} of the decoder "
+            "(blank included)",
+            i,
         )
     if count is not None and not 0 <= count <= frames:
-        raise ShapeError(
-            f"utterance {i}: length {count}, expected 0 to {frames} (T of logprobs)"
-        )
+        raise ShapeError(f"length {count}, expected 0 to {frames} (T of logprobs)", i)
 
 
 def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.ndarray:
@@ -145,6 +143,7 @@ def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
     """What is wrong with a frame of utterance `i`: the first such number of its row."""
     found = row[~(row <= MAX_LOGPROB)][0]
     return LogprobError(
-        f"utterance {i}, frame {frame}: logprobs has {float(found)!r}, expected "
-        "natural logs of probabilities (-inf for an impossible token)"
+        f"logprobs has {float(found)!r} in frame {frame}, expected natural logs of "
+        "probabilities (-inf for an impossible token)",
+        i,
     )

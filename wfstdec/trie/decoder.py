@@ -22,6 +22,7 @@ from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
@@ -105,6 +106,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         options = options or TrieOptions()
         self.tokens = load_tokens(tokens, blank)
         self.separator = token_named(separator, self.tokens, "separator")
+        self.separator_optional = separator_optional
         lm = None if lm is None else read_lm(lm)
         self.words: tuple[str, ...] = ()
         self.lexicon: Lexicon | None = None
@@ -124,7 +126,18 @@ class TrieDecoder(Decoder[list[TokenPath]]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._hypotheses = HypothesisBuilder(space, self)
+        self._builder = HypothesisBuilder(space, self)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, words and lexicon, and the separator."""
+        return Vocabulary(
+            self.tokens,
+            self.words,
+            self.lexicon,
+            self.separator,
+            self.separator_optional,
+        )
 
     def with_options(self, **changes: Any) -> Self:
         """The same decoder with some options changed; shares all its arrays.
@@ -140,7 +153,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         other = super().with_options(**changes)
         if self.lexicon is None:
             _check_token_options(other.options)
-        other._hypotheses = HypothesisBuilder(self._hypotheses.space, other)
+        other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
     def decode_nbest(
@@ -167,7 +180,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
         """The first hypothesis of each text, `nbest` of them."""
         found: dict[str, Hypothesis] = {}
         for path in paths:
-            hypothesis = self._hypotheses.build(path, boosts)
+            hypothesis = self._builder.build(path, boosts)
             found.setdefault(hypothesis.text, hypothesis)
             if len(found) == self.options.nbest:
                 break
@@ -176,7 +189,7 @@ class TrieDecoder(Decoder[list[TokenPath]]):
     def _hypothesis(
         self, result: list[TokenPath], boosts: CompiledBoosts
     ) -> Hypothesis:
-        return self._hypotheses.build(result[0], boosts)
+        return self._builder.build(result[0], boosts)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""

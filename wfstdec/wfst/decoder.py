@@ -14,9 +14,11 @@ from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
+from wfstdec.search.contract import BatchBackend
 from wfstdec.search.costs import CostAccount, insertion_cost
-from wfstdec.search.decoder import BatchBackend, Decoder
+from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.phrases import Vocabulary
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.options import WfstOptions
@@ -64,6 +66,19 @@ class WfstDecoder(Decoder[BestPath]):
         )
         self.graph = graph
         self._aligner = Aligner(graph)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the tables of the graph have."""
+        tables = self.graph.tables
+        known = len(tables.fillers) == 1  # of several, none is the separator
+        return Vocabulary(
+            tables.tokens,
+            tables.words,
+            tables.pronunciations.lexicon(tables.words),
+            separator=tables.fillers[0] if known else None,
+            separator_optional=known and not tables.separated,
+        )
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None

@@ -1,4 +1,4 @@
-r"""Read boost lists: words or phrases, for all utterances or for some.
+r"""Read boost files: words or phrases, for all utterances or for some.
 
 A file is of one of two forms; in the second, an own list replaces the common one:
 
@@ -31,8 +31,8 @@ _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
 
 
 @dataclass(frozen=True)
-class BoostLists:
-    """Boost lists of many utterances.
+class BoostFile:
+    """What a boost file holds: the lists of many utterances.
 
     Attributes:
         common: Word to bonus, or phrase to weight, for the utterances that have no
@@ -47,8 +47,14 @@ class BoostLists:
         """The list of an utterance, or None where it is empty."""
         return self.own.get(utterance, self.common) or None
 
+    @property
+    def favoured(self) -> set[str]:
+        """What has a number above 0 in any list."""
+        lists = (self.common, *self.own.values())
+        return {one for found in lists for one, number in found.items() if number > 0}
 
-def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
+
+def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
     r"""Read `word<TAB>bonus` lines, or JSON lines.
 
     A word and its bonus may stand apart by spaces too; a phrase needs the tab.
@@ -59,7 +65,7 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
             an utterance twice.
         FormatError: The file cannot be read.
     """
-    lines = _lines_of(path)
+    lines = _numbered_lines(path)
     if _are_json(lines):
         return _read_json(lines, *_WORDS)
     common: dict[str, float] = {}
@@ -69,10 +75,10 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostLists:
         if len(bonus) != 1 or not word:
             raise BoostError(f"{place}: found {line!r}, expected 'word<TAB>bonus'")
         _add(common, word, bonus[0].strip(), place, "bonus")
-    return BoostLists(common)
+    return BoostFile(common)
 
 
-def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
+def read_phrase_weights(path: str | os.PathLike[str]) -> BoostFile:
     r"""Read `phrase<TAB>weight` lines, the weight being 1 if left out, or JSON lines.
 
     Blank lines and lines that begin with `# ` are left out.
@@ -82,7 +88,7 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
             or an utterance twice.
         FormatError: The file cannot be read.
     """
-    lines = _lines_of(path)
+    lines = _numbered_lines(path)
     if _are_json(lines):
         return _read_json(lines, *_PHRASES)
     common: dict[str, float] = {}
@@ -92,7 +98,7 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostLists:
         if len(weight) > 1 or not phrase:
             raise BoostError(f"{place}: found {line!r}, expected 'phrase<TAB>weight'")
         _add(common, phrase, (weight or ["1"])[0].strip(), place, "weight")
-    return BoostLists(common)
+    return BoostFile(common)
 
 
 def read_phrases(path: str | os.PathLike[str]) -> list[str]:
@@ -104,7 +110,7 @@ def read_phrases(path: str | os.PathLike[str]) -> list[str]:
         FormatError: Unreadable, or no phrases at all.
         BoostError: Malformed JSON lines.
     """
-    lines = _lines_of(path)
+    lines = _numbered_lines(path)
     if _are_json(lines):
         lists = _read_json(lines, *(_WORDS if _is_of_words(lines[0][1]) else _PHRASES))
         phrases = list(chain(lists.common, *lists.own.values()))
@@ -116,8 +122,8 @@ def read_phrases(path: str | os.PathLike[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _lines_of(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Lines that say something, each with its place."""
+def _numbered_lines(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Lines that are neither blank nor comments, each with its place."""
     return [
         (f"{path}:{number}", line)
         for number, line in enumerate(read_lines(path), 1)
@@ -130,7 +136,7 @@ def _are_json(lines: list[tuple[str, str]]) -> bool:
 
 
 def _is_of_words(line: str) -> bool:
-    """Whether a JSON line has a list of words; what is no JSON is told when read."""
+    """Whether a JSON line has a list of words; malformed ones raise when read."""
     try:
         found = json.loads(line)
     except json.JSONDecodeError:
@@ -138,7 +144,7 @@ def _is_of_words(line: str) -> bool:
     return isinstance(found, dict) and _WORDS[0] in found
 
 
-def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostLists:
+def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostFile:
     lists: dict[str | None, dict[str, float]] = {}
     for place, line in lines:
         utterance, given = _parse_object(line, place, key, number)
@@ -149,7 +155,7 @@ def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostList
         for word, value in given:
             _add(lists[utterance], word, value, place, number)
     common = lists.pop(None, {})
-    return BoostLists(common, {str(name): own for name, own in lists.items()})
+    return BoostFile(common, {str(name): own for name, own in lists.items()})
 
 
 def _parse_object(

@@ -1,0 +1,200 @@
+"""Many utterances: from files, in batches, to files, each with its own boosts."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_files import SENTENCES, TOKENS, logprobs_of, write_files
+
+import wfstdec
+from wfstdec import batch
+from wfstdec.errors import BoostWarning, LogprobError, OptionError, ShapeError
+from wfstdec.io import BoostFile, open_logprobs
+
+TEXTS = {"utt2": "ab c", "utt1": "cab", "utt3": "c"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("batch"))
+
+
+@pytest.fixture(scope="module")
+def decoder(files):
+    return wfstdec.TrieDecoder(
+        tokens=files / "tokens.txt",
+        lexicon=files / "lexicon.txt",
+        lm=files / "lm.arpa",
+        separator="<wb>",
+        options=wfstdec.TrieOptions(nbest=3, beam=100.0),
+    )
+
+
+def pairs():
+    return [(utterance, logprobs_of(text)) for utterance, text in SENTENCES.items()]
+
+
+def flat(frames=12):
+    """All tokens as probable."""
+    return np.full((frames, len(TOKENS)), np.log(0.2), np.float32)
+
+
+# ------------------------------------------------------------------------- decoding
+def test_pairs_are_decoded_in_their_order(decoder):
+    summary = batch.Summary(decoder.frame_shift_s)
+    found = batch.decode_all(decoder, pairs(), summary=summary)
+    assert {utterance: best.text for utterance, [best] in found} == TEXTS
+    assert summary.num_utterances == 3
+    assert summary.num_frames == sum(len(x) for _, x in pairs())
+    assert summary.audio_s == pytest.approx(summary.num_frames * 0.02)
+    assert summary.rtfx == summary.audio_s / summary.decode_s > 0
+
+
+def test_a_file_to_a_file(decoder, files, tmp_path):
+    summary = batch.decode_file(decoder, files / "x.npz", tmp_path / "hyp.txt")
+    assert (tmp_path / "hyp.txt").read_text() == "utt2 ab c\nutt1 cab\nutt3 c\n"
+    assert str(summary).startswith("decoded 3 utterances, 0.5 s of audio in ")
+    assert str(summary).endswith("; all reached a final state")
+    reader = open_logprobs(files / "x.npz")
+    batch.decode_file(decoder, reader, tmp_path / "h.ctm", format="ctm")
+    assert (tmp_path / "h.ctm").read_text().startswith("utt2 1 0.000 0.100 ab\n")
+
+
+def test_nbest_lists(decoder, files, tmp_path):
+    """Those of the decoder; only where they are asked for."""
+    [(_, several), *_] = batch.decode_all(decoder, pairs(), nbest=True)
+    assert several == decoder.decode_nbest([pairs()[0][1]])[0]
+    assert len(several) == 3
+    path = tmp_path / "hyp.jsonl"
+    batch.decode_file(decoder, files / "x.npz", path, format="jsonl", nbest=3)
+    read = [json.loads(line)["nbest"] for line in path.read_text().splitlines()]
+    assert [len(one) for one in read] == [3, 3, 3]
+    greedy = wfstdec.GreedyDecoder(tokens=files / "tokens.txt", separator="<wb>")
+    with pytest.raises(OptionError, match="GreedyDecoder finds only the best"):
+        list(batch.decode_all(greedy, pairs(), nbest=True))
+
+
+@pytest.mark.parametrize(
+    "how, message",
+    [
+        ({"format": "xml"}, "format='xml', expected one of 'text', 'jsonl', 'ctm'"),
+        ({"nbest": 2}, "nbest=2 with format='text', expected format 'jsonl'"),
+    ],
+)
+def test_formats_that_cannot_be(how, message, decoder, files, tmp_path):
+    with pytest.raises(OptionError, match=message):
+        batch.decode_file(decoder, files / "x.npz", tmp_path / "hyp", **how)
+    assert not (tmp_path / "hyp").exists()
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_utterances_that_do_not_end_are_named(decoder):
+    summary = batch.Summary(0.02)
+    only_a = np.log(np.eye(len(TOKENS), dtype=np.float32))[[TOKENS.index("a")]]
+    many = [(f"u{i}", only_a) for i in range(7)]
+    list(batch.decode_all(decoder, many, summary=summary))
+    assert summary.unfinished == [f"u{i}" for i in range(7)]
+    assert str(summary).endswith("; 7 did not reach a final state: u0 u1 u2 u3 u4 ...")
+    assert batch.Summary(0.02).rtfx == 0
+
+
+def test_batches_end_by_count_and_by_bytes():
+    sizes = [2, 3, 1, 9, 1, 1, 1]
+    given = [(str(i), np.zeros((n, 1), np.float32)) for i, n in enumerate(sizes)]
+    parts = list(batch.batches(given, max_utterances=3, max_bytes=20))
+    assert [[len(x) for _, x in part] for part in parts] == [
+        [2, 3], [1, 9], [1, 1, 1],
+    ]  # fmt: skip
+    assert list(batch.batches([])) == []
+
+
+def test_only_one_batch_is_read_ahead(decoder, monkeypatch):
+    read = []
+
+    def source():
+        for utterance, x in pairs() * 40:
+            read.append(utterance)
+            yield utterance, x
+
+    found = batch.decode_all(decoder, source())
+    next(found)
+    assert len(read) == 64
+
+
+# ------------------------------------------------------------------------- errors
+def test_errors_carry_the_utterance_and_the_file(decoder, tmp_path):
+    good, bad = logprobs_of("c"), logprobs_of("c")
+    bad[1, 2] = np.nan
+    np.savez(tmp_path / "x.npz", good=good, bad=bad)
+    with pytest.raises(LogprobError) as error:
+        batch.decode_file(decoder, tmp_path / "x.npz", tmp_path / "hyp.txt")
+    path = str(tmp_path / "x.npz")
+    assert (error.value.utterance, error.value.path) == ("bad", path)
+    assert error.value.message.startswith("logprobs has nan in frame 1, expected")
+    assert str(error.value) == f"{path}: utterance 'bad': {error.value.message}"
+    with pytest.raises(ShapeError) as error:
+        list(batch.decode_all(decoder, [("a", good), ("b", good[:, :4])]))
+    assert str(error.value).startswith("utterance 'b': logprobs has V=4 tokens")
+
+
+# ------------------------------------------------------------------------- boosts
+def test_boosts_for_all_as_the_decoder_takes_them(decoder):
+    boosts = {"cab": 20.0}
+    [(_, [found])] = batch.decode_all(decoder, [("u", flat())], boosts)
+    assert found == decoder.decode([flat()], boosts=boosts)[0]
+    assert "cab" in found.text
+
+
+def test_lists_of_utterances_words_and_phrases(decoder):
+    """As if each were given to the decoder alone."""
+    words = BoostFile({"ab": 0.5}, {"two": {"c": 2.0}, "three": {}})
+    phrases = BoostFile({}, {"one": {"c c": 2.0}, "two": {"cab ab": 1.0}})
+    compiler = decoder.phrase_compiler()
+    lists = batch.BoostLists(words, phrases, compiler)
+    found = dict(
+        batch.decode_all(decoder, [(u, flat()) for u in ("one", "two")], lists)
+    )
+    for utterance in ("one", "two"):
+        compiled = compiler.compile(phrases.own[utterance])
+        boosts = wfstdec.Boosts(words.of(utterance), compiled)
+        assert found[utterance] == decoder.decode([flat()], boosts=boosts)
+        assert found[utterance][0].boost_cost < 0
+    assert lists.unused == ["three"]
+    assert lists.of("three") is None and lists.unused == []
+
+
+def test_a_list_is_compiled_once(decoder):
+    class Counting:
+        compiled = []
+
+        def compile(self, phrases):
+            self.compiled.append(phrases)
+            return decoder.phrase_compiler().compile(phrases)
+
+    lists = batch.BoostLists(phrases={"ab c": 1.0}, compiler=Counting())
+    first = lists.of("a").phrases
+    assert all(lists.of(name).phrases is first for name in "abc")
+    assert Counting.compiled == [{"ab c": 1.0}]
+    with pytest.raises(OptionError, match="phrases without a compiler, expected one"):
+        batch.BoostLists(phrases={"ab c": 1.0})
+
+
+def test_lists_of_utterances_that_are_not_there(decoder, files, tmp_path):
+    own = {name: {"ab": 1.0} for name in ("utt1", *"abcdef")}
+    with pytest.warns(BoostWarning) as warned:
+        lists = batch.BoostLists(BoostFile({}, own))
+        batch.decode_file(decoder, files / "x.npz", tmp_path / "h", boosts=lists)
+    assert str(warned[0].message) == (
+        f"6 boost lists are for utterances that {files / 'x.npz'} does not have: "
+        "'a', 'b', 'c', 'd', 'e', ..."
+    )
+    assert Path(warned[0].filename).name == "test_batch.py"
+
+
+def test_standard_output(decoder, files, monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    batch.decode_file(decoder, files / "x.npz")
+    assert out.getvalue() == "utt2 ab c\nutt1 cab\nutt3 c\n"

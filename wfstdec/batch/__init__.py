@@ -1,0 +1,18 @@
+"""Decoding of many utterances: from files, in batches, to files.
+
+    from wfstdec import batch
+
+    print(batch.decode_file(decoder, "dev.npz", "dev.hyp"))          # a `Summary`
+
+    lists = batch.BoostLists(read_boosts("words.txt"))
+    for utterance, [best] in batch.decode_all(decoder, pairs, lists): ...
+
+`decode_file` reads, decodes and writes; `decode_all` decodes whatever gives pairs of an
+utterance id and its log-probs. Both keep one batch in memory and no more.
+"""
+
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import batches, decode_all, decode_file
+from wfstdec.batch.summary import Summary
+
+__all__ = ["BoostLists", "Summary", "batches", "decode_all", "decode_file"]

@@ -1,0 +1,184 @@
+"""Decode many utterances, batch by batch: from pairs, or from a file to a file."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from tqdm import tqdm
+
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.summary import Summary
+from wfstdec.boost.boosts import BoostsLike
+from wfstdec.errors import BoostError, BoostWarning, InputError
+from wfstdec.io.logprobs import LogprobReader, open_logprobs
+from wfstdec.io.results import open_output, result_writer
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+
+BATCH_UTTERANCES = 64
+BATCH_BYTES = 2**26
+_NAMED_AT_MOST = 5
+
+Batch = list[tuple[str, np.ndarray]]
+
+
+def decode_file(
+    decoder: Decoder,
+    logprobs: str | os.PathLike[str] | LogprobReader,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    boosts: BoostLists | BoostsLike = None,
+    format: str = "text",
+    nbest: int = 1,
+    progress: bool = False,
+) -> Summary:
+    """Decode all utterances of a file, and write what was found in its order.
+
+    Args:
+        decoder: Any of our decoders.
+        logprobs: An `.npz`, `.ark`, `.scp`, or a folder of `.npy`, as
+            `wfstdec.io.open_logprobs` takes them; or what that gives.
+        output: The file to write, whole or not at all; None is standard output.
+        boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
+        format: `"text"`, `"jsonl"` or `"ctm"`.
+        nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
+            decoder with n-best lists, and `"jsonl"`.
+        progress: Show a progress bar, where standard error is a terminal.
+
+    Raises:
+        OptionError: No such format, or several hypotheses where that cannot be.
+        FormatError: A file cannot be read or written.
+        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit; the
+            error has the `utterance`.
+
+    Warns:
+        BoostWarning: Boosts of utterances that the file does not have.
+    """
+    write = result_writer(format, nbest=nbest)
+    if not isinstance(logprobs, LogprobReader):
+        logprobs = open_logprobs(logprobs)
+    summary = Summary(decoder.frame_shift_s)
+    with open_output(output) as file:
+        found = decode_all(
+            decoder,
+            logprobs,
+            boosts,
+            nbest=nbest > 1,
+            summary=summary,
+            progress=progress and not file.isatty(),
+        )
+        for utterance, hypotheses in found:
+            file.write(write(utterance, hypotheses))
+    if isinstance(boosts, BoostLists) and boosts.unused:
+        _warn_of_unused(boosts.unused, logprobs)
+    return summary
+
+
+def decode_all(
+    decoder: Decoder,
+    logprobs: Iterable[tuple[str, np.ndarray]],
+    boosts: BoostLists | BoostsLike = None,
+    *,
+    nbest: bool = False,
+    summary: Summary | None = None,
+    progress: bool = False,
+) -> Iterator[tuple[str, list[Hypothesis]]]:
+    """Decode utterances as they are read, a batch at a time.
+
+    Args:
+        decoder: Any of our decoders.
+        logprobs: Pairs of an utterance id and its log-probs, [T, V], such as
+            `wfstdec.io.open_logprobs` gives.
+        boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
+        nbest: As many hypotheses as the decoder's options ask for, instead of the best.
+        summary: Counts what is decoded.
+        progress: Show a progress bar, where standard error is a terminal.
+
+    Yields:
+        Each utterance and its hypotheses, best first.
+
+    Raises:
+        OptionError: `nbest` of a decoder that has no n-best lists.
+        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit; the
+            error has the `utterance`, and the `path` of log-probs that have one.
+    """
+    # The first call compiles or loads the kernels: no part of the decoding time.
+    decoder.decode([np.zeros((1, decoder.num_tokens), np.float32)])
+    total = getattr(logprobs, "num_utterances", None)
+    with tqdm(
+        total=total, disable=None if progress else True, unit=" utterances"
+    ) as bar:
+        for batch in batches(logprobs):
+            utterances = [utterance for utterance, _ in batch]
+            began = time.perf_counter()
+            with _named(utterances, getattr(logprobs, "path", None)):
+                hypotheses = _decode(decoder, batch, boosts, nbest)
+            if summary is not None:
+                summary.add(batch, hypotheses, time.perf_counter() - began)
+            yield from zip(utterances, hypotheses, strict=True)
+            bar.update(len(batch))
+
+
+def batches(
+    logprobs: Iterable[tuple[str, np.ndarray]],
+    *,
+    max_utterances: int = BATCH_UTTERANCES,
+    max_bytes: int = BATCH_BYTES,
+) -> Iterator[Batch]:
+    """Group utterances so that a batch is never large in memory.
+
+    A batch ends with the utterance that reaches one of the limits.
+    """
+    batch: Batch = []
+    size = 0
+    for utterance, array in logprobs:
+        batch.append((utterance, array))
+        size += array.nbytes
+        if len(batch) == max_utterances or size >= max_bytes:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _decode(
+    decoder: Decoder, batch: Batch, boosts: BoostLists | BoostsLike, nbest: bool
+) -> list[list[Hypothesis]]:
+    logprobs = [array for _, array in batch]
+    if isinstance(boosts, BoostLists):
+        given = [boosts.of(utterance) for utterance, _ in batch]
+    else:
+        given = [boosts] * len(batch)
+    if nbest:
+        return decoder.decode_nbest(logprobs, boosts=given)
+    return [[best] for best in decoder.decode(logprobs, boosts=given)]
+
+
+@contextmanager
+def _named(utterances: list[str], path: object) -> Iterator[None]:
+    """Give errors about an utterance of the batch its id, and the file it is from."""
+    try:
+        yield
+    except InputError as error:
+        if isinstance(error.utterance, int):
+            error.utterance = utterances[error.utterance]
+            if path is not None and not isinstance(error, BoostError):
+                error.path = str(path)
+        raise
+
+
+def _warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
+    """Lists for utterances that are not there: most often ids of another form."""
+    named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
+    more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
+    warnings.warn(
+        f"{len(utterances)} boost lists are for utterances that {reader.path} does not "
+        f"have: {named}{more}",
+        BoostWarning,
+        stacklevel=3,
+    )

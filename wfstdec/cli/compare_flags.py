@@ -1,0 +1,67 @@
+"""The flags that `compare` and `tune` have in common: utterances, models, grids."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from wfstdec.cli.flags import add_flags
+from wfstdec.compare.grids import Grid, parse_grid
+from wfstdec.compare.models import Models
+from wfstdec.compare.speech import Speech, read_speech
+from wfstdec.errors import OptionError
+
+
+def add_speech_flags(parser: argparse.ArgumentParser) -> None:
+    """The utterances."""
+    add_flags(parser, "--logprobs", "--ref", required=True)
+    add_flags(parser, "--utterances", "--frame-shift")
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """What the searches search."""
+    add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa", "--lm")
+    add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
+
+
+def speech_of(args: argparse.Namespace) -> Speech:
+    """The utterances that the flags name."""
+    return read_speech(
+        args.logprobs,
+        args.ref,
+        limit=args.utterances,
+        frame_shift_s=args.frame_shift,
+    )
+
+
+def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
+    """What the flags name.
+
+    Args:
+        args: The command line.
+        **phrases: The fields of `Models` on how phrases are credited.
+
+    Raises:
+        OptionError: Two language models.
+    """
+    if args.arpa is not None and args.lm is not None:
+        raise OptionError("--arpa and --lm, expected one language model")
+    return Models(
+        graph=args.graph,
+        tokens=args.tokens,
+        blank=args.blank,
+        lexicon=args.lexicon,
+        lm=args.arpa or args.lm,
+        separator=args.separator,
+        separator_optional=args.separator_optional,
+        unk_cost=args.unk_cost,
+        frame_shift_s=args.frame_shift,
+        **phrases,
+    )
+
+
+def grid_of(texts: Iterable[str], options: Any) -> Grid:
+    """A grid of these options, a dataclass; errors as of `parse_grid`."""
+    return parse_grid(texts, [field.name for field in fields(options)])

@@ -1,0 +1,90 @@
+"""Compiling phrases for a decoder: what it can say, and how phrases are spelt with it.
+
+compiler = phrase_compiler(vocabulary)                 # words, if the decoder has any
+compiler = phrase_compiler(vocabulary, unit="token")   # tokens, between separators
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
+from wfstdec.errors import OptionError
+from wfstdec.lm.automaton import Unit
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import token_named, word_ids
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a decoder can say.
+
+    Attributes:
+        tokens: The token table.
+        words: The word table, `words[0]` being `<eps>`; empty where there is none.
+        lexicon: How the words are pronounced; None where there are none.
+        separator: The token that may stand between words, or None.
+        separator_optional: It may also be left out.
+    """
+
+    tokens: TokenTable
+    words: tuple[str, ...] = ()
+    lexicon: Lexicon | None = None
+    separator: int | None = None
+    separator_optional: bool = False
+
+
+def phrase_compiler(
+    vocabulary: Vocabulary,
+    options: PhraseOptions | None = None,
+    *,
+    unit: Unit | None = None,
+    boundary: str | None = None,
+    sentencepiece_model: str | os.PathLike[str] | None = None,
+) -> PhraseCompiler:
+    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`."""
+    if vocabulary.words and sentencepiece_model is not None:
+        raise OptionError(
+            f"sentencepiece_model={os.fspath(sentencepiece_model)!r} for a decoder "
+            "that has words, expected None: its lexicon spells phrases"
+        )
+    if unit not in (None, "word", "token"):
+        raise OptionError(f"unit={unit!r}, expected 'word', 'token' or None")
+    if (unit or ("word" if vocabulary.words else "token")) == "token":
+        return _by_tokens(vocabulary, options, boundary, sentencepiece_model)
+    if not vocabulary.words:
+        raise OptionError("unit='word', expected 'token': this decoder has no words")
+    if boundary is not None:
+        raise OptionError(
+            f"boundary={boundary!r} with phrases of words, which need none; expected "
+            "None, or unit='token'"
+        )
+    ids = word_ids(vocabulary.words)
+    return PhraseCompiler(by_words(ids), vocabulary.words, options)
+
+
+def _by_tokens(
+    vocabulary: Vocabulary,
+    options: PhraseOptions | None,
+    boundary: str | None,
+    sentencepiece_model: str | os.PathLike[str] | None,
+) -> PhraseCompiler:
+    """Without a boundary, the separator is one if it stands between all words."""
+    tokens = vocabulary.tokens
+    edge = token_named(boundary, tokens, "boundary")
+    between, optional = edge, False
+    if edge is None:
+        between, optional = vocabulary.separator, vocabulary.separator_optional
+        edge = None if optional else between
+    if vocabulary.lexicon is None:
+        speller: Speller = by_table(
+            tokens, separator=between, sentencepiece_model=sentencepiece_model
+        )
+    else:
+        speller = by_lexicon(
+            vocabulary.lexicon, separator=between, separator_optional=optional
+        )
+    return PhraseCompiler(speller, tokens, options, boundary=edge)
