@@ -13,6 +13,7 @@ import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
+from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.lexicon import WORD_START
@@ -72,6 +73,8 @@ class HypothesisBuilder:
     def _lm_cost(self, labels: np.ndarray, complete: bool) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
         automaton, costs = self.space.automaton, np.empty(len(labels), np.float32)
+        if automaton is NULL_AUTOMATON:
+            return 0.0
         state = kernels.walk(automaton, 0, automaton.model_start[0], labels, costs)
         final = float(automaton.final_cost[state]) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final
