@@ -12,7 +12,7 @@
 # This notebook sets them side by side on the shipped recipe: 40 utterances of
 # LibriSpeech, a lexicon of 30,000 words, a pruned 3-gram. It takes about a minute and
 # needs `pip install wfstdec[plot,notebook]`. It was made from the `.py` file beside it:
-# `python tools/make_notebook.py --execute`.
+# `python -m tools.make_notebook --execute`.
 #
 # On your own data the same is one command: `wfstdec compare --help`.
 

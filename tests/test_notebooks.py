@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-import make_notebook
 import pytest
+
+from tools import make_notebook
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,7 +30,7 @@ def test_a_source_becomes_cells(tmp_path):
 def test_the_notebook_is_made_of_its_source(source):
     kept = json.loads(source.with_suffix(".ipynb").read_text("utf-8"))
     made = make_notebook.read_source(source)
-    assert cells(kept) == cells(made), "run tools/make_notebook.py --execute"
+    assert cells(kept) == cells(made), "run python -m tools.make_notebook --execute"
     assert source.with_suffix(".ipynb").stat().st_size < 300_000
 
 

@@ -1,7 +1,7 @@
 """Make `notebooks/*.ipynb` of the `.py` files beside them, which are what we edit.
 
-    python tools/make_notebook.py              # cells alone
-    python tools/make_notebook.py --execute    # with outputs; the extra `notebook`
+    python -m tools.make_notebook              # cells alone
+    python -m tools.make_notebook --execute    # with outputs; the extra `notebook`
 
 A source has its cells between `# %%` lines; those of `# %% [markdown]` are comments.
 """

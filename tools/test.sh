@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/venv.sh
 install_extras dev,test
-for extra in ${PEERS:-peers beam-peers pynini sentencepiece}; do
+for extra in ${PEERS:-peers trie-peers pynini sentencepiece}; do
     log=.venv/$extra.log
     echo "installing the extra $extra (log: $log)" >&2
     if ! install_extras "$extra" >"$log" 2>&1; then

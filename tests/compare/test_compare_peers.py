@@ -28,7 +28,7 @@ def nothing_installed(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("flashlight", "pip install wfstdec[beam-peers]"),
+        ("flashlight", "pip install wfstdec[trie-peers]"),
         ("pyctcdecode", "pip install --no-deps pyctcdecode==0.5.0"),
         ("kaldi-decoder", "pip install wfstdec[peers]"),
     ],

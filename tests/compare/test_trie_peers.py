@@ -330,7 +330,7 @@ def token_case(seed, num_frames=5):
 
 @NEMO
 def test_nemo_is_given_our_objective(tmp_path):
-    from nemo_peer import NemoPeer
+    from wfstdec.compare.peers.nemo import NemoPeer
 
     cases = [token_case(seed) for seed in range(15)]
     peer = NemoPeer(inputs_of(cases[0], tmp_path))
@@ -369,7 +369,8 @@ def test_padding_changes_nothing(backend):
 @NEMO
 def test_nemo_depends_on_padding(tmp_path):
     import torch
-    from nemo_peer import NemoPeer
+
+    from wfstdec.compare.peers.nemo import NemoPeer
 
     cases = [token_case(seed, num_frames=3 + seed % 5) for seed in range(12)]
     peer = NemoPeer(inputs_of(cases[0], tmp_path))

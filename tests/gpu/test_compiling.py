@@ -3,9 +3,9 @@
 import functools
 import re
 
-import kernel_resources
 import pytest
 
+from tools.gpu import kernel_resources
 from wfstdec.gpu.records import BLOCKS_PER_SM
 from wfstdec.wfst.gpu.layout import PROGRAM
 

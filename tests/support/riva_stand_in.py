@@ -110,5 +110,8 @@ class Decoder:
         ]
 
 
-BatchedMappedDecoderCudaConfig = Config
-BatchedMappedDecoderCuda = Decoder
+def module():
+    """What the adapter imports; a test may change it."""
+    return types.SimpleNamespace(
+        BatchedMappedDecoderCudaConfig=Config, BatchedMappedDecoderCuda=Decoder
+    )

@@ -23,7 +23,7 @@ from wfstdec.wfst.options import WfstOptions
 
 pytest.importorskip("sentencepiece")
 
-import make_synthetic  # noqa: E402
+from tools.data import make_synthetic  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 PIECES, NUM_WORDS, FRAMES = 1024, 3000, 120

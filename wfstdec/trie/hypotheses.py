@@ -39,36 +39,39 @@ class HypothesisBuilder:
 
     def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
-        options = self._decoder.options
-        labels, pron_cost = path.token, 0.0
-        words = np.zeros(0, np.int32)
-        if self.space.has_lexicon:
-            trie = self.space.trie
-            labels = words = trie.pron_word[path.pron]
-            pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
-        insertion = insertion_cost(options.token_insertion, len(path.token))
-        if self.space.has_lexicon:
-            insertion += insertion_cost(options.word_insertion, len(words))
-        parts = {
-            "graph": self._lm_cost(labels, path.complete) + pron_cost,
-            "insertion": insertion,
-            "boost": boosts.cost(words.tolist(), path.token.tolist()),
-        }
-        if math.isnan(path.acoustic):  # alignments were summed
-            costs = CostAccount.of_total(options, total=path.search_cost, **parts)
-        else:
-            costs = CostAccount.of_path(options, acoustic=path.acoustic, **parts)
         return Hypothesis(
             words=self._words(path),
             token_ids=tuple(path.token.tolist()),
             token_frames=(tuple(path.start.tolist()), tuple(path.end.tolist())),
             token_names=self._decoder.tokens.names,
             frame_shift_s=self._decoder.frame_shift_s,
-            **costs._asdict(),
+            **self._costs(path, boosts)._asdict(),
             reached_final=path.complete,
             num_frames=path.num_frames,
             died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,
         )
+
+    def _costs(self, path: TokenPath, boosts: CompiledBoosts) -> CostAccount:
+        """The account of a path.
+
+        Where alignments were summed, what is left of the total is acoustic.
+        """
+        options, trie = self._decoder.options, self.space.trie
+        words, labels = trie.pron_word[path.pron], path.token
+        insertion = insertion_cost(options.token_insertion, len(path.token))
+        if self.space.has_lexicon:
+            labels = words
+            insertion += insertion_cost(options.word_insertion, len(words))
+        pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
+        graph = self._lm_cost(labels, path.complete) + pron_cost
+        costs = {
+            "graph": graph,
+            "insertion": insertion,
+            "boost": boosts.cost(words.tolist(), path.token.tolist()),
+        }
+        if math.isnan(path.acoustic):
+            return CostAccount.of_total(options, total=path.search_cost, **costs)
+        return CostAccount.of_path(options, acoustic=path.acoustic, **costs)
 
     def _lm_cost(self, labels: np.ndarray, complete: bool) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""

@@ -7,6 +7,9 @@ available_peers(inputs)                     # those that can be made of the inpu
 flashlight       flashlight-text: a lexicon's trie, or tokens alone
 pyctcdecode      words over pieces or characters; no pronunciations
 kaldi-decoder    FasterDecoder on the graph
+nemo             NeMo's batched search: tokens, no lexicon
+
+A module each; `peers.riva` is one more: Kaldi's decoder for NVIDIA GPUs, on the graph.
 """
 
 from __future__ import annotations
@@ -20,33 +23,38 @@ from wfstdec.errors import BackendError, OptionError
 _log = logging.getLogger(__name__)
 
 
-def flashlight(inputs: PeerInputs) -> Peer:
-    """flashlight-text; see `peers.flashlight`."""
+def _flashlight(inputs: PeerInputs) -> Peer:
     from wfstdec.compare.peers.flashlight import FlashlightPeer
 
     return FlashlightPeer(inputs)
 
 
-def pyctcdecode(inputs: PeerInputs) -> Peer:
-    """pyctcdecode; see `peers.pyctcdecode`."""
+def _pyctcdecode(inputs: PeerInputs) -> Peer:
     from wfstdec.compare.peers.pyctcdecode import PyctcdecodePeer
 
     return PyctcdecodePeer(inputs)
 
 
-def kaldi_decoder(inputs: PeerInputs) -> Peer:
-    """kaldi-decoder; see `peers.kaldi`."""
+def _kaldi_decoder(inputs: PeerInputs) -> Peer:
     from wfstdec.compare.peers.kaldi import KaldiPeer
 
     return KaldiPeer(inputs)
 
 
+def _nemo(inputs: PeerInputs) -> Peer:
+    from wfstdec.compare.peers.nemo import NemoPeer
+
+    return NemoPeer(inputs)
+
+
 PEERS: Mapping[str, MakePeer] = {
-    "flashlight": flashlight,
-    "pyctcdecode": pyctcdecode,
-    "kaldi-decoder": kaldi_decoder,
+    "flashlight": _flashlight,
+    "pyctcdecode": _pyctcdecode,
+    "kaldi-decoder": _kaldi_decoder,
+    "nemo": _nemo,
 }
-"""What makes each peer, by the name that options call it."""
+"""What makes each peer, by the name that options call it. Comparisons count the CPU
+seconds of one thread, so that `peers.riva`, which runs on a GPU, is not here."""
 
 
 def available_peers(inputs: PeerInputs) -> list[Peer]:

@@ -33,12 +33,13 @@ from typing import Any
 import numpy as np
 
 from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.compare.peers.scored import ScoredPeer
 from wfstdec.compare.points import PeerInputs, Setting
 from wfstdec.errors import OptionError
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import WORD_START
 
-_INSTALL = "pip install wfstdec[beam-peers] (no wheel for Python 3.13)"
+_INSTALL = "pip install wfstdec[trie-peers] (no wheel for Python 3.13)"
 _BEAM_SIZES = (20, 50, 100, 200, 500)
 _THRESHOLD = 50.0
 _UNKNOWN = "<unk>"
@@ -46,8 +47,8 @@ _NEVER = -1e4
 """The log-prob of what cannot be; infinite ones end in NaN."""
 
 
-class FlashlightPeer:
-    """A `Peer`; see the module for what it is given.
+class FlashlightPeer(ScoredPeer):
+    """A `ScoredPeer`; see the module for what it is given.
 
     Args:
         inputs: Tokens and the language model; a lexicon and a separator where there
@@ -92,19 +93,10 @@ class FlashlightPeer:
             for size in _BEAM_SIZES
         ]
 
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """See `Peer`."""
-        return [text for text, _ in self.decode_scored(utterances, setting)]
-
     def decode_scored(
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> list[tuple[str, float]]:
-        """The words of each utterance and the total that is theirs, higher is better.
-
-        Nothing found has no words and `-inf`.
-        """
+        """See `ScoredPeer`."""
         decoder = self._decoder(setting)
         found = []
         for logprobs in utterances:

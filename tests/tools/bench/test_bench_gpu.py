@@ -1,0 +1,308 @@
+"""The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
+
+import dataclasses
+import json
+import shutil
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+import riva_stand_in
+from cuda_emulation.device import EmulatedDevice
+from tiny_sets import write_sets
+
+from tools.bench import data, gpu
+from tools.bench import gpu_report as report
+from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench.gpu_device import Gpu, Timing, padded
+from tools.bench.gpu_measure import Bench, Setting, as_given
+from wfstdec.compare.peers import riva as riva_peer
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.backend import DeviceBackend
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+
+
+class Emulated(Gpu):
+    """The emulation as the benchmark sees a GPU; `change` spoils its options."""
+
+    def __init__(self, change=lambda options: options):
+        self.change, self.timed = change, 0
+
+    def describe(self):
+        return {"gpu": "none"}
+
+    def decoder(self, graph, options, *, frame_shift_s, threads):
+        options = self.change(options)
+        decoder = WfstDecoder(graph, options, "cpu", frame_shift_s=frame_shift_s)
+        device = EmulatedDevice(threads)
+        decoder._backend = DeviceBackend(graph, device, first_capacity=64)
+        return decoder
+
+    def upload(self, arrays, dtype):
+        return padded(arrays, dtype)
+
+    def time(self, run, repeats):
+        self.timed += 1
+        begin = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - begin
+        return Timing([seconds] * repeats, [seconds] * repeats)
+
+    def release(self):
+        pass
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs the tool on a small folder: (exit status, what it wrote)."""
+    write_sets(tmp_path)
+
+    def go(*arguments, device=None):
+        output = tmp_path / "run.json"
+        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"
+        fixed += " --threads 32"
+        words = [*fixed.split(), "--output", str(output), *map(str, arguments)]
+        status = gpu.main(words, device or Emulated())
+        return status, json.loads(output.read_text())
+
+    return go
+
+
+@pytest.fixture
+def riva(monkeypatch):
+    """A stand-in for riva-asrlib-decoder, which a test may change."""
+    module = riva_stand_in.module()
+    monkeypatch.setattr(riva_peer, "import_peer", lambda *_: module)
+    return module
+
+
+POINTS = ["--settings", "100:9", "2:4", "--batches", "1", "8", "--boosted", "0", "3"]
+
+
+def test_a_run_without_riva(run, capsys):
+    status, written = run(*POINTS)
+    assert status == 0
+    rows = written["rows"]
+    told = capsys.readouterr().out
+    settings = [(100, 9.0, 0), (100, 9.0, 3), (2, 4.0, 0), (2, 4.0, 3)]
+    ours = [row for row in rows if row["decoder"] == "ours"]
+    keys = ("max_active", "beam", "boosted", "batch", "dtype")
+    assert [tuple(row[key] for key in keys) for row in ours] == [
+        (*setting, batch, dtype)
+        for setting in settings
+        for batch in (1, 8)
+        for dtype in ("float32", "float16")
+    ]
+    cpu = [row for row in rows if row["decoder"] == "cpu"]
+    assert [tuple(row[key] for key in keys[:3]) for row in cpu] == settings
+    for row in ours:
+        assert row["differ"] == 0 and len(row["event_s"]) == len(row["wall_s"]) == 2
+        rtfx = row["audio_s"] / row["event_s"][0]
+        assert row["rtfx"] == pytest.approx(rtfx, rel=0.02)
+        frames = row["us_per_frame"] * row["longest_frames"] / 1e6
+        assert frames == pytest.approx(row["event_s"][0])
+        assert row["looked_per_frame"] >= row["entries_per_frame"] > 0
+        assert row["gb_per_s"] > 0 and row["wer"] >= 0 and row["search_ms"] > 0
+        assert row["shared_share"] == 1 and row["spilled_share"] == 0
+    assert {row["batches"] for row in ours if row["batch"] == 8} == {2}
+    assert written["machine"]["gpu"] == "none"
+    assert written["machine"]["riva-asrlib-decoder"] is None
+    assert "nothing was compared with riva" in told and "us/frame" in told
+
+
+def test_no_time_without_the_cpus_answers(run, capsys):
+    narrow = {"max_active": 1, "beam": 0.1}
+    device = Emulated(lambda options: dataclasses.replace(options, **narrow))
+    status, written = run("--settings", "100:9", "--batches", "8", device=device)
+    assert status == 1 and device.timed == 0
+    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
+    assert len(ours) == 4
+    assert all(row["differ"] > 0 and "rtfx" not in row for row in ours)
+    assert "hypotheses are not the CPU's, no time is given" in capsys.readouterr().out
+
+
+def test_riva_beside_ours(run, riva, capsys):
+    status, written = run(*POINTS, "--lattice-beams", "1", "8")
+    assert status == 0
+    theirs = [row for row in written["rows"] if row["decoder"].startswith("riva")]
+    assert len(theirs) == 2 * 2 * 2 * 2  # settings, batches, lattice beams, calls
+    assert not any(row["boosted"] for row in theirs)
+    for row in theirs:
+        if row["decoder"] == "riva mbr":
+            assert "costs" not in row and row["wer"] >= 0
+            continue
+        costs = row["costs"]
+        assert costs["utterances"] == 6 and costs["texts_differ"] == 0
+        assert costs["ours_lower"] == costs["theirs_lower"] == 0
+        assert costs["theirs_total"] == pytest.approx(costs["ours_total"], rel=1e-6)
+    told = capsys.readouterr().out
+    assert "latency: " in told and "throughput: " not in told  # batches 1 and 8
+    assert "riva mbr" in told
+    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
+    pairs = report.compared(written["rows"])
+    assert len(pairs) == len({(row["beam"], row["batch"]) for row in ours})
+
+
+def test_a_worse_peer_is_seen(run, riva):
+    class Narrow(riva_stand_in.Decoder):
+        def __init__(self, config, *files):
+            config.online_opts.decoder_opts.max_active = 1
+            super().__init__(config, *files)
+
+    riva.BatchedMappedDecoderCuda = Narrow
+    status, written = run("--settings", "100:30", "--batches", "8")
+    assert status == 0
+    (row,) = [row for row in written["rows"] if row["decoder"] == "riva"]
+    assert row["costs"]["ours_lower"] > 0 == row["costs"]["theirs_lower"]
+
+
+def test_a_peer_that_breaks_takes_nothing_with_it(run, riva, capsys):
+    class Broken(riva_stand_in.Decoder):
+        def decode_nbest(self, padded, lengths):
+            raise RuntimeError("kaldi::KaldiFatalError")
+
+    riva.BatchedMappedDecoderCuda = Broken
+    status, written = run("--settings", "100:9", "--batches", "8")
+    assert status == 1
+    (row,) = [row for row in written["rows"] if row["decoder"] == "riva"]
+    assert row["failed"] == "riva-asrlib-decoder failed: kaldi::KaldiFatalError"
+    assert sum("rtfx" in row for row in written["rows"]) == 2 * (1 + 2)
+    assert "KaldiFatalError" in capsys.readouterr().out
+
+
+def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
+    arguments = ("--settings", "100:9", "--batches", "8")
+    status, written = run(*arguments, "--minutes", "0")
+    assert status == 0 and written["rows"] == []
+    assert "left out for --minutes: go on with --resume" in capsys.readouterr().out
+    device = Emulated()
+    _, written = run(*arguments, "--no-riva", device=device)
+    before = written["rows"]
+    ours = sum(row["decoder"] == "ours" for row in before)
+    assert device.timed == 2 * ours  # whole, search alone; the CPU by another clock
+    device = Emulated()
+    _, written = run(*arguments, "--resume", device=device)
+    assert device.timed == 2 and written["rows"][: len(before)] == before
+    assert [row["decoder"] for row in written["rows"][len(before) :]] == [
+        "riva",
+        "riva mbr",
+    ]
+
+
+def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
+    points = ["--settings", "100:9", "--batches", "8", "--boosted", "0"]
+    status, written = run("--sets", "hard", *points)  # rounding changes its numbers
+    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
+    assert [row["dtype"] for row in ours] == ["float32", "float16"]
+    assert status == 0 and not any(row["differ"] for row in ours)
+    speech = data.load_set("hard", data.RECIPE, 1)
+    (x,) = speech.logprobs.values()
+    assert (as_given(x, "float16") != x).any() and (as_given(x, "float32") == x).all()
+
+
+def test_long_recordings(run):
+    _, written = run("--long", "0.5", "0.9", "--settings", "100:9", "--batches", "2")
+    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
+    names = {row["set"]: row["audio_s"] for row in ours}
+    assert set(names) == {"dev, 0.5 s long", "dev, 0.9 s long"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--settings", "7000"], ["--settings", "a:b"], ["--batches", "0"], ["--long"]],
+)
+def test_arguments_that_make_no_sense(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        gpu.parse_arguments(["--output", "x.json", *words])
+    assert "error" in capsys.readouterr().err
+
+
+def test_profiles():
+    full = gpu.parse_arguments(["--output", "x", "--profile", "full"])
+    assert len(full.settings) == 16 and len(full.lms) == 2
+    assert set(full.settings) >= {(1000, 8.0), (10000, 17.0)}
+    small = gpu.parse_arguments(
+        ["--output", "x", "--profile", "small", "--batches", "3"]
+    )
+    assert (small.batches, small.repeats) == ([3], 2)
+
+
+def test_the_batches_of_a_point():
+    names = [f"u{i}" for i in range(50)]
+    rows, said = dict.fromkeys(names, np.zeros((1, 2))), dict.fromkeys(names, ())
+    speech = data.SpeechSet(rows, said, name="", recipe=None)
+    bench = Bench(Case(speech, "", None, 0.8, None), None, None, None)
+    assert [len(batch) for batch in bench.batches(1)] == [1] * 16
+    assert len({name for (name,) in bench.batches(1)}) == 16
+    assert [len(batch) for batch in bench.batches(8)] == [8] * 2
+    (large,) = bench.batches(120)
+    assert large[:50] == large[50:100] and len(large) == 120
+
+
+# ----------------------------------------------------------------------- CUDA's clock
+def test_times_are_those_of_events_around_whole_calls(monkeypatch):
+    """On a stand-in for CuPy whose clock goes on by what is run."""
+    clock, ran = [0.0], []
+
+    class Event:
+        def record(self):
+            self.at = clock[0]
+
+        def synchronize(self):
+            ran.append("synchronize")
+
+    def work():
+        ran.append("work")
+        clock[0] += len(ran)
+
+    device = types.SimpleNamespace(id=0, synchronize=lambda: None)
+    cuda = types.SimpleNamespace(
+        Event=Event,
+        Device=lambda: device,
+        get_elapsed_time=lambda start, end: 1e3 * (end.at - start.at),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    timing = Gpu().time(work, 3)
+    assert ran == ["work", *["work", "synchronize"] * 3]
+    assert timing.event_s == [2.0, 4.0, 6.0] and timing.median_s == 4.0
+    assert len(timing.wall_s) == 3 and max(timing.wall_s) < 1
+
+
+def test_a_batch_is_padded():
+    batch = padded([np.ones((2, 3)), np.ones((4, 3))], "float16")
+    assert batch.logprobs.shape == (2, 4, 3) and batch.logprobs.dtype == np.float16
+    assert batch.logprobs.sum() == 18 and batch.lengths.tolist() == [2, 4]
+
+
+def test_what_is_asked_is_asked_at_an_equal_word_error_rate():
+    base = {"set": "s", "lm": "l", "max_active": 7, "beam": 9.0, "boosted": 0}
+    base |= {"event_s": [1.0], "wer": 5.0, "dtype": "float32", "decoder": "ours"}
+    rows = [
+        base | {"batch": 128},
+        base | {"batch": 128, "decoder": "riva", "event_s": [7.0]},
+        base | {"batch": 128, "decoder": "riva mbr", "event_s": [6.0], "wer": 4.9},
+        base | {"batch": 1},
+        base | {"batch": 1, "decoder": "riva", "event_s": [12.0]},
+    ]
+    throughput, latency = report.verdicts(rows)
+    assert throughput == (
+        "throughput: 6.0 to 6.0 times Riva's over 1 points, 5 asked; the word error "
+        "rate is equal or lower at 0 of them"
+    )
+    assert latency.startswith("latency: 12.0 to 12.0 times Riva's over 1 points, 10 ")
+    assert latency.endswith("at 1 of them")
+
+
+def test_a_bench_measures_what_its_plan_wants(tmp_path):
+    write_sets(tmp_path)
+    [case] = make_cases(["dev:tiny"], Inputs(tmp_path, tmp_path / "cache"))
+    words = "--output x --batches 8 --dtypes float32 --threads 64 --repeats 1"
+    args = gpu.parse_arguments(words.split())
+    bench = Bench(case, args, Emulated(), lambda row: row["decoder"] == "cpu")
+    setting = Setting(100, 9.0)
+    assert list(bench.cpu(setting)) == []
+    (row,) = bench.ours(setting, bench.expect(setting))
+    assert row["differ"] == 0 and row["set"] == "dev"

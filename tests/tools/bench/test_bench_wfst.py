@@ -1,0 +1,120 @@
+"""The benchmark of the WFST decoder: no speed without equal costs."""
+
+import json
+import math
+
+import pytest
+from tiny_sets import write_sets
+
+pytest.importorskip("kaldi_decoder")
+
+from tools.bench import wfst, wfst_report  # noqa: E402
+from tools.bench.costs import compare_costs  # noqa: E402
+from wfstdec.compare.peers import kaldi as kaldi_peer  # noqa: E402
+from wfstdec.compare.points import Outcome  # noqa: E402
+from wfstdec.wfst.options import WfstOptions  # noqa: E402
+
+pytestmark = pytest.mark.peers
+
+DONE = Outcome("ab", 100.0, True)
+
+
+@pytest.fixture
+def sets(tmp_path, monkeypatch):
+    """A folder laid out as the project's data, and a function that runs the tool."""
+    write_sets(tmp_path)
+
+    def run(*arguments):
+        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"
+        output = tmp_path / "figures.json"
+        words = [*fixed.split(), "--output", str(output), *arguments]
+        status = wfst.main(words)
+        return status, json.loads(output.read_text())["rows"]
+
+    return run
+
+
+def test_a_run_compares_then_times(sets, capsys):
+    status, rows = sets("--sets", "dev", "hard", "--beams", "7.013", "30.013")
+    assert status == 0
+    assert [(row["set"], row["setting"]["beam"]) for row in rows] == [
+        ("dev", 7.013),
+        ("dev", 30.013),
+        ("hard", 7.013),
+        ("hard", 30.013),
+    ]
+    for row in rows:
+        assert row["costs"]["agree"] and row["costs"]["utterances"] == 6
+        assert row["costs"]["largest_difference"] < 1e-5
+        assert len(row["cpu_s"]) == len(row["kaldi"]["cpu_s"]) == 2
+        slow, fast = min(row["kaldi"]["cpu_s"]), min(row["cpu_s"])
+        assert row["ratio"] == pytest.approx(slow / fast, rel=0.05)
+        assert row["rtfx"] == pytest.approx(row["audio_s"] / fast, rel=0.05)
+        assert row["wer"] == 100 * sum(row["errors"]) / row["words"]
+        assert row["candidates_per_frame"] >= row["active_per_frame"] > 0
+    told = capsys.readouterr().out
+    assert told.index("costs agree") < told.index("RTFx")
+    assert "log-probs times 0.4" in told
+
+
+@pytest.mark.parametrize("change", ["graph", "options"])
+def test_no_speed_where_costs_disagree(sets, monkeypatch, capsys, change):
+    if change == "graph":
+        scaled = kaldi_peer.scaled_fst
+        monkeypatch.setattr(kaldi_peer, "scaled_fst", lambda g, x: scaled(g, 0.999 * x))
+    else:
+        other = kaldi_peer.FasterDecoder
+
+        def narrow(fst, options):
+            return other(fst, WfstOptions(beam=0.5, max_active=2))
+
+        monkeypatch.setattr(kaldi_peer, "FasterDecoder", narrow)
+    status, rows = sets("--beams", "30")
+    assert status == 1
+    assert not rows[0]["costs"]["agree"] and rows[0]["costs"]["worst"]
+    assert not any("rtfx" in key or "cpu_s" in key for key in rows[0])
+    told = capsys.readouterr().out
+    assert "COSTS DISAGREE" in told and "RTFx" not in told
+
+
+def test_topologies_stand_below_each_other(sets, capsys):
+    status, rows = sets("--topologies", "normal", "compact", "--beams", "30.013")
+    assert status == 0 and [row["topology"] for row in rows] == ["normal", "compact"]
+    assert rows[0]["graph"]["arcs"] != rows[1]["graph"]["arcs"]
+    assert "Topologies" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "lower"),
+    [
+        (DONE, DONE, (0, 0)),
+        (DONE._replace(total_cost=100.0009), DONE, (0, 0)),
+        (DONE._replace(total_cost=100.0011), DONE, (0, 1)),
+        (DONE._replace(total_cost=99.9989), DONE, (1, 0)),
+        (DONE._replace(total_cost=0.0), DONE._replace(total_cost=0.5e-5), (0, 0)),
+        (DONE._replace(total_cost=0.0), DONE._replace(total_cost=-2e-5), (0, 1)),
+        (DONE, DONE._replace(total_cost=90.0, reached_final=False), (1, 0)),
+        (DONE._replace(reached_final=False), DONE, (0, 1)),
+        (Outcome("", math.inf, False), Outcome("", math.inf, False), (0, 0)),
+        (Outcome("", math.inf, False), Outcome("", 5.0, False), (0, 1)),
+        (Outcome("", 5.0, False), Outcome("", math.inf, False), (1, 0)),
+    ],
+)
+def test_one_utterance_that_differs_is_found_among_many(ours, theirs, lower):
+    found = compare_costs(["a", "b", "c"], [DONE, ours, DONE], [DONE, theirs, DONE])
+    assert (found.ours_lower, found.theirs_lower) == lower
+    assert found.agrees == (lower == (0, 0))
+    assert [name for name, _, _ in found.worst] == ["b"] * sum(lower)
+    assert math.isfinite(found.largest_difference + found.ours_total)
+
+
+@pytest.mark.parametrize("cost", [[], [math.nan]])
+def test_nothing_compared_is_an_error(cost):
+    side = [DONE._replace(total_cost=x) for x in cost]
+    with pytest.raises(ValueError, match="costs of"):
+        compare_costs(["a"] * len(cost), side, side)
+
+
+def test_a_rate_is_rounded_once():
+    row = {"wer": 100 * 113 / 833}  # 13.5654: to 13.565 and then to 13.56 is wrong
+    assert wfst_report.SPEED["WER %"](row) == "13.57"

@@ -1,0 +1,146 @@
+"""The experiments: their word lists, and each of them on a small recipe."""
+
+import gzip
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
+
+from tools.bench import beam_size, experiments, list_size, magnitude
+from wfstdec.errors import WfstdecError
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """The files of a recipe; of its words all but `rare` are said."""
+    (tmp_path / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
+    (tmp_path / "lexicon.txt").write_text(LEXICON)
+    (tmp_path / "lm.arpa").write_text(
+        ARPA.replace("ngram 1=5", "ngram 1=6").replace(
+            "-99\t<s>", "-1.7\trare\n-99\t<s>"
+        )
+    )
+    arrays = {utt: logprobs_of(text) for utt, text in SENTENCES.items()}
+    np.savez(tmp_path / "x.npz", **arrays)
+    (tmp_path / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 c\n")
+    recipe = recipe_of(tmp_path)
+    packed = gzip.compress((tmp_path / "lm.arpa").read_bytes())
+    (recipe / "lm.arpa.gz").write_bytes(packed)
+    return recipe
+
+
+def run(experiment, recipe, *more):
+    given = ["--data", str(recipe), "--cache", str(recipe), "--case", "dev:lm"]
+    given += ["--repeats", "1", "--output", str(recipe / "run.json"), *more]
+    assert experiment.main(given) == 0
+    report = json.loads((recipe / "run.json").read_text())
+    assert report["tool"] == f"tools.bench.{Path(experiment.__file__).stem}"
+    assert report["machine"]["cpu"] and str(recipe) not in json.dumps(report)
+    return report["rows"]
+
+
+def case_of(references, words=(), arpa=None):
+    speech = SimpleNamespace(references=references)
+    ways = [tuple(word) for word in words]
+    lexicon = SimpleNamespace(words=words, pronunciations=ways)
+    return SimpleNamespace(speech=speech, lexicon=lexicon, arpa=arpa)
+
+
+def test_accurate_lists_are_said_and_inaccurate_ones_are_not():
+    references = {"u": ("a", "b", "of"), "v": ("c",), "w": ("of",)}
+    rare = set("abcdefgh")
+    lists = magnitude.word_lists(case_of(references), rare, 3, seed=1)
+    assert lists["accurate"] == {"u": ["a", "b"], "v": ["c"], "w": []}
+    for utterance, words in lists["inaccurate"].items():
+        assert len(set(words)) == 3 and set(words) <= rare
+        assert not set(words) & set(references[utterance])
+    assert set(lists["inaccurate"]["w"]) == {"a", "b", "c"}  # of others first
+    again = magnitude.word_lists(case_of(references), rare, 3, seed=1)
+    assert again == lists
+
+
+def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
+    references = {"u": ("ab", "c"), "v": ("cab",)}
+    case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
+    assert experiments.rare_words(case, common=4) == ["rare"]
+    assert experiments.rare_words(case, common=0) == ["ab", "c", "cab", "rare"]
+    said = list_size.said_phrases(case, {"c", "rare"})
+    assert said == ["ab c", "c"]
+    assert list_size.unsaid_phrases(case, {"c", "rare"}) == ["rare"]
+    args = SimpleNamespace(seed=1, common=0, keys=2, sizes=[1, 2, 3, 9])
+    lists = list_size.lists_of(case, args)
+    assert list(lists) == [1, 2, 3]
+    assert lists[3][:2] == lists[2] and lists[2][:1] == lists[1]
+    assert set(lists[2]) <= {"ab", "c", "cab", "ab c"} and lists[3][2] == "rare"
+    case.lexicon.pronunciations[3] = ("a", "b")  # as "ab", which is not rare now
+    args = SimpleNamespace(seed=1, common=1, keys=2, sizes=[2, 3])
+    assert list(list_size.lists_of(case, args)) == [2]
+
+
+def test_rare_words_that_sound_like_others():
+    words = ("right", "wright", "rite", "u", "you", "you")
+    ways = ((1, 2), (1, 2), (1, 2), (3,), (4, 3), (3,))
+    case = SimpleNamespace(lexicon=SimpleNamespace(words=words, pronunciations=ways))
+    rare = {"wright", "rite", "u"}
+    assert experiments.like_others(case, rare) == rare
+    assert experiments.like_others(case, rare | {"right"}) == {"u"}
+    assert experiments.like_others(SimpleNamespace(lexicon=None), rare) == set()
+
+
+def test_magnitudes(recipe):
+    pytest.importorskip("matplotlib")
+    more = ["--common", "0", "--magnitudes", "1", "2", "--beams", "9"]
+    rows = run(magnitude, recipe, *more, "--plot", str(recipe / "m.png"))
+    kinds = [(row["search"], row["list"], row["magnitude"]) for row in rows]
+    lists = [("none", 0.0)] + [
+        (kind, m) for kind in ("accurate", "inaccurate") for m in (1.0, 2.0)
+    ]
+    assert kinds == [(name, *one) for name in ("WFST", "trie") for one in lists]
+    assert all(row["wer"] == 0.0 and row["f"] == 1.0 for row in rows[:3])
+    assert (recipe / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--output", "no/run.json"], "no/run.json: cannot write: no such folder"),
+        (["--plot", "run.pdf"], "plot 'run.pdf', expected .png or .svg"),
+    ],
+)
+def test_what_could_not_be_written_is_said_at_once(recipe, given, message):
+    pytest.importorskip("matplotlib")
+    for experiment in (beam_size, list_size, magnitude):
+        with pytest.raises(WfstdecError, match=message):
+            experiment.main(["--data", "no", *given])
+
+
+def test_list_sizes(recipe):
+    more = ["--common", "0", "--sizes", "2", "3", "--keys", "2"]
+    rows = run(list_size, recipe, *more)
+    assert [(row["unit"], row["size"]) for row in rows[:5]] == [
+        ("none", 0), ("word", 2), ("token", 2), ("word", 3), ("token", 3),
+    ]  # fmt: skip
+    assert len(rows) == 10 and rows[1]["compile_s"] >= 0 == rows[0]["wer"]
+
+
+def test_beams(recipe):
+    more = [
+        "--common",
+        "0",
+        "--beams",
+        "5",
+        "9",
+        "--beam-sizes",
+        "4",
+        "--merges",
+        "sum",
+    ]
+    rows = run(beam_size, recipe, *more)
+    assert [(row["search"], row["list"]) for row in rows] == [
+        ("WFST", None), ("WFST", None), ("WFST", "list"), ("WFST", "list"),
+        ("trie, merge sum", None), ("trie, merge sum", "list"),
+    ]  # fmt: skip
+    assert [rows[i]["setting"] for i in (1, 4)] == [{"beam": 9.0}, {"beam_size": 4}]

@@ -1,0 +1,195 @@
+"""The synthetic BPE set, made tiny: what must hold of every set that the tool makes."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sentencepiece")
+
+from tools.data import (  # noqa: E402
+    ctc_simulator,
+    forced_alignment,
+    make_synthetic,
+    piece_distance,
+    posterior_stats,
+)
+from wfstdec.io.text import read_text  # noqa: E402
+from wfstdec.metrics import score_texts  # noqa: E402
+from wfstdec.text.lexicon import read_lexicon, spelling_lexicon  # noqa: E402
+from wfstdec.text.symbols import read_tokens  # noqa: E402
+
+WORDS = """a all and banana bee beer better bitter book boot did don't egg eggs feet
+food good he hello her hers here in inn is less lesson letter little look moon need noon
+of off on otter pepper physics room see seed sheep sleep soon sweet tall tell that the
+them then they this to tomato tool too tree wood zoo""".split()
+FILES = "tokens.txt bpe.model lexicon.txt posteriors.npz refs.txt".split()
+NAMES = [f"synthetic-{index:04d}" for index in range(6)]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Text of random sentences, and an ARPA file without the word `zoo`."""
+    folder = tmp_path_factory.mktemp("sources")
+    rng = np.random.default_rng(7)
+    lines = [" ".join(rng.choice(WORDS, rng.integers(3, 12))) for _ in range(300)]
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    known = ["<unk>", "<s>", "</s>", *WORDS[:-1]]
+    unigrams = "".join(f"-1.5\t{word}\n" for word in known)
+    header = f"\\data\\\nngram 1={len(known)}\n\n\\1-grams:\n"
+    (folder / "lm.arpa").write_text(header + unigrams + "\n\\end\\\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def make(sources, tmp_path_factory):
+    """Call the tool; returns the folder it wrote."""
+
+    def call(*options):
+        out = tmp_path_factory.mktemp("made")
+        sizes = "--utterances 6 --pieces 64 --train-sentences 200 --no-compare"
+        inputs = ["--text", sources / "text.txt", "--arpa", sources / "lm.arpa"]
+        arguments = [*sizes.split(), *inputs, "--out", out, *options]
+        make_synthetic.main([str(argument) for argument in arguments])
+        return out
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def clean(make):
+    return make("--level", "clean")
+
+
+@pytest.fixture(scope="module")
+def hard(make):
+    return make("--level", "hard")
+
+
+def load(folder):
+    with np.load(folder / "posteriors.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def greedy(folder):
+    tokens = read_tokens(folder / "tokens.txt")
+    return {
+        name: tuple(make_synthetic.greedy_words(rows, tokens))
+        for name, rows in load(folder).items()
+    }
+
+
+def test_distances_by_hand():
+    pieces = ["<unk>", "▁the", "▁they", "the", "ing", "ang"]
+    found = piece_distance.piece_distances(pieces)
+    np.testing.assert_array_equal(found, found.T)
+    assert np.isinf(found[0]).all()
+    one, two = found[1, 2:4], found[4, 5]
+    np.testing.assert_allclose([*one, two], [0.8, 0.6, 0.5], rtol=1e-6)
+
+
+def test_alignment_by_hand():
+    probs = np.full((7, 3), 0.1)
+    for t, token in enumerate([0, 1, 1, 0, 1, 2, 0]):
+        probs[t, token] = 0.8
+    states = forced_alignment.sausage([[[2], [1, 1]], [[2]]], blank=0)
+    path = forced_alignment.force_align(np.log(probs), states)
+    assert [states.tokens[state] for state in path] == [0, 1, 1, 0, 1, 2, 0]
+    assert not len(forced_alignment.force_align(np.log(probs[:2]), states))
+    figures = posterior_stats.describe([(np.log(probs[:, [0, 1, 2] * 7]), states)], 0)
+    assert figures["greedy token error rate %"] == 0.0
+    assert figures["truth is not the best token %"] == 0.0
+
+
+def test_alignment_lets_separators_be_left_out_at_the_ends_only():
+    frames = {(1, 3, 2): True, (3, 1, 3, 2, 3): True, (1, 2): False}
+    frames[3, 1, 3, 0, 3, 2] = True  # two separators, a blank between them
+    for spoken, allowed in frames.items():
+        rows = np.full((len(spoken), 4), -np.inf)
+        rows[np.arange(len(spoken)), spoken] = 0.0
+        states = forced_alignment.sausage([[[1]], [[2]]], blank=0, separator=3)
+        assert bool(len(forced_alignment.force_align(rows, states))) == allowed
+
+
+def test_clean_set_says_its_references(clean):
+    references = read_text(clean / "refs.txt")
+    assert list(references) == NAMES
+    assert greedy(clean) == references
+    tokens = read_tokens(clean / "tokens.txt")
+    lexicon = read_lexicon(clean / "lexicon.txt", tokens)
+    said = [word for words in references.values() for word in words]
+    spelt = dict(zip(lexicon.words, lexicon.pronunciations, strict=True))
+    repeats = [word for word in said if 0 in np.diff(spelt.get(word, ()))]
+    assert repeats, "words with a token twice in a row are needed"
+
+
+def test_noise_makes_errors(clean, hard):
+    references = read_text(hard / "refs.txt")
+    assert references == read_text(clean / "refs.txt")
+    assert 10.0 < score_texts(references, greedy(hard)).wer < 80.0
+
+
+@pytest.mark.parametrize("level", ["clean", "hard"])
+def test_rows_are_normalised(level, request):
+    for rows in load(request.getfixturevalue(level)).values():
+        assert rows.dtype == np.float16
+        assert rows.shape[1] == 65
+        rows = rows.astype(np.float64)
+        assert rows.min() >= ctc_simulator.FLOOR
+        assert rows.max() <= 0.0
+        np.testing.assert_allclose(np.logaddexp.reduce(rows, axis=1), 0.0, atol=2e-3)
+
+
+def test_tokens_and_lexicon_fit_the_model(clean):
+    tokens = read_tokens(clean / "tokens.txt")
+    assert tokens.names[:2] == ("<blank>", "<unk>")
+    assert len(tokens) == 65
+    lexicon = read_lexicon(clean / "lexicon.txt", tokens)
+    assert set(lexicon.words) == set(WORDS[:-1])
+    model = clean / "bpe.model"
+    own = spelling_lexicon(lexicon.words, tokens, sentencepiece_model=model)
+    assert lexicon.pronunciations == own.pronunciations
+
+
+def test_alternatives_spell_the_same_words(make, clean):
+    folder = make("--level", "clean", "--alternatives", "3")
+    tokens = read_tokens(folder / "tokens.txt")
+    lexicon = read_lexicon(folder / "lexicon.txt", tokens)
+    assert len(lexicon) > len(WORDS) + 10
+    for word, spelt in zip(lexicon.words, lexicon.pronunciations, strict=True):
+        assert "".join(tokens.names[token] for token in spelt) == "▁" + word
+    assert greedy(folder) == read_text(clean / "refs.txt")
+
+
+def test_same_seed_same_bytes(make, hard):
+    again, other = make("--level", "hard"), make("--level", "hard", "--seed", "2")
+    for name in FILES:
+        assert (again / name).read_bytes() == (hard / name).read_bytes(), name
+    assert read_text(other / "refs.txt") != read_text(hard / "refs.txt")
+
+
+def test_an_utterance_does_not_depend_on_how_many_are_made(make, hard):
+    few = load(make("--level", "hard", "--utterances", "2"))
+    assert list(few) == NAMES[:2]
+    for name, rows in few.items():
+        np.testing.assert_array_equal(load(hard)[name], rows)
+
+
+def test_references_are_held_out(sources):
+    inputs = ["--text", str(sources / "text.txt"), "--train-sentences", "200"]
+    args = make_synthetic.parse_arguments([*inputs, "--utterances", "9"])
+    corpus = make_synthetic.read_corpus(args)
+    assert len(corpus.training) == 200
+    held_out = {" ".join(words) for words in corpus.references}
+    assert len(held_out) == 9
+    assert held_out.isdisjoint(corpus.training)
+
+
+def test_too_few_sentences_is_said(make):
+    message = r"text\.txt: \d+ held-out sentences .*, expected 500; train on fewer"
+    with pytest.raises(SystemExit, match=message):
+        make("--utterances", "500")
+
+
+def test_unknown_level_is_said(make, capsys):
+    with pytest.raises(SystemExit):
+        make("--level", "loud")
+    assert "--level 'loud', expected clean, mild, mid, hard" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Scripts around the library, run from the repository's root; nothing is installed."""

@@ -1,0 +1,290 @@
+"""Building graphs, stage by stage, against the bare calls of kaldifst.
+
+    python -m tools.bench.build                              # takes minutes
+    python -m tools.bench.build --lms lm_books.3g_pruned --lexicon ipa
+    python -m tools.bench.build --lms en-us.3g --lexicon cmudict --output run.json
+
+Each build runs in a process of its own, for its peak memory. "bare" reads the same L, G
+and T from OpenFst files, then sorts, composes, determinizes, minimizes and composes in
+kaldifst alone, and writes the TLG: no text is read, nothing is checked or packed. The
+graphs are compared, too: where sentences cost differently, the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import multiprocessing
+import re
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kaldifst
+import numpy as np
+
+import wfstdec
+from tools.bench import data
+from tools.bench.command import Run, bare_parser, exit_with
+from tools.bench.report import Row
+from wfstdec.fst.grammar_fst import build_grammar
+from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
+from wfstdec.fst.minimize import ROUNDING
+from wfstdec.fst.openfst_binary import FstContent
+from wfstdec.fst.openfst_io import read_fst, write_fst
+from wfstdec.fst.stages import peak_memory_gb
+from wfstdec.fst.topology import TOPOLOGIES, build_topology
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.lexicon import Lexicon, read_lexicon
+from wfstdec.text.symbols import EPSILON_WORD, read_tokens, token_table
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+SEPARATOR = "<wb>"
+SENTENCES = 100
+TOLERANCE = 1e-4
+LEXICONS = {"ipa": "lexicon/lexicon_ipa.txt", "cmudict": "lexicon/cmudict.dict"}
+PHONES = dict(
+    pair.split("=")
+    for pair in """
+    AA=ɑ AE=æ AH0=ə AH=ʌ AO=ɔ AW=aʊ AY=aɪ B=b CH=t͡ʃ D=d DH=ð EH=ɛ ER=ɝ EY=eɪ F=f G=g
+    HH=h IH=ɪ IY=i JH=d͡ʒ K=k L=l M=m N=n NG=ŋ OW=oʊ OY=ɔɪ P=p R=ɹ S=s SH=ʃ T=t TH=θ
+    UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ
+    """.split()
+)
+"""cmudict's phones, without stress where it does not matter, as tokens."""
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = bare_parser(__doc__)
+    add = parser.add_argument
+    add("--lms", nargs="+", default=["lm_books.3g", "en-us.3g"])
+    add("--lexicon", choices=LEXICONS, help="default: cmudict for en-us, else ipa")
+    add("--topology", choices=TOPOLOGIES, default="normal")
+    add("--data", type=Path, help="default: ../shared/data")
+    add("--output", type=Path, help="write all figures as JSON")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run = Run("tools.bench.build", args)
+    folder = data.find_data(args.data)
+    compiling_s = round(in_own_process(compile_kernels), 1)
+    print(f"kernels compiled, or read from their cache: {compiling_s} s")
+    rows = []
+    for lm in args.lms:
+        name = args.lexicon or ("cmudict" if lm.startswith("en-us") else "ipa")
+        rows.append(compare_builds(lm, name, args.topology, folder))
+    run.write(rows, compiling_s=compiling_s)
+    return 0 if all(row["largest_cost_difference"] < TOLERANCE for row in rows) else 1
+
+
+def compare_builds(lm: str, lexicon: str, topology: str, source: Path) -> Row:
+    """Build the same graph in both ways, and compare what it costs to say sentences."""
+    names = {"lm": lm, "lexicon": lexicon, "topology": topology}
+    arpa, tokens = data.find_lm(lm, source), source / "tokens.txt"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        path = lexicon_file(source / LEXICONS[lexicon], folder)
+        case = {**names, "arpa": arpa, "tokens": tokens, "path": path}
+        in_own_process(write_parts, case, folder)
+        ours = in_own_process(build_ours, case, folder)
+        bare = in_own_process(build_bare, folder)
+        difference = in_own_process(largest_difference, case, folder)
+    report(names, ours, bare)
+    print(f"  costs of {SENTENCES} sentences differ by {difference:.1e} at most")
+    return names | {"ours": ours, "bare": bare, "largest_cost_difference": difference}
+
+
+def in_own_process(function: Any, *arguments: Any) -> Any:
+    """What the function returns, from a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def compile_kernels() -> float:
+    """Build a toy: the first build on a machine compiles, the others need not."""
+    began = time.perf_counter()
+    tokens = token_table(["<blank>", "a"])
+    lexicon = Lexicon(("a",), ((1,),), np.zeros(1, np.float32))
+    text = "\\data\\\nngram 1=3\n\\1-grams:\n-9 <s>\n-1 </s>\n-1 a\n\\end\\\n"
+    arpa = read_arpa(io.StringIO(text))
+    wfstdec.build_graph(tokens=tokens, lexicon=lexicon, arpa=arpa)
+    return time.perf_counter() - began
+
+
+def lexicon_file(path: Path, folder: Path) -> Path:
+    """The lexicon, in tokens of the model; cmudict's phones are renamed."""
+    if path.suffix != ".dict":
+        return path
+    converted = folder / "lexicon.txt"
+    with open(path, encoding="utf-8") as source, open(converted, "w") as target:
+        for line in source:
+            word, *phones = line.split("#")[0].split()
+            tokens = [PHONES.get(p) or PHONES[p.rstrip("012")] for p in phones]
+            word = re.sub(r"\(\d+\)$", "", word)  # alternates: word(2)
+            target.write(f"{word}\t{' '.join(tokens)}\n")
+    return converted
+
+
+def write_parts(case: Row, folder: Path) -> None:
+    """L, G and T as files, for the bare calls."""
+    tokens, model = read_tokens(case["tokens"]), read_arpa(case["arpa"])
+    lexicon = read_lexicon(case["path"], tokens, separator=SEPARATOR)
+    lexicon, _ = lexicon.restrict(model.index)
+    fillers = Fillers(separator=tokens.index(SEPARATOR))
+    marked = mark_lexicon(lexicon, fillers, tokens)
+    words = (EPSILON_WORD, *dict.fromkeys(lexicon.words))
+    labels = LabelSpace(tokens, words, marked.num_disambig)
+    parts = {
+        "L": build_lexicon_fst(marked, labels),
+        "G": build_grammar(model, labels),
+        "T": build_topology(case["topology"], labels),
+    }
+    for name, fst in parts.items():
+        write_fst(folder / f"{name}.fst", FstContent(fst), "vector")
+
+
+def build_ours(case: Row, folder: Path) -> Row:
+    """A whole build, from text to `graph.npz`, as users run it."""
+    stages: list[Row] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if hasattr(record, "stage"):
+                keys = ("stage", "states", "arcs", "seconds", "peak_memory_gb")
+                stages.append({key: getattr(record, key) for key in keys})
+
+    logger = logging.getLogger("wfstdec.build")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Collect())
+    began = time.process_time()
+    graph = wfstdec.build_graph(
+        tokens=case["tokens"],
+        lexicon=case["path"],
+        arpa=case["arpa"],
+        topology=case["topology"],
+        separator=SEPARATOR,
+    )
+    graph.save(folder / "graph.npz")
+    return rounded(stages, time.process_time() - began)
+
+
+def build_bare(folder: Path) -> Row:
+    """The same by kaldifst's own calls, from files to a file."""
+    stages: list[Row] = []
+    last = time.perf_counter(), time.process_time()
+    cpu_seconds = 0.0
+
+    def done(stage: str, fst: Any = None) -> None:
+        nonlocal last, cpu_seconds
+        seconds = time.perf_counter() - last[0]
+        cpu_seconds += time.process_time() - last[1]
+        states = arcs = None
+        if fst is not None:
+            states = fst.num_states
+            arcs = sum(fst.num_arcs(state) for state in range(states))
+        figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
+        stages.append(figures | {"peak_memory_gb": peak_memory_gb()})
+        last = time.perf_counter(), time.process_time()  # but for counting arcs
+
+    read = kaldifst.StdVectorFst.read
+    left, right, t = (read(str(folder / f"{name}.fst")) for name in "LGT")
+    done("read")
+    kaldifst.arcsort(left, sort_type="olabel")
+    kaldifst.arcsort(right, sort_type="ilabel")
+    lg = kaldifst.compose(left, right)
+    done("L o G", lg)
+    kaldifst.determinize_star(lg, use_log=True)
+    done("det(L o G)", lg)
+    kaldifst.minimize_encoded(lg, delta=ROUNDING)
+    done("min(det(L o G))", lg)
+    kaldifst.arcsort(lg, sort_type="ilabel")
+    kaldifst.arcsort(t, sort_type="olabel")
+    tlg = kaldifst.compose(t, lg)
+    done("T o LG", tlg)
+    kaldifst.StdConstFst(tlg).write(str(folder / "TLG.fst"))
+    done("write")
+    return rounded(stages, cpu_seconds)
+
+
+def largest_difference(case: Row, folder: Path) -> float:
+    """The largest relative difference of costs between both TLGs, over sentences.
+
+    A sentence is made of the words of random n-grams, said in tokens one frame each
+    with blanks between them; nothing else has any probability.
+    """
+    ours = wfstdec.load_graph(folder / "graph.npz")
+    fst = read_fst(folder / "TLG.fst").fst
+    ilabel, repeat = LabelSpace(ours.tokens, ours.words).split_repeats(fst.ilabel)
+    bare = PackedGraph.pack(replace(fst, ilabel=ilabel), repeat, ours.tables)
+    rng = np.random.default_rng(0)
+    model = read_arpa(case["arpa"])
+    batch = [said(ours, model, rng) for _ in range(SENTENCES)]
+    options = WfstOptions(beam=np.inf, max_active=None)
+    costs = [
+        [h.graph_cost for h in WfstDecoder(graph, options, backend="cpu").decode(batch)]
+        for graph in (ours, bare)
+    ]
+    assert np.isfinite(costs).all()
+    return float((np.abs(np.subtract(*costs)) / np.abs(costs[1])).max())
+
+
+def said(graph: PackedGraph, model: ArpaModel, rng: np.random.Generator) -> np.ndarray:
+    """Log-probs of a sentence of about ten words."""
+    ngrams = model.ngrams[-1].words
+    drawn = [model.words[w] for w in ngrams[rng.integers(len(ngrams), size=4)].flat]
+    ids = [graph.word_ids[word] for word in drawn if word in graph.word_ids]
+    table = graph.tables.pronunciations
+    frames = []
+    for word in ids:
+        row = rng.integers(table.word_splits[word], table.word_splits[word + 1])
+        tokens = table.tokens[table.splits[row] : table.splits[row + 1]].tolist()
+        for token in (*tokens, graph.tokens.index(SEPARATOR)):
+            frames += [token, graph.tokens.blank]
+    x = np.full((len(frames), len(graph.tokens)), -np.inf, np.float32)
+    x[np.arange(len(frames)), frames] = 0.0
+    return x
+
+
+def rounded(stages: list[Row], cpu_seconds: float) -> Row:
+    for figures in stages:
+        for key in ("seconds", "peak_memory_gb"):
+            figures[key] = round(figures[key], 3)
+    return {
+        "stages": stages,
+        "seconds": round(sum(figures["seconds"] for figures in stages), 2),
+        "cpu_seconds": round(cpu_seconds, 2),
+        "peak_memory_gb": round(peak_memory_gb(), 2),
+    }
+
+
+def report(names: Row, ours: Row, bare: Row) -> None:
+    """Print both."""
+    print(f"{names['lm']} with {names['lexicon']}, {names['topology']}:")
+    both = ("ours", ours), ("bare", bare)
+    for name, build in both:
+        for one in build["stages"]:
+            print(
+                f"  {name} {one['stage']:16} {one['states'] or '':>10} "
+                f"{one['arcs'] or '':>10} {one['seconds']:8.2f} s"
+                f"{one['peak_memory_gb']:6.2f} GB"
+            )
+    for name, build in both:
+        print(
+            f"  {name} {build['seconds']} s ({build['cpu_seconds']} s of CPU), "
+            f"{build['peak_memory_gb']} GB"
+        )
+    print(f"  ratio of CPU seconds {ours['cpu_seconds'] / bare['cpu_seconds']:.2f}")
+
+
+if __name__ == "__main__":
+    exit_with(main)

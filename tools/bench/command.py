@@ -1,0 +1,157 @@
+"""What benchmarks have in common on the command line: flags, files, exit status.
+
+args = parse(make_parser(__doc__), argv, PROFILES)
+run = Run("tools.bench.wfst", args)
+run.write(rows)                              # to `--output`, if that was given
+exit_with(main)                              # at the end of the script
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.bench.data import CACHE, ROOT
+from tools.bench.report import Row
+from wfstdec.compare import machine
+from wfstdec.errors import FormatError, WfstdecError
+from wfstdec.text.files import atomic_write
+
+
+def bare_parser(description: str | None) -> argparse.ArgumentParser:
+    """No flags, below a benchmark's docstring as it is."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """The flags of benchmarks that decode."""
+    parser = bare_parser(description)
+    add = parser.add_argument
+    add("--utterances", type=int, help="so many of each set, evenly spread")
+    add("--lm-scale", type=float, default=0.8, help="of language models over words")
+    add("--repeats", type=int, default=5, help="timings of each; default 5")
+    add("--data", type=Path, help="default ../shared/data, else the demo's recipe")
+    add("--cache", type=Path, default=CACHE, help="for what is made: graphs, sets")
+    add("--output", type=Path, help="write all figures as JSON")
+    return parser
+
+
+def parse(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    profiles: Mapping[str, Row] | None = None,
+) -> argparse.Namespace:
+    """Parse the flags.
+
+    Args:
+        parser: From `make_parser`.
+        argv: The flags; None for those of this process.
+        profiles: Other defaults by name, for `--profile`; the first is the usual one.
+
+    Raises:
+        FormatError: The output could not be written at the end.
+    """
+    if profiles:
+        names = list(profiles)
+        add = parser.add_argument
+        add("--profile", choices=names, default=names[0], help="other defaults")
+        parser.set_defaults(**profiles[parser.parse_known_args(argv)[0].profile])
+    args = parser.parse_args(argv)
+    if args.repeats < 1 or (args.utterances is not None and args.utterances < 1):
+        parser.error("--repeats and --utterances must be 1 or more")
+    if args.output is not None and not args.output.parent.is_dir():
+        raise FormatError(f"{args.output}: cannot write: no such folder")
+    return args
+
+
+class Run:
+    """A run under way, and the file that its figures go to.
+
+    Args:
+        tool: What was started.
+        args: Its flags.
+    """
+
+    def __init__(self, tool: str, args: argparse.Namespace) -> None:
+        self._tool, self._args = tool, args
+        self._load_before = os.getloadavg()[0]
+        self.machine = describe_machine()
+
+    def report(self, rows: Sequence[Row], **more: Any) -> Row:
+        """All that goes into the file: no folders and no names of hosts."""
+        options = {name: _told(value) for name, value in vars(self._args).items()}
+        load = {"before": self._load_before, "after": os.getloadavg()[0]}
+        return {
+            "tool": self._tool,
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": self.machine,
+            "load_average": load,
+            "options": {name: one for name, one in options.items() if one is not None},
+            **more,
+            "rows": list(rows),
+        }
+
+    def write(self, rows: Sequence[Row], **more: Any) -> None:
+        """Write the report where `--output` says."""
+        if self._args.output is None:
+            return
+        with atomic_write(self._args.output, "w") as file:
+            json.dump(self.report(rows, **more), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+
+    def footer(self) -> str:
+        """The machine and its load, for the terminal."""
+        load = f"load average {self._load_before:.2f} before, "
+        return f"{json.dumps(self.machine)}\n{load}{os.getloadavg()[0]:.2f} after"
+
+
+def _told(value: Any) -> Any:
+    """A flag's value without folders; None for a path."""
+    if isinstance(value, list | tuple):
+        return [_told(one) for one in value]
+    if isinstance(value, str):
+        return Path(value).name or value
+    return None if isinstance(value, Path) else value
+
+
+def describe_machine() -> Row:
+    """Processor, memory, versions and commit: nothing about who owns them."""
+    return {**machine.describe_machine(), "commit": commit_of(ROOT)}
+
+
+def commit_of(checkout: Path) -> str | None:
+    """The commit checked out, with a `+` where the work tree's library differs.
+
+    Where there is no repository, what WFSTDEC_COMMIT says.
+    """
+    if "WFSTDEC_COMMIT" in os.environ:
+        return os.environ["WFSTDEC_COMMIT"] or None
+    git = ["git", "-C", str(checkout)]
+    asked = ("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", "wfstdec")
+    try:
+        done = [
+            subprocess.run([*git, *words], capture_output=True, text=True)
+            for words in asked
+        ]
+    except OSError:
+        return None
+    if any(one.returncode for one in done):
+        return None
+    return done[0].stdout.strip() + ("+" if done[1].stdout.strip() else "")
+
+
+def exit_with(main: Callable[[], int]) -> None:
+    """Run a benchmark; what is wrong with its input is said in a line."""
+    try:
+        sys.exit(main())
+    except WfstdecError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

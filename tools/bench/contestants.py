@@ -1,0 +1,147 @@
+"""Who takes part in `tools.bench.trie`: our decoders and the peers, at settings.
+
+for one in contestants(case, ["flashlight", "nemo"]):
+    answers = one.run(case.utterances)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tools.bench.cases import Case
+from wfstdec.compare.grids import combinations, parse_grid
+from wfstdec.compare.peers import PEERS
+from wfstdec.compare.peers.scored import ScoredPeer
+from wfstdec.compare.points import Outcome, Peer, Setting
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.arpa import read_arpa
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.options import WfstOptions
+
+TRIE, WFST = "trie", "WFST"
+MANY_TOKENS = 200
+"""From so many on Flashlight is also given a choice of tokens per frame."""
+
+Answer = Hypothesis | Outcome
+"""Our hypotheses tell more than a text and a cost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contestant:
+    """A decoder at a setting.
+
+    Attributes:
+        decoder: What tables call it.
+        setting: Options by name.
+        run: Decodes utterances in one thread.
+    """
+
+    decoder: str
+    setting: Setting
+    run: Callable[[Sequence[np.ndarray]], Sequence[Answer]]
+
+    @property
+    def name(self) -> str:
+        """The decoder and its setting, in a line."""
+        values = ", ".join(f"{k} {v}" for k, v in self.setting.items() if v is not None)
+        return f"{self.decoder}: {values}"
+
+
+def settings(text: str) -> list[Setting]:
+    """Options that go together: `beam:beam_size=5.0:16,6.0:32` are two settings."""
+    return combinations(parse_grid([text], text.partition("=")[0].split(":")))
+
+
+TRIE_WORDS = settings(
+    "beam:beam_size:merge=5.0:16:max,6.0:16:max,7.0:16:max,7.0:32:max,8.0:32:max,"
+    "9.0:64:max,10.0:64:max,12.0:128:max,5.0:16:sum,6.0:16:sum,8.0:32:sum,"
+    "12.0:128:sum,14.0:256:max,16.0:1024:max,20.0:4096:max"
+)
+TRIE_TOKENS = settings(
+    "beam:beam_size:token_top_k=3.0:4:none,4.0:8:8,6.0:8:8,6.0:8:none,10.0:16:none,"
+    "14.0:64:32,20.0:256:32"
+)
+WFST_WORDS = settings(
+    "beam:max_active=6.0:7000,8.0:7000,10.0:7000,13.0:7000,17.0:20000"
+)
+_FLASHLIGHT = "beam_size:beam_threshold:beam_size_token="
+FLASHLIGHT_WORDS = settings(
+    f"{_FLASHLIGHT}20:20.0:10,50:20.0:10,50:50.0:none,200:15.0:10,200:50.0:none,"
+    "500:15.0:10,1000:20.0:10"
+)
+FLASHLIGHT_PIECES = settings(
+    f"{_FLASHLIGHT}20:20.0:16,50:20.0:16,50:25.0:100,200:20.0:16,200:25.0:100,"
+    "500:20.0:16"
+)
+FLASHLIGHT_TOKENS = settings(
+    f"{_FLASHLIGHT}8:10.0:16,16:20.0:16,50:20.0:16,200:20.0:32"
+)
+
+
+def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
+    """Ours, then the peers of these names that can take part.
+
+    Why others cannot is printed.
+    """
+    found = _ours(case)
+    for name in peers:
+        try:
+            peer = PEERS[name](case.peer_inputs())
+        except (BackendError, OptionError) as error:
+            print(f"  without {name}: {error}", flush=True)
+            continue
+        found += [
+            Contestant(peer.name, setting, _run(peer, setting))
+            for setting in _settings(case, name, peer)
+        ]
+    return found
+
+
+def trie_decoder(case: Case, backend: str = "cpu") -> TrieDecoder:
+    """Ours, at default options but for the scale."""
+    return TrieDecoder(
+        tokens=case.tokens,
+        lexicon=case.lexicon,
+        lm=read_arpa(case.arpa),
+        options=TrieOptions(lm_scale=case.lm_scale),
+        backend=backend,
+        separator=case.separator,
+        frame_shift_s=case.speech.frame_shift_s,
+        threads=1,
+    )
+
+
+def _ours(case: Case) -> list[Contestant]:
+    """The trie at all settings; the WFST too where there is a graph."""
+    trie = trie_decoder(case)
+    found = [
+        Contestant(TRIE, setting, trie.with_options(**setting).decode)
+        for setting in (TRIE_WORDS if case.lexicon else TRIE_TOKENS)
+    ]
+    for setting in WFST_WORDS if case.graph else ():
+        options = WfstOptions(lm_scale=case.lm_scale, **setting)
+        found.append(Contestant(WFST, setting, case.wfst_decoder(options).decode))
+    return found
+
+
+def _settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
+    if name != "flashlight":
+        return peer.settings()
+    if case.lexicon is None:
+        return FLASHLIGHT_TOKENS
+    many = len(case.tokens) >= MANY_TOKENS
+    return FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
+
+
+def _run(peer: Peer, setting: Setting) -> Callable[..., Sequence[Answer]]:
+    if isinstance(peer, ScoredPeer):
+        return lambda utterances: [
+            Outcome(text, -score)
+            for text, score in peer.decode_scored(utterances, setting)
+        ]
+    return lambda utterances: list(map(Outcome, peer.decode(utterances, setting)))

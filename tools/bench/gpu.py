@@ -1,0 +1,180 @@
+"""Our WFST decoder on a GPU beside riva-asrlib-decoder and our CPU backend.
+
+    python -m tools.bench.gpu --output run.json                       # the headline
+    python -m tools.bench.gpu --profile full --output run.json --minutes 9 --resume
+    python -m tools.bench.gpu --long 60 600 --batches 1 8 --output long.json
+
+Graphs are built where they are not in the cache. At every point our hypotheses are
+compared with the CPU's before anything is timed; where one differs there is no time,
+and the exit status is 1. Times are medians by CUDA events over whole calls, warmed up:
+log-probs on the device, words with times on the host (Riva's n-best list is not read);
+"search ms" is without what makes words and times of our paths, on the CPU.
+Riva's decoder is compared where it is installed: word error rates, and what its paths
+cost beside ours. The file is written after every point, so that a run that is cut off,
+or that `--minutes` ends, goes on with `--resume`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+
+from tools.bench import command, data
+from tools.bench import gpu_report as report
+from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.command import exit_with
+from tools.bench.gpu_device import Gpu
+from tools.bench.gpu_measure import Bench, Setting
+from tools.bench.report import Row
+from wfstdec.compare.peers.riva import PACKAGE, RivaPeer
+from wfstdec.compare.speech import evenly_spaced
+from wfstdec.errors import BackendError
+
+HEADLINE = [(7000, 13.0), (1000, 8.0), (3000, 10.0), (10000, 17.0)]
+PROFILES: dict[str, Row] = {
+    "headline": {},
+    "full": {
+        "settings": list(product((7000, 1000, 3000, 10000), (13.0, 8.0, 10.0, 17.0))),
+        "lms": ["lm_books.3g_pruned", "lm_books.3g"],
+        "lattice_beams": [1.0, 8.0],
+    },
+    "small": {
+        "data": data.RECIPE,
+        "settings": HEADLINE[:1],
+        "batches": [1, 8],
+        "repeats": 2,
+    },
+}
+KEYS = ("decoder", *report.OF, "boosted", *report.POINT)
+"""What names a point, among `--resume`'s rows."""
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = command.make_parser(__doc__)
+    add = parser.add_argument
+    add("--sets", nargs="+", default=["dev"], help="see tools.bench.cases")
+    add("--lms", nargs="+", help="names in the data, or ARPA files")
+    add(
+        "--settings", nargs="+", type=_setting, default=HEADLINE, help="max_active:beam"
+    )
+    add("--boosted", nargs="+", type=int, default=[0, 1000], help="words boosted")
+    add("--batches", nargs="+", type=int, default=[128, 1, 8, 32, 400])
+    add("--dtypes", nargs="+", default=["float32", "float16"], help="ours")
+    add("--threads", nargs="+", type=int, default=[512, 128], help="of a block, ours")
+    add("--lattice-beams", nargs="+", type=float, default=[1.0], help="Riva's")
+    add("--long", nargs="+", type=float, default=[], help="seconds of recordings")
+    add("--minutes", type=float, default=float("inf"), help="stop after so many")
+    add("--resume", action="store_true", help="go on with the output's points")
+    add("--no-riva", action="store_true", help="ours alone")
+    args = command.parse(parser, argv, PROFILES)
+    if args.output is None or min(args.batches) < 1:
+        parser.error("--output is needed, and --batches must be 1 or more")
+    return args
+
+
+def _setting(text: str) -> tuple[int, float]:
+    most, beam = text.split(":")
+    return int(most), float(beam)
+
+
+def cases(args: argparse.Namespace) -> Iterator[Case]:
+    """Every set, whole and as long recordings, with every language model."""
+    inputs, most = Inputs.of(args), max(args.batches)
+    names = args.lms or data.default_lms(inputs.data)[:1]
+    for set_name, lm in product(args.sets, names):
+        case = make_case(load_set(set_name, inputs), lm, inputs)
+        whole = case.speech
+        if args.long:
+            sets = [data.lengthen(whole, seconds, most) for seconds in args.long]
+        else:
+            sets = [whole.take(evenly_spaced(list(whole.logprobs), most))]
+        yield from (replace(case, speech=speech) for speech in sets)
+
+
+class Points:
+    """Points, one after the other, and the file that they go to."""
+
+    def __init__(self, args: argparse.Namespace, gpu: Gpu) -> None:
+        self._args, self._gpu, self._begin = args, gpu, time.monotonic()
+        self._run = command.Run("tools.bench.gpu", args)
+        self._run.machine |= gpu.describe() | {PACKAGE: None}
+        self.rows: list[Row] = []
+        if args.resume and args.output.exists():
+            self.rows = json.loads(args.output.read_text("utf-8"))["rows"]
+        self._done = {key_of(row) for row in self.rows if "event_s" in row}
+        self.left_out = 0
+
+    def skip(self, row: Row) -> bool:
+        """Whether a point is there already, or comes too late."""
+        if key_of(row) in self._done:
+            return True
+        late = time.monotonic() - self._begin > 60 * self._args.minutes
+        self.left_out += late
+        return late
+
+    def measure(self) -> None:
+        """Ours at all points first; Riva's after, for what it may break."""
+        self._run.write(self.rows)
+        benches = [
+            Bench(case, self._args, self._gpu, self.skip) for case in cases(self._args)
+        ]
+        for bench, point in product(benches, self._args.settings):
+            for boosted in self._args.boosted:
+                setting = Setting(*point, boosted)
+                expected = bench.expect(setting)
+                self.add(bench.cpu(setting))
+                self.add(bench.ours(setting, expected))
+        for bench in () if self._args.no_riva else benches:
+            self._gpu.release()
+            try:
+                shift_s = bench.case.speech.frame_shift_s
+                peer = RivaPeer(bench.case.peer_inputs(), shift_s)
+            except BackendError as error:
+                print(f"without {PACKAGE}: {error}")
+                return
+            self.compare(bench, peer)
+
+    def compare(self, bench: Bench, peer: RivaPeer) -> None:
+        """Riva's decoder at all points, until it fails."""
+        self._run.machine[PACKAGE] = peer.name.removeprefix(f"{PACKAGE} ")
+        for point in self._args.settings:
+            setting = Setting(*point)
+            try:
+                self.add(bench.riva(setting, bench.expect(setting), peer))
+            except RuntimeError as error:
+                row = bench.row(setting, 0, decoder="riva")
+                self.add([row | {"failed": f"{PACKAGE} failed: {error}"}])
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Keep rows as they come, and write all of them."""
+        for row in rows:
+            others = [one for one in self.rows if key_of(one) != key_of(row)]
+            self.rows = [*others, row]
+            print(report.line(row), flush=True)
+            self._run.write(self.rows)
+
+
+def key_of(row: Row) -> tuple:
+    """Names a point."""
+    return tuple(row.get(name) for name in KEYS)
+
+
+def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
+    points = Points(parse_arguments(argv), gpu or Gpu())
+    points.measure()
+    rows = points.rows
+    for case in sorted({(row["set"], row["lm"]) for row in rows}):
+        own = [row for row in rows if (row["set"], row["lm"]) == case]
+        print(f"\n{', '.join(case)}\n{report.table(own)}")
+    print("\n".join(report.verdicts(rows)))
+    if points.left_out:
+        print(f"{points.left_out} points left out for --minutes: go on with --resume")
+    return 1 if any(row.get("differ") or "failed" in row for row in rows) else 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -1,0 +1,137 @@
+"""The GPU as a benchmark sees it: arrays on it, times by its clock, its bandwidth.
+
+gpu = Gpu()                                          # tests have one that is none
+batch = gpu.upload(arrays, "float32")                # padded, [B, T, V]
+timing = gpu.time(lambda: decoder.decode(*batch), repeats=5)
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tools.bench.report import Row
+from wfstdec.compare.peers.riva import pad
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.cuda import CudaBackend
+from wfstdec.wfst.options import WfstOptions
+
+COPIED_MIB = 1024
+
+
+class Padded(NamedTuple):
+    """A batch as acoustic models give it.
+
+    Attributes:
+        logprobs: [B, T, V] on the GPU.
+        lengths: int64 [B] on the host.
+    """
+
+    logprobs: Any
+    lengths: np.ndarray
+
+
+class Timing(NamedTuple):
+    """Seconds of every repetition, by CUDA events and on the wall."""
+
+    event_s: list[float]
+    wall_s: list[float]
+
+    @property
+    def median_s(self) -> float:
+        """The median by events."""
+        return median(self.event_s)
+
+
+class Gpu:
+    """The current CUDA device, by CuPy."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._cupy = cupy
+        self._backends: dict[tuple[int, int], CudaBackend] = {}
+
+    def describe(self) -> Row:
+        """What the figures depend on, the bandwidth of a copy measured."""
+        runtime = self._cupy.cuda.runtime
+        found = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
+        return {
+            "gpu": found["name"].decode(),
+            "multiprocessors": found["multiProcessorCount"],
+            "compute_capability": f"{found['major']}.{found['minor']}",
+            "memory_gib": round(found["totalGlobalMem"] / 2**30, 1),
+            "l2_mib": round(found["l2CacheSize"] / 2**20, 1),
+            "driver": runtime.driverGetVersion(),
+            "cuda": runtime.runtimeGetVersion(),
+            "cupy": self._cupy.__version__,
+            "copy_gb_per_s": round(self.copy_bandwidth(), 1),
+        }
+
+    def copy_bandwidth(self) -> float:
+        """GB read and written per second by a copy within the device's memory."""
+        cupy = self._cupy
+        source = cupy.zeros(COPIED_MIB << 20, cupy.uint8)
+        target = cupy.empty_like(source)
+        timing = self.time(lambda: cupy.copyto(target, source), 10)
+        return 2 * source.nbytes / timing.median_s / 1e9
+
+    def decoder(
+        self,
+        graph: PackedGraph,
+        options: WfstOptions,
+        *,
+        frame_shift_s: float,
+        threads: int,
+    ) -> WfstDecoder:
+        """Ours, with so many threads in a block."""
+        # One that lays nothing out: the backend is put in its place.
+        decoder = WfstDecoder(graph, options, "reference", frame_shift_s=frame_shift_s)
+        key = id(graph), threads
+        if key not in self._backends:
+            self._backends[key] = CudaBackend(graph, threads)
+        decoder._backend = self._backends[key]
+        return decoder
+
+    def upload(self, arrays: Sequence[np.ndarray], dtype: str) -> Padded:
+        """A padded batch; done when it returns."""
+        batch = padded(arrays, dtype)
+        on_gpu = self._cupy.asarray(batch.logprobs)
+        self._cupy.cuda.Device().synchronize()
+        return batch._replace(logprobs=on_gpu)
+
+    def time(self, run: Callable[[], Any], repeats: int) -> Timing:
+        """Run once to warm up, then time."""
+        event = self._cupy.cuda.Event
+        run()
+        timing = Timing([], [])
+        for _ in range(repeats):
+            gc.collect()
+            self._cupy.cuda.Device().synchronize()
+            start, end = event(), event()
+            begin = time.perf_counter()
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            timing.wall_s.append(time.perf_counter() - begin)
+            timing.event_s.append(self._cupy.cuda.get_elapsed_time(start, end) / 1e3)
+        return timing
+
+    def release(self) -> None:
+        """Give the memory back that we and CuPy keep, for another decoder."""
+        self._backends.clear()
+        gc.collect()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+
+
+def padded(arrays: Sequence[np.ndarray], dtype: str) -> Padded:
+    """A batch of a type, on the host."""
+    logprobs, lengths = pad(arrays)
+    return Padded(logprobs.astype(dtype), lengths)

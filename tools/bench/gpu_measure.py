@@ -1,0 +1,283 @@
+"""What `tools.bench.gpu` measures: no time without the answers of the CPU.
+
+bench = Bench(case, args, Gpu(), skip)
+setting = Setting(max_active=7000, beam=13.0)
+expected = bench.expect(setting)                     # by utterance, from the CPU
+rows = [*bench.cpu(setting), *bench.ours(setting, expected)]
+rows += bench.riva(setting, expected, peer)
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tools.bench.cases import Case
+from tools.bench.costs import compare_costs, found_by_us
+from tools.bench.gpu_device import Gpu, Padded, Timing
+from tools.bench.report import Row, word_errors
+from wfstdec.compare.peers.riva import RivaPeer, RivaResult, path_costs
+from wfstdec.compare.speech import evenly_spaced
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+FEWEST = 16
+"""Utterances of a point, at least."""
+BONUS = 1.5
+"""Nats, of every boosted word."""
+BYTES = {"looked": 16, "active": 32, "arcs": 76, "entries": 96}
+"""What the search reads and writes for each: an arc looked at; an entry gone on from,
+with its row; an arc that may survive, in all passes; an entry made, with its node."""
+
+
+class Setting(NamedTuple):
+    """What is timed over batches.
+
+    Attributes:
+        max_active: As in `WfstOptions`.
+        beam: Likewise.
+        boosted: Words that are boosted.
+    """
+
+    max_active: int
+    beam: float
+    boosted: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Measures a case on a GPU; each method gives rows of figures.
+
+    Attributes:
+        case: A set on a graph.
+        args: From `gpu.parse_arguments`.
+        gpu: Where.
+        skip: Whether a point is not wanted, by the beginning of its row.
+    """
+
+    case: Case
+    args: argparse.Namespace
+    gpu: Gpu
+    skip: Callable[[Row], bool]
+
+    def batches(self, size: int) -> list[list[str]]:
+        """The utterances of the batches of a point, one batch after the other.
+
+        Small batches: as many as make `FEWEST` utterances, evenly spaced over the set.
+        Large ones: the utterances of the set, again and again.
+        """
+        count = max(1, FEWEST // size)
+        names = evenly_spaced(list(self.case.speech.logprobs), count * size)
+        return [
+            [names[i % len(names)] for i in range(first, first + size)]
+            for first in range(0, count * size, size)
+        ]
+
+    def boosts(self, setting: Setting) -> dict[str, float] | None:
+        """Words of the graph, evenly spaced over its table."""
+        if setting.boosted == 0:
+            return None
+        words = self.case.graph.words[1:]
+        step = max(1, len(words) // setting.boosted)
+        return dict.fromkeys(words[::step][: setting.boosted], BONUS)
+
+    def options(self, setting: Setting) -> WfstOptions:
+        """The options of all decoders."""
+        scale = self.case.lm_scale
+        return WfstOptions(setting.beam, setting.max_active, lm_scale=scale)
+
+    def row(self, setting: Setting, batch: int, **more: object) -> Row:
+        """What says which point a row is of."""
+        speech = self.case.speech
+        told = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
+        return told | setting._asdict() | {"batch": batch} | more
+
+    def expect(self, setting: Setting, dtype: str = "float32") -> dict[str, Hypothesis]:
+        """What the CPU finds in all utterances, their log-probs rounded to a type."""
+        arrays = [as_given(rows, dtype) for rows in self.case.utterances]
+        decoder = self.case.wfst_decoder(self.options(setting), threads=None)
+        found = decoder.decode(arrays, boosts=self.boosts(setting))
+        return dict(zip(self.case.speech.logprobs, found, strict=True))
+
+    def cpu(self, setting: Setting) -> Iterator[Row]:
+        """A row for the CPU, a thread per processor, on all utterances."""
+        names, arrays = list(self.case.speech.logprobs), self.case.utterances
+        decoder = self.case.wfst_decoder(self.options(setting), threads=None)
+        row = self.row(setting, len(names), decoder="cpu", threads=decoder.threads)
+        if self.skip(row):
+            return
+        decoder.decode(arrays[:1])
+        begin = time.perf_counter()
+        found = decoder.decode(arrays, boosts=self.boosts(setting))
+        seconds = time.perf_counter() - begin
+        texts = [hypothesis.text for hypothesis in found]
+        yield row | self._times([names], texts, Timing([seconds], [seconds]))
+
+    def ours(self, setting: Setting, expected: dict[str, Hypothesis]) -> Iterator[Row]:
+        """Rows per batch; without times where answers are not the CPU's."""
+        args, graph = self.args, self.case.graph
+        wanted = {
+            dtype: expected if self._exact_in(dtype) else self.expect(setting, dtype)
+            for dtype in args.dtypes
+        }
+        for size, dtype, threads in product(args.batches, args.dtypes, args.threads):
+            row = self.row(setting, size, decoder="ours", dtype=dtype, threads=threads)
+            if self.skip(row):
+                continue
+            decoder = self.gpu.decoder(
+                graph,
+                self.options(setting),
+                frame_shift_s=self.case.speech.frame_shift_s,
+                threads=threads,
+            )
+            names = self.batches(size)
+            row |= self._check_and_time(setting, decoder, names, wanted[dtype], dtype)
+            yield row
+
+    def _exact_in(self, dtype: str) -> bool:
+        """Whether no log-prob changes when it is rounded to a type."""
+        arrays = self.case.utterances
+        return all(np.array_equal(rows, as_given(rows, dtype)) for rows in arrays)
+
+    def _check_and_time(
+        self,
+        setting: Setting,
+        decoder: WfstDecoder,
+        names: list[list[str]],
+        wanted: dict[str, Hypothesis],
+        dtype: str,
+    ) -> Row:
+        """How many answers differ; if none does, times and work too."""
+        batches, boosts = self._upload(names, dtype), self.boosts(setting)
+        run = partial(_each, batches, partial(_decode, decoder, boosts))
+        found = run()
+        pairs = zip(chain(*names), found, strict=True)
+        differ = sum(hypothesis != wanted[name] for name, hypothesis in pairs)
+        if differ:
+            return {"differ": differ}
+        timing = self.gpu.time(run, self.args.repeats)
+        row = self._times(names, [one.text for one in found], timing)
+        row |= _traffic(_count_work(decoder, batches, boosts), timing)
+        paths = partial(_each, batches, partial(_search, decoder, boosts))
+        timing = self.gpu.time(paths, self.args.repeats)
+        search_ms = 1e3 * timing.median_s / len(batches)
+        return {"differ": 0, **row, "search_ms": search_ms}
+
+    def riva(
+        self, setting: Setting, expected: dict[str, Hypothesis], peer: RivaPeer
+    ) -> Iterator[Row]:
+        """Rows per batch and lattice beam: best paths, and words of least risk."""
+        args = self.args
+        for size, lattice_beam in product(args.batches, args.lattice_beams):
+            row = self.row(setting, size, decoder="riva", lattice_beam=lattice_beam)
+            if self.skip(row):
+                continue
+            names = self.batches(size)
+            batches = self._upload(names, "float32")
+            decoder = peer.decoder(row)  # a row has the options that it takes
+            found = _each(batches, decoder.decode)
+            timing = self.gpu.time(partial(_each, batches, decoder.run), args.repeats)
+            costs = {"costs": self._compare(chain(*names), expected, found)}
+            texts = [" ".join(one.words) for one in found]
+            yield row | costs | self._times(names, texts, timing)
+            texts = list(map(" ".join, _each(batches, decoder.decode_mbr)))
+            run = partial(_each, batches, decoder.run_mbr)
+            timing = self.gpu.time(run, args.repeats)
+            yield row | {"decoder": "riva mbr"} | self._times(names, texts, timing)
+            del decoder, run
+            self.gpu.release()
+
+    def _upload(self, names: list[list[str]], dtype: str) -> list[Padded]:
+        logprobs = self.case.speech.logprobs
+        return [self.gpu.upload([logprobs[n] for n in one], dtype) for one in names]
+
+    def _compare(
+        self,
+        names: Iterable[str],
+        expected: dict[str, Hypothesis],
+        results: list[RivaResult],
+    ) -> Row:
+        """The costs of both, each utterance once."""
+        by_name, case = dict(zip(names, results, strict=True)), self.case
+        arrays = [case.speech.logprobs[name] for name in by_name]
+        found = list(by_name.values())
+        theirs = path_costs(case.graph, arrays, found, lm_scale=case.lm_scale)
+        ours = [found_by_us(expected[name]) for name in by_name]
+        return asdict(compare_costs(list(by_name), ours, theirs))
+
+    def _times(self, names: list[list[str]], texts: list[str], timing: Timing) -> Row:
+        """Times, rates and the word error rate; each utterance counts once."""
+        speech = self.case.speech
+        lengths = [[len(speech.logprobs[name]) for name in batch] for batch in names]
+        audio_s = sum(map(sum, lengths)) * speech.frame_shift_s
+        seconds, longest = timing.median_s, sum(map(max, lengths))
+        by_name = dict(zip(chain(*names), texts, strict=True))
+        return {
+            **word_errors({name: speech.references[name] for name in by_name}, by_name),
+            "batches": len(names),
+            "audio_s": round(audio_s, 2),
+            "longest_frames": longest,
+            "event_s": timing.event_s,
+            "wall_s": timing.wall_s,
+            "rtfx": audio_s / seconds,
+            "ms_per_batch": 1e3 * seconds / len(names),
+            "us_per_frame": 1e6 * seconds / longest,
+        }
+
+
+def as_given(logprobs: np.ndarray, dtype: str) -> np.ndarray:
+    """Log-probs as a GPU gets them, in float32 again."""
+    return logprobs.astype(dtype).astype(np.float32)
+
+
+def _decode(
+    decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
+) -> list[Hypothesis]:
+    return decoder.decode(*batch, boosts)
+
+
+def _search(
+    decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
+) -> list[Any]:
+    """`_decode` without what makes words and times of paths, on the CPU."""
+    utterances = decoder._utterances(*batch)
+    compiled = decoder._boosts.compile(boosts, len(utterances))
+    return decoder._search(utterances, compiled)
+
+
+def _each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
+    """What a decoder finds in batches, one after the other."""
+    return [found for batch in batches for found in decode(*batch)]
+
+
+def _count_work(
+    decoder: WfstDecoder, batches: list[Padded], boosts: dict[str, float] | None
+) -> Counter[str]:
+    """What the searches of batches look at and make, in sums over frames."""
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        under_way = decoder.start(len(batch.lengths), boosts)
+        under_way.advance(*batch)
+        under_way.finish()
+        search: Any = under_way._batch
+        counts.update(search.counts)
+    return counts
+
+
+def _traffic(counts: Counter[str], timing: Timing) -> Row:
+    """Work per frame, and the bandwidth that it makes, whatever cache it comes from."""
+    frames = max(counts["frames"], 1)
+    moved = sum(counts[name] * size for name, size in BYTES.items())
+    figures = {f"{name}_per_frame": round(counts[name] / frames, 1) for name in BYTES}
+    for name in ("shared", "spilled"):
+        figures[f"{name}_share"] = round(counts[name] / frames, 4)
+    return figures | {"gb_per_s": moved / timing.median_s / 1e9}

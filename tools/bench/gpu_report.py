@@ -1,0 +1,119 @@
+"""The tables of `tools.bench.gpu`, and what its rows say about what was asked for.
+
+print(table(rows))
+print("\n".join(verdicts(rows)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
+
+LARGE, SMALL = 128, 8
+"""Batches from here up are throughput, batches down to here are latency."""
+THROUGHPUT, LATENCY = 5.0, 10.0
+"""What is asked: so many times Riva's at an equal or lower word error rate."""
+POINT = ("set", "lm", "max_active", "beam", "batch")
+"""What a point of ours and one of Riva's have in common."""
+OF = {"dtype": "", "threads": "threads", "lattice_beam": "lattice beam"}
+"""What tells rows of one point apart, and how it is said."""
+
+
+def _of_costs(name: str) -> Callable[[Row], str]:
+    def share(row: Row) -> str:
+        costs = row.get("costs")
+        return f"{100 * costs[name] / costs['utterances']:.1f}" if costs else "-"
+
+    return share
+
+
+COLUMNS: Columns = {
+    "max_active": figure("max_active", "d"),
+    "beam": figure("beam", "g"),
+    "boosts": figure("boosted", "d"),
+    "batch": figure("batch", "d"),
+    "decoder": text_figure("decoder"),
+    "of": lambda row: ", ".join(
+        f"{row[name]} {said}".strip()
+        for name, said in OF.items()
+        if row.get(name) is not None
+    ),
+    "WER %": figure("wer", ".2f"),
+    "RTFx": figure("rtfx", ".0f"),
+    "ms/batch": figure("ms_per_batch", ".2f"),
+    "search ms": figure("search_ms", ".2f"),
+    "us/frame": figure("us_per_frame", ".2f"),
+    "arcs/frame": figure("looked_per_frame", ".0f"),
+    "GB/s": figure("gb_per_s", ".1f"),
+    "ours lower %": _of_costs("ours_lower"),
+    "theirs lower %": _of_costs("theirs_lower"),
+}
+"""Columns by heading."""
+
+
+def table(rows: list[Row]) -> str:
+    """The points that have times, one below the other."""
+    return format_table(COLUMNS, [row for row in rows if "event_s" in row])
+
+
+def compared(rows: list[Row]) -> list[tuple[Row, Row, float]]:
+    """Ours without boosts, Riva's at each point, the fastest of each; the ratio."""
+    points: dict[tuple, dict[str, list[Row]]] = {}
+    for row in rows:
+        if "event_s" in row and row["decoder"] != "cpu" and not row["boosted"]:
+            point = points.setdefault(tuple(row[name] for name in POINT), {})
+            point.setdefault(row["decoder"].split()[0], []).append(row)
+    pairs = []
+    for point in points.values():
+        if len(point) == 2:
+            ours, theirs = (min(point[name], key=_seconds) for name in ("ours", "riva"))
+            pairs.append((ours, theirs, _seconds(theirs) / _seconds(ours)))
+    return pairs
+
+
+def _seconds(row: Row) -> float:
+    return median(row["event_s"])
+
+
+def verdicts(rows: list[Row]) -> list[str]:
+    """Lines on wrong answers, failures, and how often what is asked is reached."""
+    lines = [
+        f"{place(row)}: {row['differ']} hypotheses are not the CPU's, no time is given"
+        for row in rows
+        if row.get("differ")
+    ]
+    lines += [f"{place(row)}: {row['failed']}" for row in rows if "failed" in row]
+    pairs = compared(rows)
+    if not pairs:
+        return [*lines, "nothing was compared with riva-asrlib-decoder"]
+    for name, wanted, chosen in (
+        ("throughput", THROUGHPUT, [p for p in pairs if p[0]["batch"] >= LARGE]),
+        ("latency", LATENCY, [p for p in pairs if p[0]["batch"] <= SMALL]),
+    ):
+        if chosen:
+            ratios = [ratio for _, _, ratio in chosen]
+            fair = sum(ours["wer"] <= theirs["wer"] for ours, theirs, _ in chosen)
+            lines.append(
+                f"{name}: {min(ratios):.1f} to {max(ratios):.1f} times Riva's over "
+                f"{len(chosen)} points, {wanted:g} asked; the word error rate is equal "
+                f"or lower at {fair} of them"
+            )
+    return lines
+
+
+def line(row: Row) -> str:
+    """A row as it comes."""
+    if "event_s" not in row:
+        return f"{place(row)}: no time"
+    return f"{place(row)}: {row['ms_per_batch']:.2f} ms, RTFx {row['rtfx']:.0f}"
+
+
+def place(row: Row) -> str:
+    """Which point a row is of."""
+    more = [f"{row[k]:g} {k}" for k in ("boosted", "batch") if k in row]
+    return (
+        f"{row['set']}, {row['lm']}, max_active {row['max_active']}, beam "
+        f"{row['beam']:g}, {', '.join(more)}, {row['decoder']}"
+    )

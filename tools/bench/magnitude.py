@@ -1,0 +1,111 @@
+"""Boost magnitude against WER, for accurate and inaccurate word lists.
+
+    python -m tools.bench.magnitude --output run.json --plot run.svg
+
+After "GPU-Accelerated WFST Beam Search Decoder for CTC-based Speech Recognition"
+(arXiv 2311.04996), figure 6. Every utterance has a list of its own. Accurate: the rare
+words that it says. Inaccurate: `--strangers` rare words that it does not say, those of
+other utterances first. Rare are words of the lexicon that are none of the likeliest of
+the language model. Magnitudes are nats; dotted lines are at half of the beams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+
+from tools.bench import experiments
+from tools.bench.cases import Case
+from tools.bench.command import exit_with
+from tools.bench.experiments import Experiment, Panel, curves_of
+from tools.bench.report import Row
+from wfstdec.compare.comparison import Comparison, Point
+
+MAGNITUDES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0]
+KINDS = ("accurate", "inaccurate")
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--magnitudes", nargs="+", type=float, default=MAGNITUDES)
+    parser.add_argument("--beams", nargs="+", type=float, default=[8.0, 13.0])
+    parser.add_argument("--beam-size", type=int, default=256)
+    parser.add_argument("--strangers", type=int, default=100)
+
+
+def word_lists(
+    case: Case, rare: set[str], strangers: int, seed: int
+) -> dict[str, dict[str, list[str]]]:
+    """The words of each utterance's list, by kind."""
+    rng = random.Random(seed)
+    said = {u: set(words) & rare for u, words in case.speech.references.items()}
+    by_others = sorted(set().union(*said.values()))
+    by_nobody = sorted(rare.difference(by_others))
+    inaccurate = {}
+    for utterance, words in said.items():
+        known = [word for word in by_others if word not in words]
+        rng.shuffle(known)
+        wanted = max(0, strangers - len(known))
+        more = rng.sample(by_nobody, min(wanted, len(by_nobody)))
+        inaccurate[utterance] = sorted(known[:strangers] + more)
+    accurate = {utterance: sorted(words) for utterance, words in said.items()}
+    return {"accurate": accurate, "inaccurate": inaccurate}
+
+
+def boosts_of(
+    lists: dict[str, dict[str, list[str]]], magnitudes: list[float]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Boosts of each utterance by `kind magnitude`."""
+    return {
+        f"{kind} {magnitude:g}": {
+            utterance: dict.fromkeys(words, magnitude)
+            for utterance, words in by_utterance.items()
+        }
+        for kind, by_utterance in lists.items()
+        for magnitude in magnitudes
+    }
+
+
+def magnitude_of(point: Point) -> tuple[str, float]:
+    """The kind of list of a point, and the magnitude."""
+    kind, _, magnitude = (point.boosts or "none 0").partition(" ")
+    return kind, float(magnitude)
+
+
+def panel(comparison: Comparison, wanted: str) -> Panel:
+    """WER against the magnitude for one kind of lists."""
+    of_kind = [p for p in comparison.points if magnitude_of(p)[0] in ("none", wanted)]
+    curves = curves_of(
+        of_kind,
+        lambda point: f"{point.search}, {point.label}",
+        lambda point: (magnitude_of(point)[1], point.wer),
+    )
+    return f"{wanted} lists", "WER %", curves
+
+
+def describe(point: Point) -> Row:
+    return dict(zip(("list", "magnitude"), magnitude_of(point), strict=True))
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = experiments.parse_arguments(__doc__, argv, add_own)
+    case = experiments.load_case(args)
+    if case.lexicon is None:
+        raise SystemExit("words are boosted: a case with a lexicon, please")
+    rare = set(experiments.rare_words(case, args.common))
+    lists = word_lists(case, rare, args.strangers, args.seed)
+    widths = {"beam": args.beams}
+    trie_widths = widths | {"beam_size": [args.beam_size]}
+    comparison = Experiment("tools.bench.magnitude", case, args).compare(
+        experiments.searches_of(case, widths, trie_widths),
+        boosts_of(lists, args.magnitudes),
+        sorted({word for words in lists["accurate"].values() for word in words}),
+        describe,
+    )
+    panels = [panel(comparison, kind) for kind in KINDS]
+    halves = [beam / 2 for beam in args.beams]
+    experiments.draw(args.plot, panels, "boost, nats", lines_at=halves)
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -1,0 +1,83 @@
+"""Records the results of one checkout: what `results.py record` starts.
+
+python results_worker.py CHECKOUT DATA OUTPUT THREADS [SECTION...]
+
+The checkout has to be on PYTHONPATH; no section named means all.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import platform
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from checkouts import check_import
+from recordings import Recording
+from results_made import SETS, Made
+from results_real import Real
+
+TINY = range(12)
+PACKAGES = ("numpy", "numba", "kaldifst")
+
+
+def sections_of(real: Real, made: Made) -> dict[str, Callable[[], None]]:
+    """What fills each section."""
+    sets = {
+        f"made, {name}": partial(made.record_set, name, size)
+        for name, size in SETS.items()
+    }
+    return {
+        "builds": made.record_builds,
+        "tiny": partial(made.record_tiny, TINY),
+        **sets,
+        "graphs": real.record_graphs,
+        "wfst": real.record_wfst,
+        "trie": real.record_trie,
+        "tokens": real.record_tokens,
+        "models": real.record_models,
+    }
+
+
+def about(threads: int) -> dict[str, Any]:
+    """What results may depend on besides the checkout."""
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+        "threads": threads,
+    }
+
+
+def main(checkout: Path, data: Path, output: Path, threads: int, *names: str) -> None:
+    """Fill the sections and write them."""
+    check_import(checkout)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    recording = Recording(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        real = Real(recording, data, Path(folder))
+        sections = sections_of(real, Made(recording, checkout, Path(folder)))
+        unknown = set(names) - sections.keys()
+        if unknown:
+            sys.exit(
+                f"section {min(unknown)!r}, expected some of {', '.join(sections)}"
+            )
+        for name in names or sections:
+            with recording.section(name):
+                sections[name]()
+    content = {"about": about(threads), "seconds": recording.seconds}
+    with gzip.open(output, "wt", encoding="utf-8", compresslevel=4) as file:
+        json.dump(content | {"sections": recording.sections}, file, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    where = [Path(argument) for argument in sys.argv[1:4]]
+    main(*where, int(sys.argv[4]), *sys.argv[5:])

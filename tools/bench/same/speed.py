@@ -1,0 +1,248 @@
+"""Whether a checkout of the project is as fast as another: both by turns, in one run.
+
+    python -m tools.bench.same.speed --old before --new after
+    python -m tools.bench.same.speed --old before --new after --output run.json
+
+Decoding, building and loading run in two processes that live through the whole run, one
+for each checkout, on one thread; what starting a program takes is timed in processes of
+its own. Turns change their order. Texts and total costs are compared before any time is
+printed: where they differ, there are no times, and the exit status is 1.
+
+A ratio is old by new: above 1 the new checkout is faster. Those of a checkout beside
+itself (`--old x --new x`) show how far ratios can be trusted on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tools.bench.command import Run, bare_parser, commit_of
+from tools.bench.same.checkouts import data_folder, environment, start_worker
+
+SIDES = ("old", "new")
+STARTS = {
+    "import wfstdec": ["-c", "import wfstdec"],
+    "wfstdec.WfstDecoder": ["-c", "import wfstdec; wfstdec.WfstDecoder"],
+    "wfstdec --help": ["-m", "wfstdec", "--help"],
+    "wfstdec decode --help": ["-m", "wfstdec", "decode", "--help"],
+}
+"""Arguments of Python, by name; the wall decides here, CPU seconds elsewhere."""
+LEAST_S, SLOW_S = 0.25, 1.5
+"""Quicker tasks run several times a turn, slower ones take fewer turns."""
+FEWER = 3
+WALL_TOO = ("build_graph",)
+"""Tasks whose wall time has a row of its own."""
+
+Json = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Row:
+    """The seconds of a task on both sides, one for each turn."""
+
+    name: str
+    clock: str
+    seconds: dict[str, list[float]] = field(
+        default_factory=lambda: {side: [] for side in SIDES}
+    )
+
+    def ratio(self, take: Any) -> float:
+        """Old by new, of minima or medians."""
+        old, new = (take(self.seconds[side]) for side in SIDES)
+        return old / new
+
+    def median_above_least(self, side: str) -> float:
+        """How far the median lies above the minimum, in percent."""
+        least = min(self.seconds[side])
+        return 100 * (median(self.seconds[side]) / least - 1)
+
+
+class Worker:
+    """A process that runs the tasks of one checkout."""
+
+    def __init__(self, checkout: Path, data: Path, every: int) -> None:
+        self._process = start_worker(
+            "speed_worker.py",
+            checkout,
+            [str(data), str(every)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.tasks: list[str] = self._read()
+
+    def run(self, task: str, passes: int) -> Json:
+        """Seconds of a pass, and a digest of the answers."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"task": task, "passes": passes}) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit("a worker has ended, its error stands above")
+        return json.loads(line)
+
+
+def turns(count: int) -> list[tuple[str, ...]]:
+    """Who is first, turn by turn."""
+    return [SIDES if i % 2 == 0 else SIDES[::-1] for i in range(count)]
+
+
+def check_answers(workers: dict[str, Worker], tasks: Sequence[str]) -> dict[str, int]:
+    """Run everything once, which compiles the kernels too, and then once again.
+
+    Returns:
+        How many passes make a turn, for each task.
+
+    Raises:
+        SystemExit: The checkouts answer differently.
+    """
+    passes, wrong = {}, []
+    for task in tasks:
+        found = {side: workers[side].run(task, 1)["answers"] for side in SIDES}
+        if found["old"] != found["new"]:
+            wrong.append(task)
+        again = min(workers[side].run(task, 1)["cpu_s"] for side in SIDES)
+        passes[task] = math.ceil(LEAST_S / max(again, 1e-4))
+    if wrong:
+        sys.exit(f"ANSWERS DIFFER, no time is given: {'; '.join(wrong)}")
+    print(f"{len(tasks)} tasks: texts and costs are equal", flush=True)
+    return passes
+
+
+def time_task(
+    workers: dict[str, Worker], task: str, passes: int, repeats: int
+) -> list[Row]:
+    """CPU seconds of a task by turns; those on the wall too where they count."""
+    rows = [Row(task, "cpu_s")]
+    if task in WALL_TOO:
+        rows.append(Row(f"{task}, wall", "wall_s"))
+    for i, order in enumerate(turns(repeats)):
+        if i >= max(repeats // FEWER, 3) and min(rows[0].seconds["old"]) > SLOW_S:
+            break
+        for side in order:
+            found = workers[side].run(task, passes)
+            for row in rows:
+                row.seconds[side].append(found[row.clock])
+    return rows
+
+
+def time_starts(
+    checkouts: dict[str, Path], names: Sequence[str], repeats: int
+) -> list[Row]:
+    """Seconds on the wall of fresh processes, by turns; the first of each is not kept.
+
+    Raises:
+        subprocess.CalledProcessError: One of them fails.
+    """
+    rows = [Row(name, "wall_s") for name in names]
+    for i, order in enumerate(turns(repeats + 1)):
+        for row in rows:
+            for side in order:
+                seconds = time_start(STARTS[row.name], checkouts[side])
+                if i:
+                    row.seconds[side].append(seconds)
+    return rows
+
+
+def time_start(arguments: list[str], checkout: Path) -> float:
+    """Seconds on the wall of one process."""
+    begin = time.perf_counter()
+    subprocess.run(
+        [sys.executable, *arguments],
+        cwd=checkout,
+        env=environment(checkout),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return time.perf_counter() - begin
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Milliseconds and ratios, a line for each row."""
+    lines = [
+        f"{'task':36} {'old ms':>9} {'new ms':>9} {'old/new':>8} {'medians':>8} "
+        f"{'range %':>11} {'turns':>5}"
+    ]
+    for row in rows:
+        old, new = (1e3 * min(row.seconds[side]) for side in SIDES)
+        spread = " / ".join(f"{row.median_above_least(side):.1f}" for side in SIDES)
+        lines.append(
+            f"{row.name:36} {old:9.2f} {new:9.2f} {row.ratio(min):8.3f} "
+            f"{row.ratio(median):8.3f} {spread:>11} {len(row.seconds['old']):5}"
+        )
+    return "\n".join(lines)
+
+
+def figures_of(row: Row) -> Json:
+    """A row as it goes into the file."""
+    return {
+        "task": row.name,
+        "clock": row.clock,
+        "ratio_min": round(row.ratio(min), 4),
+        "ratio_median": round(row.ratio(median), 4),
+        **{side: [round(s, 6) for s in row.seconds[side]] for side in SIDES},
+    }
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = bare_parser(__doc__)
+    add = parser.add_argument
+    add("--old", type=Path, required=True, help="a checkout")
+    add("--new", type=Path, required=True, help="another")
+    add("--data", type=Path, help="default: ../shared/data beside the new checkout")
+    add("--every", type=int, default=5, help="of dev's 779 utterances; default 5: 156")
+    add("--repeats", type=int, default=15, help="turns of each task; default 15")
+    add("--tasks", nargs="+", help="only those whose names begin with one of these")
+    add("--output", type=Path, help="write all figures as JSON")
+    args = parser.parse_args(argv)
+    if args.every < 1 or args.repeats < 2:
+        parser.error("--every must be 1 or more, --repeats 2 or more")
+    return args
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Compare answers, time all, report."""
+    args = parse_arguments(argv)
+    run = Run("tools.bench.same.speed", args)
+    checkouts = {side: getattr(args, side).resolve() for side in SIDES}
+    data = data_folder(args.data, checkouts["new"])
+    workers = {s: Worker(path, data, args.every) for s, path in checkouts.items()}
+    wanted = tuple(args.tasks or [""])
+    tasks = [name for name in workers["old"].tasks if name.startswith(wanted)]
+    passes = check_answers(workers, tasks)
+    rows: list[Row] = []
+    for task in tasks:
+        rows += time_task(workers, task, passes[task], args.repeats)
+    for worker in workers.values():
+        worker.close()
+    starts = [name for name in STARTS if name.startswith(wanted)]
+    rows += time_starts(checkouts, starts, max(args.repeats, 15))
+    commits = {side: commit_of(path) for side, path in checkouts.items()}
+    print(f"{table(rows)}\n{json.dumps(commits)}\n{run.footer()}")
+    run.write(list(map(figures_of, rows)), commits=commits)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Our WFST decoder against kaldi-decoder's FasterDecoder: the same answers, how fast?
+
+    pip install -e '.[peers]'
+    python -m tools.bench.wfst                                       # takes long
+    python -m tools.bench.wfst --utterances 40 --lms lm_books.3g_pruned --beams 13
+    python -m tools.bench.wfst --topologies normal compact --sets dev ljspeech
+    python -m tools.bench.wfst --profile small                       # a smoke test
+
+Both decode the same float32 posteriors on the same graph, with the same beam and
+max_active and min_active=0. Kaldi has no LM scale, so its graph has it multiplied in;
+ours is told by `lm_scale`, as users do it, and makes the same float32 products. Where
+max_active binds, Kaldi narrows its next beam (by beam_delta, 0.5); ours does so only if
+--beam-delta tells both: without it ours has more to do.
+
+Costs come first: where those of an utterance differ by more than 1e-5 (relative), no
+speed is given for that beam, and the exit status is 1. Then both are timed by turns, in
+CPU seconds of one thread. Ours is timed from posteriors to words with times, Kaldi's to
+a best path whose words nobody has read. The last column is ours alone: seconds on the
+wall with one thread over those with two.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from tools.bench import data
+from tools.bench.cases import Inputs, load_set, make_case
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.report import Row, word_errors
+from tools.bench.wfst_measure import Duel, time_loading
+from tools.bench.wfst_report import agreement_lines, speed_table, topology_table
+from wfstdec.fst.topology import TOPOLOGIES
+from wfstdec.wfst.options import WfstOptions
+
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        "data": data.RECIPE,
+        "utterances": 8,
+        "beams": [8.0, 13.0],
+        "repeats": 2,
+    },
+}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("--sets", nargs="+", default=["dev"], help="see tools.bench.cases")
+    add("--lms", nargs="+", help="names in the data, or ARPA files")
+    add("--beams", nargs="+", type=float, default=[8.0, 10.0, 13.0, 17.0])
+    add("--topologies", nargs="+", choices=TOPOLOGIES, default=["normal"])
+    add("--max-active", type=int, default=7000)
+    add("--beam-delta", type=float, help="for both; default: none ours, 0.5 Kaldi's")
+    return parse(parser, argv, PROFILES)
+
+
+def duels(args: argparse.Namespace) -> Iterator[Duel]:
+    """Every set with every language model and topology."""
+    inputs = Inputs.of(args)
+    for name in args.sets:
+        speech = load_set(name, inputs)
+        for lm in args.lms or data.default_lms(inputs.data):
+            for topology in args.topologies:
+                yield Duel(make_case(speech, lm, inputs, topology))
+
+
+def run_duel(duel: Duel, args: argparse.Namespace) -> list[Row]:
+    """Compare costs at all beams; then time where they agree."""
+    case, sizes = duel.case, time_loading(duel.graph)
+    print(
+        f"\n{case.headline()}, {duel.graph.topology}\n"
+        f"  graph: {sizes['states']:,} states, {sizes['arcs']:,} arcs, "
+        f"{sizes['file_mb']} MB, loaded in {sizes['load_s']} s, decoder ready in "
+        f"{sizes['decoder_s']} s more",
+        flush=True,
+    )
+    rows: list[Row] = []
+    for beam in args.beams:
+        setting = {"beam": beam, "max_active": args.max_active}
+        setting["beam_delta"] = args.beam_delta
+        options = WfstOptions(lm_scale=args.lm_scale, **setting)
+        agreement, texts = duel.compare(options)
+        print("\n".join(agreement_lines(beam, agreement)), flush=True)
+        row = {
+            "set": case.speech.name,
+            "note": case.speech.note,
+            "lm": case.lm,
+            "topology": duel.graph.topology,
+            "setting": setting,
+            "audio_s": round(case.speech.audio_s, 2),
+            "graph": sizes,
+            "costs": asdict(agreement) | {"agree": agreement.agrees},
+            **word_errors(case.speech.references, texts),
+        }
+        if agreement.agrees:
+            row |= duel.count_work(options) | duel.time(options, args.repeats)
+            row |= duel.time_threads(options, args.repeats)
+        rows.append(row)
+    print(speed_table(rows), flush=True)
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run = Run("tools.bench.wfst", args)
+    rows: list[Row] = []
+    for duel in duels(args):
+        rows += run_duel(duel, args)
+    if len(args.topologies) > 1:
+        print(f"\nTopologies\n{topology_table(rows)}")
+    print(f"\n{run.footer()}")
+    run.write(rows)
+    differ = [row for row in rows if not row["costs"]["agree"]]
+    if differ:
+        print(f"costs disagree in {len(differ)} of {len(rows)} comparisons")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -1,0 +1,150 @@
+"""What `tools.bench.wfst` measures: costs, work and seconds of two decoders on a graph.
+
+duel = Duel(case)
+agreement, texts = duel.compare(options)             # first
+figures = duel.time(options, repeats=5)              # if they agree
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tools.bench.cases import Case
+from tools.bench.costs import Agreement, compare_costs, found_by_us
+from tools.bench.report import Row, speed
+from tools.bench.timing import Turns
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.compare.peers import kaldi
+from wfstdec.compare.points import Outcome
+from wfstdec.graph.packed import PackedGraph, load_graph
+from wfstdec.search.backends import make_backend
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+LOADS = 3
+WARM_UP = 3
+"""Utterances decoded before a timing."""
+
+
+class Duel:
+    """A case ready for both decoders.
+
+    Args:
+        case: It has a graph.
+
+    Attributes:
+        case: The same.
+        graph: Its graph.
+    """
+
+    def __init__(self, case: Case) -> None:
+        assert case.graph is not None
+        self.case, self.graph = case, case.graph
+        self._fst = kaldi.scaled_fst(case.graph, case.lm_scale)
+
+    def compare(self, options: WfstOptions) -> tuple[Agreement, dict[str, str]]:
+        """Decode everything once with both; also our texts by utterance."""
+        utterances, peer = self.case.utterances, self._peer(options)
+        theirs = []
+        for logprobs in utterances:
+            words, cost = kaldi.read_path(peer.decode(logprobs), self.graph.words)
+            theirs.append(Outcome(" ".join(words), cost, peer.reached_final))
+        hypotheses = self.case.wfst_decoder(options).decode(utterances)
+        names = list(self.case.speech.logprobs)
+        agreement = compare_costs(names, list(map(found_by_us, hypotheses)), theirs)
+        return agreement, {u: h.text for u, h in zip(names, hypotheses, strict=True)}
+
+    def _peer(self, options: WfstOptions) -> kaldi.FasterDecoder:
+        return kaldi.FasterDecoder(self._fst, options)
+
+    def count_work(self, options: WfstOptions) -> Row:
+        """Active states and candidate arcs per frame of our search.
+
+        A candidate is an arc whose cost is within the bound when it is looked at.
+        """
+        backend = make_backend(BACKENDS, "cpu", self.graph)
+        no_boosts = CompiledBoosts(compile_word_boosts(None, {})[0])
+        sums = dict.fromkeys(("frames", "active", "arcs"), 0)
+        for logprobs in self.case.utterances:
+            search: Any = backend.start(options, no_boosts)
+            search.advance(logprobs)
+            sums = {name: total + search.counts[name] for name, total in sums.items()}
+            search.finish()
+        frames = max(sums["frames"], 1)
+        return {
+            "active_per_frame": round(sums["active"] / frames, 1),
+            "candidates_per_frame": round(sums["arcs"] / frames, 1),
+        }
+
+    def time(self, options: WfstOptions, repeats: int) -> Row:
+        """CPU seconds of both in one thread, by turns."""
+        utterances = self.case.utterances
+        decoder, peer = self.case.wfst_decoder(options), self._peer(options)
+
+        def run_peer() -> None:
+            for logprobs in utterances:
+                peer.decode(logprobs)
+
+        decoder.decode(utterances[:WARM_UP])
+        both = {"ours": lambda: decoder.decode(utterances), "kaldi": run_peer}
+        turns = Turns(both)
+        turns.repeat(repeats)
+        ours, theirs = turns.seconds.values()
+        return {
+            **speed(self.case.speech.audio_s, ours),
+            "kaldi": speed(self.case.speech.audio_s, theirs),
+            "ratio": round(min(theirs) / min(ours), 3),
+            "ratio_median": round(median(theirs) / median(ours), 3),
+        }
+
+    def time_threads(self, options: WfstOptions, repeats: int) -> Row:
+        """Seconds on the wall of ours with one and with two threads, by turns.
+
+        Raises:
+            AssertionError: Two threads find what one does not.
+        """
+        if len(os.sched_getaffinity(0)) < 2:
+            return {}
+        utterances = self.case.utterances
+        one, two = (self.case.wfst_decoder(options, threads=n) for n in (1, 2))
+        both = {1: lambda: one.decode(utterances), 2: lambda: two.decode(utterances)}
+        turns = Turns(both, time.perf_counter)
+        found = turns.take()
+        assert found[1] == found[2], "threads change results"
+        turns.repeat(repeats - 1)
+        seconds = turns.seconds
+        return {
+            "one_thread_wall_s": [round(one, 6) for one in seconds[1]],
+            "two_threads_wall_s": [round(one, 6) for one in seconds[2]],
+            "two_threads_ratio": round(min(seconds[1]) / min(seconds[2]), 3),
+        }
+
+
+def time_loading(graph: PackedGraph) -> Row:
+    """Sizes, and seconds on the wall to load the graph and make a decoder of it."""
+    loads, decoders = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.npz"
+        graph.save(path)
+        size = path.stat().st_size
+        for _ in range(LOADS):
+            begin = time.perf_counter()
+            loaded = load_graph(path)
+            loads.append(time.perf_counter() - begin)
+            begin = time.perf_counter()
+            WfstDecoder(loaded, backend="cpu")
+            decoders.append(time.perf_counter() - begin)
+    return {
+        "states": graph.num_states,
+        "arcs": graph.num_arcs,
+        "file_mb": round(size / 1e6, 1),
+        "load_s": round(median(loads), 3),
+        "decoder_s": round(median(decoders), 3),
+    }

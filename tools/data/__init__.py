@@ -1,0 +1,1 @@
+"""Scripts that make data: synthetic speech, language models, what is shipped."""

@@ -1,0 +1,1 @@
+"""Scripts for GPU machines and for what is compiled for them."""

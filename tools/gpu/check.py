@@ -1,0 +1,76 @@
+"""Whether a machine can run the CUDA backend: versions, limits, one search.
+
+python -m tools.gpu.check         # exit status 1 where the search is not the CPU's
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from tools.bench.gpu_device import Gpu
+from wfstdec import WfstDecoder, recipes
+from wfstdec.gpu.cupy_device import CupyDevice
+from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
+
+PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
+PEER = "riva-asrlib-decoder"
+UTTERANCES = 4
+
+
+def installed(package: str) -> str | None:
+    """A version, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def describe_device() -> None:
+    """Print what the search makes of the current device."""
+    print(Gpu().describe())
+    print("NVRTC", importlib.import_module("cupy").cuda.nvrtc.getVersion())
+    begin = time.perf_counter()
+    device = CupyDevice(PROGRAM)
+    print(f"kernels after {time.perf_counter() - begin:.1f} s")
+    print(device._kernels["search_chunk"].attributes)
+    print(
+        f"{device.num_blocks} blocks, {device.shared_bytes // SLOT_BYTES} slots in "
+        f"shared memory, "
+        f"{device.budget.limit >> 20} MiB for all decoders"
+    )
+
+
+def compare_a_search() -> bool:
+    """Whether the demo's first utterances come out as on the CPU."""
+    recipe = recipes.find_recipe()
+    graph = recipes.build_or_load(recipe)
+    with np.load(recipe / "logprobs.npz") as file:
+        batch = [file[name].astype(np.float32) for name in file.files[:UTTERANCES]]
+    answers = []
+    for backend in ("cpu", "cuda"):
+        decoder = WfstDecoder(graph, recipes.OPTIONS, backend)
+        decoder.decode(batch)  # compiles
+        begin = time.perf_counter()
+        answers.append(decoder.decode(batch))
+        seconds = time.perf_counter() - begin
+        print(f"{backend}: {seconds * 1e3:.1f} ms, {answers[-1][0].text!r}")
+    return answers[0] == answers[1]
+
+
+def main() -> int:
+    """Print all of it."""
+    versions = {name: installed(name) for name in (*PACKAGES, PEER)}
+    print(sys.version.split()[0], versions)
+    describe_device()
+    same = compare_a_search()
+    print("the same as on the CPU" if same else "NOT THE SAME AS ON THE CPU")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
