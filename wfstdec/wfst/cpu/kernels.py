@@ -27,6 +27,7 @@ from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import cost_of, key_of
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
@@ -43,6 +44,8 @@ from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
+_TOKENS = ilabel_of(0)
+"""Where costs by ilabel begin to be those of tokens."""
 _AHEAD = uint64(8)
 _ONE = uint64(1)
 _ZERO = uint64(0)
@@ -65,7 +68,7 @@ def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
         if counts[k.DIED] >= 0:
             break
         beam = _keep(scales, phrases, work, channel)
-        unscaled, costs = work.unscaled[1:], work.token_costs[1:]
+        unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
         price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, count, made = _next_frontier(
             graph, scales, boosts, phrases, work, channel, beam
