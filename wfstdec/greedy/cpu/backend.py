@@ -36,11 +36,9 @@ class CpuSearch:
         self._fusion = fusion
         self._search = _search_of(fusion)
         first, num_tokens = fusion.begin(), fusion.space.num_tokens
-        counts = np.full(k.NUM_COUNTS, -1, np.int64)
-        counts[: k.FRAMES] = first.label, first.last, first.lm_state, first.boost_state
-        counts[[k.FRAMES, k.TOKENS]] = 0
+        states = first.label, first.last, first.lm_state, first.boost_state
         self._channel = k.Channel(
-            counts=counts,
+            counts=np.array([*states, *k.NOTHING_YET], np.int64),
             sums=np.zeros(2),
             tokens=np.empty((0, 3), np.int32),
             lm_cost=np.empty(num_tokens, np.float32),

@@ -19,7 +19,8 @@ from wfstdec.trie.space import NONE
 LABEL, LAST, LM_STATE, BOOST_STATE, FRAMES, DIED, TOKENS, LM_ROW, BOOST_ROW = range(9)
 """Where `Channel.counts` has what; at LM_ROW and BOOST_ROW the states whose rows are
 there, or -1."""
-NUM_COUNTS = 9
+NOTHING_YET = 0, -1, 0, -1, -1
+"""The counts from FRAMES on, before the first frame."""
 ACOUSTIC, COST = range(2)
 """Where `Channel.sums` has what."""
 
@@ -39,7 +40,7 @@ class Channel(NamedTuple):
     """An utterance under way.
 
     Attributes:
-        counts: int64 [NUM_COUNTS].
+        counts: int64 [9].
         sums: float64 [2].
         tokens: int32 [N, 3], the token, its first frame, one behind its last.
         lm_cost, boost_cost: float32 [V], a row of each model.
