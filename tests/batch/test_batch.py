@@ -10,7 +10,13 @@ from cli_files import SENTENCES, TOKENS, logprobs_of, write_files
 
 import wfstdec
 from wfstdec import batch
-from wfstdec.errors import BoostWarning, LogprobError, OptionError, ShapeError
+from wfstdec.errors import (
+    BoostError,
+    BoostWarning,
+    LogprobError,
+    OptionError,
+    ShapeError,
+)
 from wfstdec.io import BoostFile, open_logprobs
 
 TEXTS = {"utt2": "ab c", "utt1": "cab", "utt3": "c"}
@@ -145,6 +151,20 @@ def test_boosts_for_all_as_the_decoder_takes_them(decoder):
     [(_, [found])] = batch.decode_all(decoder, [("u", flat())], boosts)
     assert found == decoder.decode([flat()], boosts=boosts)[0]
     assert "cab" in found.text
+
+
+def test_faulty_boosts_are_of_the_utterance_that_has_them(decoder):
+    compiled = decoder.phrase_compiler().compile(["ab c"])
+    both = wfstdec.Boosts({"c c": 1.0}, compiled)
+    with pytest.raises(BoostError) as error:
+        list(batch.decode_all(decoder, pairs(), both))
+    assert error.value.utterance is None  # they are for all
+    lists = batch.BoostLists(
+        BoostFile({}, {"utt1": {"c c": 1.0}}), {"ab c": 1.0}, decoder.phrase_compiler()
+    )
+    with pytest.raises(BoostError, match="compiled phrases and 'c c'") as error:
+        list(batch.decode_all(decoder, pairs(), lists))
+    assert error.value.utterance == "utt1"
 
 
 def test_lists_of_utterances_words_and_phrases(decoder):

@@ -5,8 +5,8 @@ python -m tools.data.thin_set build/synthetic thin 60
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,4 +28,8 @@ def thin(source: Path, target: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    thin(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path, help="the set")
+    parser.add_argument("target", type=Path, help="a folder to make")
+    parser.add_argument("count", type=int, help="utterances to keep")
+    thin(**vars(parser.parse_args()))

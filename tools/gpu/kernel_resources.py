@@ -3,8 +3,8 @@
 python -m tools.gpu.kernel_resources [sm_90 ...]       # pip install 'wfstdec[nvrtc]'
 """
 
+import argparse
 import re
-import sys
 from typing import NamedTuple
 
 from wfstdec.gpu.compiling import COMPILE_OPTIONS
@@ -102,4 +102,6 @@ def main(targets):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or TARGETS)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", default=TARGETS, help="such as sm_90")
+    main(parser.parse_args().targets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -150,10 +150,11 @@ def _decode(
     decoder: Decoder, batch: Batch, boosts: BoostLists | BoostsLike, nbest: bool
 ) -> list[list[Hypothesis]]:
     logprobs = [array for _, array in batch]
+    given: BoostsLike | Sequence[BoostsLike]
     if isinstance(boosts, BoostLists):
         given = [boosts.of(utterance) for utterance, _ in batch]
     else:
-        given = [boosts] * len(batch)
+        given = boosts
     if nbest:
         return decoder.decode_nbest(logprobs, boosts=given)
     return [[best] for best in decoder.decode(logprobs, boosts=given)]

@@ -25,7 +25,7 @@ from recordings import Recording
 from results_made import SETS, Made
 from results_real import Real
 
-TINY = range(12)
+TINY = range(18)
 PACKAGES = ("numpy", "numba", "kaldifst")
 
 
