@@ -61,7 +61,7 @@ def walk_back(search):
             node = node.previous
         return np.array(arcs[::-1], np.int64), np.array(acoustic[::-1], np.float32)
     search._begin()
-    channel, (graph, scales, _, phrases) = search._channel, search._fixed
+    channel, (graph, scales, _, phrases) = search._channel, search._inputs
     refund = None if phrases is None else phrases.final_cost
     *_, arcs, acoustic = best_path(
         *(channel.frontier, channel.trace, channel.counts),
