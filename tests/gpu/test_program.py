@@ -4,11 +4,11 @@ import configparser
 import shutil
 from pathlib import Path
 
-import kernel_resources
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels
 
+from tools.gpu import kernel_resources
 from wfstdec.gpu.launch import Grid, launch, upload
 from wfstdec.gpu.program import Program, join_includes
 from wfstdec.gpu.records import KERNELS, read_struct

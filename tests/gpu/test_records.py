@@ -5,11 +5,11 @@ import re
 import shutil
 import subprocess
 
-import kernel_resources
 import numpy as np
 import pytest
 from cuda_emulation.device import HERE
 
+from tools.gpu import kernel_resources
 from wfstdec.gpu.boosts import PHRASES
 from wfstdec.gpu.records import layout_checks, read_struct
 from wfstdec.graph.arcs import ARC

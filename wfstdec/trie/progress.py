@@ -9,7 +9,7 @@ frames, and the pronunciations that end before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +84,20 @@ class SettledTokens:
         before = self._rows[since : self._count].copy()
         before[-1, 2] = end
         return np.concatenate([before, rows])
+
+
+def num_settled_of(chains: Sequence[Sequence], ends: Set[int | None]) -> int:
+    """How many first tokens all entries have in common, with their ends.
+
+    Args:
+        chains: What each has said: whatever tells tokens with their beginnings apart.
+        ends: Where the last tokens of all end, `None` for one that may go on.
+    """
+    count = 0
+    while all(len(one) > count and one[count] == chains[0][count] for one in chains):
+        count += 1
+    ended = all(len(chain) == count for chain in chains) and len(ends) == 1
+    return count if count == 0 or (ended and None not in ends) else count - 1
 
 
 def ending_pron(space: SearchSpace, state: int, node: int) -> int:

@@ -54,7 +54,7 @@ from wfstdec.trie.endings import (
 )
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import TokensSoFar, ending_pron
+from wfstdec.trie.progress import TokensSoFar, ending_pron, num_settled_of
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
 from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost
 
@@ -190,7 +190,6 @@ class ReferenceSearch:
         )
 
     def _num_settled(self) -> int:
-        """How many first tokens all entries have in common, with their ends."""
         chains, ends = [], set()
         for entry in self._frontier:
             for kind, phase in enumerate(entry.phases):
@@ -202,11 +201,7 @@ class ReferenceSearch:
                         at = node.previous
                     chains.append(chain[::-1])
                     ends.add(phase.token_end if kind == BLANK else None)
-        count = 0
-        while all(len(c) > count and c[count] == chains[0][count] for c in chains):
-            count += 1
-        ended = all(len(chain) == count for chain in chains) and len(ends) == 1
-        return count if count == 0 or (ended and None not in ends) else count - 1
+        return num_settled_of(chains, ends)
 
     def _frame(self, logprobs: np.ndarray) -> None:
         unscaled, costs = price_frame(logprobs, self._pricing, self._space.blank)

@@ -1,0 +1,253 @@
+"""The kernels of `history.py`: a path is passed arc by arc, and events are told apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy import uint32
+
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.jit import jit
+
+NONE = 0xFFFFFFFF
+"""No node, no arc: what the roots of a trace have."""
+EVENT = np.dtype(
+    [
+        ("previous", "<i4"),
+        ("ilabel", "<u4"),
+        ("olabel", "<u4"),
+        ("frame", "<i4"),
+        ("end", "<i4"),
+    ]
+)
+"""A token that begins (`ilabel`, else 0) and a word whose label stands on the same arc
+(`olabel`, else 0); the event before or -1; frames passed with this arc; one behind the
+last frame of the token before."""
+TIP = np.dtype(
+    [
+        ("event", "<i4"),
+        ("tokens", "<i4"),
+        ("label", "<u4"),
+        ("frame", "<i4"),
+        ("end", "<i4"),
+        ("unused", "<i4"),
+        ("graph", "<f8"),
+        ("acoustic", "<f8"),
+    ]
+)
+"""How far a path has come: its last event or -1, tokens begun, the label of the last
+frame, frames passed, one behind the last frame of the last token, and its costs."""
+
+
+class Rule(NamedTuple):
+    """How the arcs of a graph are read."""
+
+    arcs: np.ndarray  # ARC [A]
+    blank: np.uint32  # its ilabel
+    marks_repeats: bool
+
+
+@jit
+def _pass(rule, tip, event, arc_id, acoustic):
+    """Pass a tip through an arc; fill in the event, and say whether there is one."""
+    arc = rule.arcs[arc_id]
+    tip.graph += np.float64(arc.cost)
+    tip.acoustic += np.float64(acoustic)
+    label = arc.ilabel & uint32(LABEL_MASK)
+    event.previous, event.ilabel, event.olabel = tip.event, uint32(0), uint32(0)
+    event.end = tip.end
+    if label != uint32(0):
+        tip.frame += 1
+        if rule.marks_repeats:
+            repeats = arc.ilabel & uint32(REPEAT) != uint32(0)
+        else:
+            repeats = label == tip.label
+        if label != rule.blank:
+            if not (repeats and tip.tokens > 0):
+                event.ilabel = label
+                tip.tokens += 1
+            if event.ilabel != uint32(0) or label == tip.label:
+                tip.end = tip.frame
+        tip.label = label
+    if arc.ilabel & uint32(CARRIES_WORD):
+        event.olabel = arc.olabel
+    event.frame = tip.frame
+    return event.ilabel != uint32(0) or event.olabel != uint32(0)
+
+
+@jit
+def fold(rule, frontier, trace, count, tips, events):
+    """See `History.fold` in `history.py`; the tips of the entries, and all events.
+
+    Within a frame a node may stand before the one that it came from.
+    """
+    none = uint32(NONE)
+    known = np.zeros(count, np.bool_)
+    states = np.empty(count, TIP)
+    waiting = np.empty(count, np.int64)
+    num_events = len(events)
+    room = np.empty(num_events + 256, EVENT)
+    room[:num_events] = events
+    for i in range(len(frontier)):
+        at, depth = np.int64(frontier[i].node), 0
+        while not known[at]:
+            if trace[at].arc == none:
+                states[at] = tips[np.int64(trace[at].acoustic)]
+                known[at] = True
+                break
+            waiting[depth] = at
+            depth += 1
+            at = np.int64(trace[at].previous)
+        while depth > 0:
+            depth -= 1
+            at = waiting[depth]
+            states[at] = states[np.int64(trace[at].previous)]
+            if num_events == len(room):
+                room = _longer(room)
+            arc, acoustic = np.int64(trace[at].arc), trace[at].acoustic
+            if _pass(rule, states[at], room[num_events], arc, acoustic):
+                states[at].event = num_events
+                num_events += 1
+            known[at] = True
+    folded = np.empty(len(frontier), TIP)
+    for i in range(len(frontier)):
+        folded[i] = states[np.int64(frontier[i].node)]
+    for i in range(len(frontier)):
+        trace[i].previous, trace[i].arc = none, none
+        trace[i].acoustic = np.float32(i)
+        frontier[i].node = uint32(i)
+    return folded, room[:num_events]
+
+
+@jit
+def _longer(rows):
+    """Twice as many rows."""
+    longer = np.empty(2 * len(rows), rows.dtype)
+    longer[: len(rows)] = rows
+    return longer
+
+
+@jit
+def settle(tips, events):
+    """Split events: those of all tips, and those of some; tips are renumbered.
+
+    Events come after the ones that they follow. The end of the last token, -1 where
+    that is in question, comes third.
+    """
+    first = _first_equal(events)
+    through = np.zeros(len(events), np.int64)
+    for i in range(len(tips)):
+        if tips[i].event >= 0:
+            tips[i].event = first[tips[i].event]
+            through[tips[i].event] += 1
+    for e in range(len(events) - 1, -1, -1):
+        if events[e].previous >= 0:
+            through[events[e].previous] += through[e]
+    number = np.full(len(events) + 1, -1, np.int32)  # the last one stands for -1
+    num_settled, kept = 0, 0
+    for e in range(len(events)):
+        if through[e] == len(tips):
+            num_settled += 1
+        elif through[e] > 0:
+            number[e] = kept
+            kept += 1
+    settled, others = np.empty(num_settled, EVENT), np.empty(kept, EVENT)
+    num_settled = 0
+    for e in range(len(events)):
+        if through[e] == len(tips):
+            settled[num_settled] = events[e]
+            num_settled += 1
+        elif through[e] > 0:
+            others[number[e]] = events[e]
+            others[number[e]].previous = number[events[e].previous]
+    end = np.int64(tips[0].end)
+    for i in range(len(tips)):
+        tips[i].event = number[tips[i].event]
+        if tips[i].event >= 0 or tips[i].end != end or tips[i].frame == end:
+            end = np.int64(-1)
+    return settled, others, end
+
+
+@jit
+def _first_equal(events):
+    """The first event that says the same after the same, of each; int32 [N].
+
+    Events are made to follow the first of those that they follow.
+    """
+    first = np.empty(len(events), np.int32)
+    size = 256
+    while size < 2 * len(events):
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    for e in range(len(events)):
+        one = events[e]
+        if one.previous >= 0:
+            one.previous = first[one.previous]
+        key = (np.int64(one.previous) + 1) * 1000003 ^ np.int64(one.ilabel)
+        key = (key * 1000003 ^ np.int64(one.olabel)) & 0x7FFFFFFF
+        key = (key * 1000003 ^ np.int64(one.frame)) & 0x7FFFFFFF
+        slot = (key * 2654435761 >> 16) & (size - 1)
+        while slots[slot] >= 0 and not _equal(events[slots[slot]], one):
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = e
+        first[e] = slots[slot]
+    return first
+
+
+@jit
+def _equal(a, b):
+    return (
+        a.previous == b.previous
+        and a.ilabel == b.ilabel
+        and a.olabel == b.olabel
+        and a.frame == b.frame
+        and a.end == b.end
+    )
+
+
+@jit
+def read(rule, events, tip, arcs, acoustic):
+    """Pass the tip through the arcs; what was said since the settled events.
+
+    Returns:
+        The arrays of `PathTokens`, and where the token before them ends.
+    """
+    length, e = 0, np.int64(tip[0].event)
+    while e >= 0:
+        length += 1
+        e = np.int64(events[e].previous)
+    chain = np.empty(length + len(arcs), EVENT)
+    e = np.int64(tip[0].event)
+    for i in range(length):
+        chain[length - 1 - i] = events[e]
+        e = np.int64(events[e].previous)
+    count = length
+    for i in range(len(arcs)):
+        if _pass(rule, tip[0], chain[count], arcs[i], acoustic[i]):
+            count += 1
+    num_tokens, num_words = 0, 0
+    for i in range(count):
+        num_tokens += np.int64(chain[i].ilabel != uint32(0))
+        num_words += np.int64(chain[i].olabel != uint32(0))
+    ilabel, start = np.empty(num_tokens, np.int32), np.empty(num_tokens, np.int32)
+    end, word = np.empty(num_tokens, np.int32), np.empty(num_words, np.int32)
+    word_token = np.empty(num_words, np.int32)
+    word_frame = np.empty(num_words, np.int32)
+    tokens, words, before = 0, 0, np.int64(tip[0].end)
+    for i in range(count):
+        if chain[i].ilabel != uint32(0):
+            if tokens > 0:
+                end[tokens - 1] = chain[i].end
+            else:
+                before = np.int64(chain[i].end)
+            ilabel[tokens], start[tokens] = chain[i].ilabel, chain[i].frame - 1
+            tokens += 1
+        if chain[i].olabel != uint32(0):
+            word[words], word_token[words] = chain[i].olabel, tokens
+            word_frame[words] = chain[i].frame
+            words += 1
+    if tokens > 0:
+        end[tokens - 1] = tip[0].end
+    return ilabel, start, end, word, word_token, word_frame, before
