@@ -19,7 +19,7 @@ from wfstdec.boost.phrases import (
     compile_spellings,
 )
 from wfstdec.boost.spelling import (
-    MOST_SPELLINGS,
+    MAX_SPELLINGS,
     by_lexicon,
     by_table,
     by_tokenizer,
@@ -467,7 +467,7 @@ def test_too_many_spellings_are_cut(caplog):
     lexicon = lexicon_of(a="A B C D")
     with caplog.at_level(logging.WARNING, "wfstdec.boost"):
         (spelt,) = by_lexicon(lexicon)(["a a a a a"])
-    assert len(spelt) == MOST_SPELLINGS
+    assert len(spelt) == MAX_SPELLINGS
     assert "over 256 spellings" in caplog.text
 
 

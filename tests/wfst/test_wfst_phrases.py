@@ -34,7 +34,7 @@ from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
+from wfstdec.wfst.cpu.layout import phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

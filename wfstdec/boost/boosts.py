@@ -30,7 +30,7 @@ from wfstdec.boost.spelling import by_words
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 """Unknown words that a warning shows."""
 _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
@@ -207,8 +207,8 @@ def _as_boosts(given: BoostsLike) -> Boosts:
 def _warn_of(unknown: set[str]) -> None:
     if not unknown:
         return
-    shown = ", ".join(map(repr, sorted(unknown)[:_MOST_SHOWN]))
-    over = len(unknown) - _MOST_SHOWN
+    shown = ", ".join(map(repr, sorted(unknown)[:_MAX_SHOWN]))
+    over = len(unknown) - _MAX_SHOWN
     more = f" and {over} more" if over > 0 else ""
     warnings.warn(
         f"{len(unknown)} boosted words are not in the decoder's table and have no "

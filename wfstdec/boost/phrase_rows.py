@@ -41,7 +41,7 @@ STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
 
 DENSE_SHARE = 1 / 6
 """A state with arcs for this part of the labels is dense."""
-MOST_DENSE = 2048
+MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
 NO_LABEL = 0xFFFFFFFF
 _ONE = uint64(1)
@@ -61,7 +61,7 @@ class PhraseRows(NamedTuple):
     final_cost: np.ndarray  # float32 [S]
     of_words: bool
     of_tokens: bool
-    silent: np.uint32  # a label that they do not step on, such as the blank
+    ignored: np.uint32  # a label that they do not step on, such as the blank
     start: np.uint32
 
 
@@ -74,20 +74,20 @@ def no_phrases() -> PhraseRows:
         final_cost=read_only(np.zeros(1, np.float32)),
         of_words=False,
         of_tokens=False,
-        silent=np.uint32(NO_LABEL),
+        ignored=np.uint32(NO_LABEL),
         start=np.uint32(0),
     )
 
 
 def lay_out(
-    phrases: PhraseBoosts, first_label: int = 0, silent: int = NO_LABEL
+    phrases: PhraseBoosts, first_label: int = 0, ignored: int = NO_LABEL
 ) -> PhraseRows:
     """The rows of compiled phrases.
 
     Args:
         phrases: The phrases.
         first_label: What the kernels call label 0.
-        silent: A label on which they are not to step.
+        ignored: A label on which they are not to step.
     """
     automaton = phrases.automaton
     arcs = np.empty(phrases.num_arcs, ARC)
@@ -112,7 +112,7 @@ def lay_out(
         final_cost=read_only(automaton.final_cost),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
-        silent=np.uint32(silent),
+        ignored=np.uint32(ignored),
         start=np.uint32(phrases.start),
     )
 
@@ -129,7 +129,7 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
     largest = 2 * largest + np.abs(costs).max()
     exact = (costs % GRAIN == 0).all() and largest < 2**24 * GRAIN
     many = np.flatnonzero(num_arcs >= max(2, DENSE_SHARE * phrases.num_labels))
-    many = np.sort(many[np.argsort(-num_arcs[many], kind="stable")[:MOST_DENSE]])
+    many = np.sort(many[np.argsort(-num_arcs[many], kind="stable")[:MAX_DENSE]])
     return np.concatenate([[0], many if exact else []]).astype(np.int32)
 
 

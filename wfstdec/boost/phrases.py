@@ -132,7 +132,7 @@ class PhraseCompiler:
             that have it: phrases then count as whole words only.
     """
 
-    _MOST_REMEMBERED = 64
+    _MAX_REMEMBERED = 64
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class PhraseCompiler:
         with self._lock:
             boosts = self._remembered.pop(content, None) or self._compile(content)
             self._remembered[content] = boosts
-            if len(self._remembered) > self._MOST_REMEMBERED:
+            if len(self._remembered) > self._MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
         if boosts.unknown:
             shown = ", ".join(map(repr, boosts.unknown[:10]))

@@ -27,7 +27,7 @@ from wfstdec.text.symbols import TokenTable
 Spelling = tuple[int, ...]
 Speller = Callable[[Sequence[str]], Sequence[Sequence[Spelling]]]
 
-MOST_SPELLINGS = 256
+MAX_SPELLINGS = 256
 """A phrase of many words with many pronunciations is spelt in no more ways."""
 
 _log = logging.getLogger("wfstdec.boost")
@@ -86,11 +86,11 @@ def by_lexicon(
         ways = itertools.product(*places)
         spelt = [
             tuple(itertools.chain(*way))
-            for way in itertools.islice(ways, MOST_SPELLINGS)
+            for way in itertools.islice(ways, MAX_SPELLINGS)
         ]
         if next(ways, None):
             _log.warning(
-                "a phrase has over %d spellings, the rest are left out", MOST_SPELLINGS
+                "a phrase has over %d spellings, the rest are left out", MAX_SPELLINGS
             )
         return list(dict.fromkeys(spelt))
 

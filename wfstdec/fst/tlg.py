@@ -212,9 +212,8 @@ def _pack(
 ) -> PackedGraph:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
-    entries = zip(
-        (ids[word] for word in lexicon.words), lexicon.pronunciations, strict=True
-    )
+    said = (ids[word] for word in lexicon.words)
+    entries = zip(said, lexicon.pronunciations, strict=True)
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
     tables = GraphTables(
         tokens=labels.tokens,

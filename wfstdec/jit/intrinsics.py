@@ -1,4 +1,4 @@
-"""Two machine instructions for kernels, which numba has no words for."""
+"""Machine instructions for kernels that numba has no words for, and bits of uint64."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numpy import uint64
+
+from wfstdec.jit import inlined
+
+_ONE = uint64(1)
 
 
 @intrinsic
@@ -36,3 +41,15 @@ def count_bits(typing_context: Any, value: Any) -> Any:
         return builder.ctpop(args[0])
 
     return types.uint64(types.uint64), generate
+
+
+@inlined
+def lowest_bit(bits):
+    """The lowest bit that is set in a uint64, as a uint64."""
+    return bits & (~bits + _ONE)
+
+
+@inlined
+def bits_below(bits, bit):
+    """How many bits of a uint64 are set below `bit`, a uint64 with one bit set."""
+    return count_bits(bits & (bit - _ONE))

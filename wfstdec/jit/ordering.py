@@ -52,7 +52,7 @@ def sort_keys(keys, count, stack):
     low, high, waiting = 0, count - 1, 0
     while True:
         while high - low >= _SHORT:
-            middle = _parted(keys, low, high)
+            middle = _partition(keys, low, high)
             if middle - low < high - middle:
                 stack[waiting], stack[waiting + 1] = middle + 1, high
                 high = middle
@@ -74,7 +74,7 @@ def sort_keys(keys, count, stack):
 
 
 @inlined
-def _parted(keys, low, high):
+def _partition(keys, low, high):
     """Hoare's partition by the median of three; the end of the lower part."""
     a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
     pivot = max(min(a, b), min(max(a, b), c))

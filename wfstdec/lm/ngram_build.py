@@ -34,7 +34,7 @@ def _assemble(
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     ends, by_depth = histories.is_end, trie.by_depth()
     is_state = histories.prefixes() | ((backoff != 0) & ~ends)
-    target, _ = histories.targets(is_state)  # what is passed on the way costs nothing
+    target, _ = histories.targets(is_state)  # those that are no states back off at 0
     states = by_depth[is_state[by_depth]]  # shorter histories first, the root first
     number = np.zeros(trie.num_nodes, np.int32)
     number[states] = np.arange(len(states))

@@ -14,6 +14,7 @@ Both give the same bits:
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple, Protocol
 
@@ -49,6 +50,7 @@ class Pricing(NamedTuple):
     blank_skip_logprob: np.float32  # inf: no frame is skipped
 
 
+@functools.lru_cache(maxsize=64)
 def pricing_of(options: AcousticOptions) -> Pricing:
     """The options in float32."""
     skip = options.blank_skip_threshold

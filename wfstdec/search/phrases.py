@@ -15,7 +15,7 @@ from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import token_named
+from wfstdec.text.vocabulary import token_named, word_ids
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def phrase_compiler(
             f"boundary={boundary!r} with phrases of words, which need none; expected "
             "None, or unit='token'"
         )
-    ids = {word: i for i, word in enumerate(vocabulary.words) if i}
+    ids = word_ids(vocabulary.words)
     return PhraseCompiler(by_words(ids), vocabulary.words, options)
 
 

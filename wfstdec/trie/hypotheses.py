@@ -13,6 +13,7 @@ import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
+from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.lexicon import WORD_START
@@ -55,18 +56,20 @@ class HypothesisBuilder:
 
         Where alignments were summed, what is left of the total is acoustic.
         """
-        options, trie = self._decoder.options, self.space.trie
-        words, labels = trie.pron_word[path.pron], path.token
+        options, labels = self._decoder.options, path.token
         insertion = insertion_cost(options.token_insertion, len(path.token))
+        words: list[int] = []
+        pron_cost = 0.0
         if self.space.has_lexicon:
-            labels = words
+            trie = self.space.trie
+            labels = trie.pron_word[path.pron]
+            words = labels.tolist()
+            pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
             insertion += insertion_cost(options.word_insertion, len(words))
-        pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
-        graph = self._lm_cost(labels, path.complete) + pron_cost
         costs = {
-            "graph": graph,
+            "graph": self._lm_cost(labels, path.complete) + pron_cost,
             "insertion": insertion,
-            "boost": boosts.cost(words.tolist(), path.token.tolist()),
+            "boost": boosts.cost(words, path.token),
         }
         if math.isnan(path.acoustic):
             return CostAccount.of_total(options, total=path.search_cost, **costs)
@@ -74,7 +77,10 @@ class HypothesisBuilder:
 
     def _lm_cost(self, labels: np.ndarray, complete: bool) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
-        automaton, costs = self.space.automaton, np.empty(len(labels), np.float32)
+        automaton = self.space.automaton
+        if automaton is NULL_AUTOMATON:
+            return 0.0
+        costs = np.empty(len(labels), np.float32)
         state = kernels.walk(automaton, 0, automaton.model_start[0], labels, costs)
         final = float(automaton.final_cost[state]) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final

@@ -327,6 +327,5 @@ def phrases_record(phrases: Any) -> dict[str, Any]:
     return {
         "num_states": phrases.num_states,
         "num_arcs": phrases.num_arcs,
-        "top_credit": float(phrases.top_credit).hex(),
         "unknown": list(phrases.unknown),
     }

@@ -19,19 +19,14 @@ import numpy as np
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import jit
-from wfstdec.lm.automaton import Unit
 from wfstdec.wfst.cpu import kernels as cpu_kernels
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
-from wfstdec.wfst.cpu.following import LEVELS
-from wfstdec.wfst.cpu.phrase_emission import MOST_LABELS, NAMED_AT_MOST
-from wfstdec.wfst.cpu.phrase_step import phrase_rows_of
+from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
+from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, LEVELS
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import steps_on
 from wfstdec.wfst.scales import scales_of
 
 
@@ -45,7 +40,7 @@ class CpuBackend:
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         self.graph = graph
-        self.arrays = _lay_out(graph)
+        self.arrays = graph_arrays(graph)
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
@@ -66,7 +61,7 @@ class CpuBackend:
         with self._lock:
             unit = phrases.unit
             if unit not in self._arrays_of:
-                self._arrays_of[unit] = _with_plain_sets(self.graph, self.arrays, unit)
+                self._arrays_of[unit] = with_plain_sets(self.graph, self.arrays, unit)
             if phrases not in self._phrases:
                 self._phrases[phrases] = phrase_rows_of(
                     phrases, self.graph.tokens.blank
@@ -113,10 +108,10 @@ class CpuBackend:
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    def __init__(self, backend: CpuBackend, fixed: k.Fixed) -> None:
+    def __init__(self, backend: CpuBackend, inputs: k.SearchInputs) -> None:
         self._backend = backend
-        self._fixed = fixed
-        self._boosted = fixed[-1] is not None
+        self._inputs = inputs
+        self._boosted = inputs[-1] is not None
         self._channel = backend.take_channel(self._boosted)
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
@@ -136,7 +131,7 @@ class CpuSearch:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
-                    *self._fixed, work, self._channel, logprobs, frame
+                    *self._inputs, work, self._channel, logprobs, frame
                 )
                 work = self._grow(status, work)
         finally:
@@ -146,7 +141,7 @@ class CpuSearch:
         """End the utterance; the search cannot be used afterwards."""
         if self._channel.counts[k.FRONTIER] == 0:  # not one frame came
             self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
-        graph, scales, _, phrases = self._fixed
+        graph, scales, _, phrases = self._inputs
         path = trace.best_path(
             self._channel, graph.final_cost, scales.lm_scale, phrases
         )
@@ -199,7 +194,7 @@ def _new_work(
         next=np.empty(entries, kind),
         candidates=np.empty(candidates, kind),
         chain=np.empty(entries if boosted else 0, np.uint32),
-        named=np.empty(NAMED_AT_MOST, k.NAMED),
+        listed=np.empty(2 * BLOCK_ARCS if boosted else BLOCK_ARCS, k.ENTRY_ARC),
         slots=slots,
         table=np.zeros(2, np.uint64),
         rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
@@ -211,66 +206,3 @@ def _new_work(
         token_costs=np.zeros(num_labels, np.float32),
         live_sets=np.zeros(LEVELS, np.uint64),
     )
-
-
-def _lay_out(graph: PackedGraph) -> k.GraphArrays:
-    """Rows of 32 bytes, with label sets where they fit."""
-    num_states, splits = graph.num_states, graph.state_arc_splits
-    rows = np.zeros(num_states + 1, k.ROW)
-    rows["begin"] = splits
-    rows["emit"] = splits
-    rows["emit"][:num_states] += graph.state_num_epsilons
-    labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    by_label = len(graph.tokens) <= MOST_LABELS and _fill_label_sets(rows, labels)
-    rows["rank"][:num_states] = graph.epsilon_rank
-    _fill_least_epsilons(rows, graph.arcs["cost"])
-    return k.GraphArrays(
-        arcs=graph.arcs,
-        rows=rows,
-        final_cost=graph.final_cost,
-        by_label=by_label,
-        num_ranks=np.uint64(graph.epsilon_rank.max() + 1),
-        blank=np.uint64(graph.tokens.blank),
-        least_cost=np.float32(min(0.0, graph.arcs["cost"].min(initial=0.0))),
-    )
-
-
-def _with_plain_sets(
-    graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
-) -> k.GraphArrays:
-    """The same with the labels of arcs on which such phrases do not step."""
-    if not arrays.by_label:
-        return arrays
-    rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    _fill_plain_sets(rows, labels, ~steps_on(graph, graph.arcs, unit))
-    return arrays._replace(rows=rows)
-
-
-@jit
-def _fill_label_sets(rows, labels):
-    """Fill `rows["labels"]`; False where a label stands twice in a row."""
-    for s in range(len(rows) - 1):
-        for a in range(rows[s].emit, rows[s + 1].begin):
-            bit = np.uint64(1) << np.uint64(labels[a])
-            if rows[s].labels & bit:
-                return False
-            rows[s].labels |= bit
-    return True
-
-
-@jit
-def _fill_plain_sets(rows, labels, plain):
-    """Fill `rows["plain"]`: the labels of arcs that are plain, bool [A]."""
-    for s in range(len(rows) - 1):
-        for a in range(rows[s].emit, rows[s + 1].begin):
-            if plain[a]:
-                rows[s].plain |= np.uint64(1) << np.uint64(labels[a])
-
-
-@jit
-def _fill_least_epsilons(rows, cost):
-    """Fill `rows["least_epsilon"]`, `inf` where there are no epsilon arcs."""
-    for s in range(len(rows) - 1):
-        rows[s].least_epsilon = np.inf
-        for a in range(rows[s].begin, rows[s].emit):
-            rows[s].least_epsilon = min(rows[s].least_epsilon, cost[a])

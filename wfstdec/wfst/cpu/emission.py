@@ -4,7 +4,7 @@ Two ways to find them, with the same result after recombination:
 
     by label   V <= 63 and no label twice in a row of the graph: a row's labels are
                the bits of one word, and so are the labels that can survive from each
-               of 64 cost levels; their intersection names the arcs to look at
+               of 64 cost levels; the arcs of their intersection are followed
     by row     all arcs of a row
 
 `phrase_emission.py` goes by label with phrases.
@@ -13,20 +13,21 @@ Two ways to find them, with the same result after recombination:
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, uint32, uint64
+from numpy import float32, uint64
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import count_bits, prefetch
+from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.following import (
+from wfstdec.wfst.cpu.arc_costs import follow, write_candidate
+from wfstdec.wfst.cpu.live_labels import (
+    BLOCK,
     find_live_sets,
-    follow,
     level_of,
     levels_per_nat,
-    note,
+    list_arcs,
 )
-from wfstdec.wfst.cpu.phrase_emission import BLOCK, emit_phrases_by_label
+from wfstdec.wfst.cpu.phrase_emission import emit_phrases_by_label
 
 _NONE = uint64(k.NONE)
 _ONE = uint64(1)
@@ -92,7 +93,7 @@ def _prefetch_rows(graph, frontier, i, count):
 def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
     """Candidates by intersecting label sets; see `emit`.
 
-    Block by block: first the arcs are named and asked for, then they are followed; by
+    Block by block: first the arcs are listed and asked for, then they are followed; by
     then they are in the cache.
     """
     made, least = _ZERO, float32(np.inf)
@@ -100,13 +101,13 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
-        named = _name_arcs(graph, work, frontier, first, last, count, beam)
-        if made + named > room:
+        listed = _list_block(graph, work, frontier, first, last, count, beam)
+        if made + listed > room:
             return _NONE, least
-        for q in range(named):
-            entry, a = frontier[work.named[q].entry], uint64(work.named[q].arc)
+        for q in range(listed):
+            entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
             reached, boost = follow(graph, scales, boosts, None, work, entry, a, cutoff)
-            note(graph, None, work, made, entry, a, reached, boost)
+            write_candidate(graph, None, work, made, entry, a, reached, boost)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
         first = last
@@ -114,25 +115,17 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
 
 
 @inlined
-def _name_arcs(graph, work, frontier, first, last, count, beam):
-    """Name the arcs with a live label of some entries; how many there are."""
+def _list_block(graph, work, frontier, first, last, count, beam):
+    """Fill `work.listed` with the live arcs of some entries; how many there are."""
     per_nat = levels_per_nat(beam)
-    named = _ZERO
+    listed = _ZERO
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row = graph.rows[uint64(frontier[i].state)]
-        labels, emit_first = row.labels, uint64(row.emit)
-        bits = labels & work.live_sets[level_of(frontier[i].cost, per_nat)]
-        while bits != _ZERO:
-            lowest = bits & (~bits + _ONE)
-            a = emit_first + count_bits(labels & (lowest - _ONE))
-            bits ^= lowest
-            prefetch(graph.arcs, a)
-            work.named[named].entry = uint32(i)
-            work.named[named].arc = uint32(a)
-            named += _ONE
-    return named
+        live = row.labels & work.live_sets[level_of(frontier[i].cost, per_nat)]
+        listed = list_arcs(graph, row, live, i, work.listed, listed)
+    return listed
 
 
 @kernel
@@ -156,7 +149,7 @@ def _emit_by_row(graph, scales, boosts, phrases, work, frontier, count, cutoff):
                 graph, scales, boosts, phrases, work, entry, a, cutoff
             )
             if reached <= cutoff:
-                note(graph, phrases, work, made, entry, a, reached, boost)
+                write_candidate(graph, phrases, work, made, entry, a, reached, boost)
                 least = min(least, reached)
                 made += _ONE
     return made, least

@@ -22,27 +22,30 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import cost_of, key_of
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.emission import emit
-from wfstdec.wfst.cpu.entries import find, improve, insert, start_table
-from wfstdec.wfst.cpu.following import (
-    note_of,
-    pass_arc,
-    with_phrase,
-    word_credit,
+from wfstdec.wfst.cpu.arc_costs import (
+    LABEL,
+    add_graph_and_word,
+    add_phrase_and_acoustic,
+    arc_of_flagged,
+    flagged_arc,
+    max_word_credit,
 )
+from wfstdec.wfst.cpu.emission import emit
+from wfstdec.wfst.cpu.recombination import find, improve, insert, start_table
 from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
-_LABEL = uint32(LABEL_MASK)
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
-_LEADS = uint32(k.LEADS)
+_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
+_TOKENS = ilabel_of(0)
+"""Where costs by ilabel begin to be those of tokens."""
 _AHEAD = uint64(8)
 _ONE = uint64(1)
 _ZERO = uint64(0)
@@ -65,7 +68,7 @@ def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
         if counts[k.DIED] >= 0:
             break
         beam = _keep(scales, phrases, work, channel)
-        unscaled, costs = work.unscaled[1:], work.token_costs[1:]
+        unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
         price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, count, made = _next_frontier(
             graph, scales, boosts, phrases, work, channel, beam
@@ -203,7 +206,7 @@ def _recombine(graph, phrases, work, made, cutoff):
             return count, waiting, False
         prefetch(graph.rows, uint64(candidates[q].state))
         work.waiting[waiting] = uint32(count)
-        waiting += uint64(candidates[q].arc & _LEADS)
+        waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
         insert(phrases, work, count, candidates[q])
         count += _ONE
     return count, waiting, True
@@ -268,7 +271,7 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
     entry, candidates = work.next[i], work.candidates
     row = graph.rows[uint64(entry.state)]
     least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
-    least = float32(least - word_credit(scales, boosts))
+    least = float32(least - max_word_credit(scales, boosts))
     if phrases is not None:
         if phrases.of_words:
             least = float32(least - phrases.rows[uint64(entry.boost)].credit)
@@ -279,10 +282,10 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
         return made, False
     for a in range(first, last):
         arc = graph.arcs[a]
-        reached = pass_arc(scales, boosts, entry.cost, arc)
+        reached = add_graph_and_word(scales, boosts, entry.cost, arc)
         if phrases is not None:
             credit = phrases.rows[uint64(entry.boost)].credit
-            reached, boost = with_phrase(
+            reached, boost = add_phrase_and_acoustic(
                 phrases, arc, entry.boost, credit, reached, float32(0), cutoff
             )
             candidates[made].boost = boost
@@ -292,7 +295,7 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
         if phrases is None:
             prefetch(work.slots, uint64(arc.nextstate))
         candidates[made].node = uint32(i)
-        candidates[made].arc = note_of(a, arc.ilabel) | _EPSILON_ARC
+        candidates[made].arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
     return made, True
 
@@ -307,7 +310,7 @@ def _reach(graph, phrases, work, count, candidate):
     if count == uint64(len(work.next)):
         return count, False
     insert(phrases, work, count, candidate)
-    if candidate.arc & _LEADS:
+    if candidate.arc & _HAS_EPSILONS:
         _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
     return count + _ONE, True
 
@@ -334,11 +337,11 @@ def _settle(graph, scales, phrases, work, channel, count):
         if arc == _NONE:
             trace[made].previous = _NONE
         elif arc & _EPSILON_ARC:
-            arc = (arc ^ _EPSILON_ARC) >> uint32(1)
+            arc = arc_of_flagged(arc ^ _EPSILON_ARC)
             trace[made].previous = uint32(first) + node
         else:
-            arc >>= uint32(1)
-            acoustic = work.unscaled[graph.arcs[arc].ilabel & _LABEL]
+            arc = arc_of_flagged(arc)
+            acoustic = work.unscaled[graph.arcs[arc].ilabel & LABEL]
             trace[made].previous = node
         trace[made].arc = arc
         trace[made].acoustic = acoustic

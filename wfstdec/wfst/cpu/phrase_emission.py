@@ -3,10 +3,10 @@
 Arcs on which phrases step are kept apart from the others from the start, so that no
 loop has to ask, and steps are made in a loop of their own, for what can survive:
 
-    name     a row's plain labels count from the cost of the entry, the others from
+    list     a row's plain labels count from the cost of the entry, the others from
              that less the most that its boost state can be credited
     plain    as without phrases; the boost state stays
-    weigh    what can end within the cutoff if it is credited all that it can be
+    bound    what can end within the cutoff if it is credited all that it can be
     step     of those, the cost and the next boost state
 """
 
@@ -17,26 +17,27 @@ from numpy import float32, uint32, uint64
 
 from wfstdec.boost.phrase_rows import step
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import count_bits, prefetch
+from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.following import (
+from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
+    add_graph_and_word,
+    flagged_arc,
+    write_candidate,
+)
+from wfstdec.wfst.cpu.live_labels import (
+    BLOCK,
+    BLOCK_ARCS,
     find_live_sets,
     level_of,
     levels_per_nat,
-    note,
-    note_of,
-    pass_arc,
+    list_arcs,
 )
 
-BLOCK = 32
-"""Entries whose arcs are named, and asked for, before they are followed."""
-MOST_LABELS = 63
-"""Labels that fit a row's label set; bit 0 is epsilon's."""
-NAMED_AT_MOST = BLOCK * MOST_LABELS
-"""Arcs that a block names."""
 _NONE = uint64(k.NONE)
+_STEPPING = uint64(BLOCK_ARCS)
+"""Where `work.listed` has the arcs on which phrases step; before it are the others."""
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
@@ -45,28 +46,28 @@ _ZERO = uint64(0)
 def emit_phrases_by_label(graph, scales, boosts, phrases, work, channel, cutoff, beam):
     """Write the arcs that may survive to `work.candidates`; see `emission.emit`."""
     frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
-    candidates, top = work.candidates, channel.top_credit[0]
-    width = min(float32(beam + top), NO_CUTOFF)
-    find_live_sets(graph, scales, boosts, work, cutoff, top, width)
+    candidates, top_credit = work.candidates, channel.top_credit[0]
+    width = min(float32(beam + top_credit), NO_CUTOFF)
+    find_live_sets(graph, scales, boosts, work, cutoff, top_credit, width)
     made, least = _ZERO, float32(np.inf)
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
-        plain, behind = _name_arcs(
-            graph, work, frontier, first, last, count, top, width
+        plain, stepping = _list_block(
+            graph, work, frontier, first, last, count, top_credit, width
         )
-        if made + plain + (uint64(NAMED_AT_MOST) - behind) > uint64(len(candidates)):
+        if made + plain + (stepping - _STEPPING) > uint64(len(candidates)):
             return _NONE, least
         for q in range(plain):
-            entry, a = frontier[work.named[q].entry], uint64(work.named[q].arc)
+            entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
             arc = graph.arcs[a]
-            reached = pass_arc(scales, boosts, entry.cost, arc)
+            reached = add_graph_and_word(scales, boosts, entry.cost, arc)
             reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
-            note(graph, phrases, work, made, entry, a, reached, entry.boost)
+            write_candidate(graph, phrases, work, made, entry, a, reached, entry.boost)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
-        weighed = _weigh(graph, scales, boosts, work, frontier, made, behind, cutoff)
-        for q in range(made, weighed):
+        bounded = _bound(graph, scales, boosts, work, frontier, made, stepping, cutoff)
+        for q in range(made, bounded):
             reached = _step(graph, phrases, work, made, candidates[q])
             least = min(least, reached)
             made += uint64(reached <= cutoff)
@@ -75,48 +76,31 @@ def emit_phrases_by_label(graph, scales, boosts, phrases, work, channel, cutoff,
 
 
 @inlined
-def _name_arcs(graph, work, frontier, first, last, count, top, width):
-    """Name the arcs with a live label of some entries.
+def _list_block(graph, work, frontier, first, last, count, top_credit, width):
+    """Fill `work.listed` with the live arcs of some entries.
 
     Returns:
-        (plain arcs, named from the front; where the others begin: they stand from
-        there to the end of `work.named`).
+        Where the plain arcs end, and where those end on which phrases step.
     """
     per_nat = levels_per_nat(width)
-    live, named = work.live_sets, work.named
-    plain, behind = _ZERO, uint64(NAMED_AT_MOST)
+    live_sets, listed = work.live_sets, work.listed
+    plain, stepping = _ZERO, _STEPPING
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row = graph.rows[uint64(frontier[i].state)]
-        labels, plain_labels = row.labels, row.plain
-        cost = float32(frontier[i].cost + top)
+        cost = float32(frontier[i].cost + top_credit)
         credited = max(float32(cost - frontier[i].credit), float32(0))
-        emit_first = uint64(row.emit)
-        bits = live[level_of(cost, per_nat)] & plain_labels & labels
-        while bits != _ZERO:
-            lowest = bits & (~bits + _ONE)
-            a = emit_first + count_bits(labels & (lowest - _ONE))
-            bits ^= lowest
-            prefetch(graph.arcs, a)
-            named[plain].entry = uint32(i)
-            named[plain].arc = uint32(a)
-            plain += _ONE
-        bits = live[level_of(credited, per_nat)] & ~plain_labels & labels
-        while bits != _ZERO:
-            lowest = bits & (~bits + _ONE)
-            a = emit_first + count_bits(labels & (lowest - _ONE))
-            bits ^= lowest
-            prefetch(graph.arcs, a)
-            behind -= _ONE
-            named[behind].entry = uint32(i)
-            named[behind].arc = uint32(a)
-    return plain, behind
+        live = live_sets[level_of(cost, per_nat)] & row.plain & row.labels
+        plain = list_arcs(graph, row, live, i, listed, plain)
+        live = live_sets[level_of(credited, per_nat)] & ~row.plain & row.labels
+        stepping = list_arcs(graph, row, live, i, listed, stepping)
+    return plain, stepping
 
 
 @inlined
-def _weigh(graph, scales, boosts, work, frontier, made, behind, cutoff):
-    """Write the arcs on which phrases step and that can survive, behind `made`.
+def _bound(graph, scales, boosts, work, frontier, made, stepping, cutoff):
+    """Write the arcs on which phrases step and that can survive, from `made` on.
 
     Their cost is that before the step, their boost state the entry's.
 
@@ -124,10 +108,10 @@ def _weigh(graph, scales, boosts, work, frontier, made, behind, cutoff):
         Where they end.
     """
     candidates = work.candidates
-    for q in range(behind, uint64(NAMED_AT_MOST)):
-        entry, a = frontier[work.named[q].entry], uint64(work.named[q].arc)
+    for q in range(_STEPPING, stepping):
+        entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
         arc, candidate = graph.arcs[a], candidates[made]
-        cost = pass_arc(scales, boosts, entry.cost, arc)
+        cost = add_graph_and_word(scales, boosts, entry.cost, arc)
         acoustic = work.token_costs[arc.ilabel & LABEL]
         candidate.cost = cost
         candidate.node = entry.node
@@ -139,9 +123,9 @@ def _weigh(graph, scales, boosts, work, frontier, made, behind, cutoff):
 
 
 @inlined
-def _step(graph, phrases, work, made, weighed):
-    """Make candidate number `made` of a weighed one; its cost."""
-    cost, source, node, a = weighed.cost, weighed.boost, weighed.node, weighed.arc
+def _step(graph, phrases, work, made, bounded):
+    """Make candidate number `made` of one from `_bound`; its cost."""
+    cost, source, node, a = bounded.cost, bounded.boost, bounded.node, bounded.arc
     arc = graph.arcs[uint64(a)]
     label = arc.olabel if phrases.of_words else arc.ilabel & LABEL
     stepped, boost = step(phrases, source, label)
@@ -151,7 +135,7 @@ def _step(graph, phrases, work, made, weighed):
     candidate.cost = reached
     candidate.state = arc.nextstate
     candidate.node = node
-    candidate.arc = note_of(a, arc.ilabel)
+    candidate.arc = flagged_arc(a, arc.ilabel)
     candidate.boost = boost
     candidate.source_boost = source
     return reached

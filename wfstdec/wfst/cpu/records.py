@@ -41,7 +41,7 @@ BOOSTED = np.dtype(
     ]
 )
 """A frontier entry with phrases; the credit is that of its boost state."""
-NAMED = np.dtype([("entry", "<u4"), ("arc", "<u4")])
+ENTRY_ARC = np.dtype([("entry", "<u4"), ("arc", "<u4")])
 """An arc to follow, from an entry of the frontier."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
 """A trace node: the node before, the arc taken, the unscaled acoustic cost."""
@@ -50,7 +50,7 @@ NONE = 0xFFFFFFFF
 """No node, no arc."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of an entry that an epsilon arc made: it loses ties."""
-LEADS = 1
+HAS_EPSILONS = 1
 """Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
 OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
@@ -74,8 +74,11 @@ class GraphArrays(NamedTuple):
     least_cost: np.float32  # the least arc cost, at most 0
 
 
-Fixed = tuple[GraphArrays, Scales, WordBoosts, PhraseRows | None]
-"""What a search goes by."""
+SearchInputs = tuple[GraphArrays, Scales, WordBoosts, PhraseRows | None]
+"""What a search goes by: the first arguments of kernels.
+
+They stay apart: numba leaves out code for phrases only where `None` is an argument.
+"""
 
 
 class Channel(NamedTuple):
@@ -99,7 +102,7 @@ class Work(NamedTuple):
     next: np.ndarray  # ENTRY [F]: the frontier being made
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
     chain: np.ndarray  # uint32 [F]: with phrases, the entry before in the same slot
-    named: np.ndarray  # NAMED [BLOCK * MOST_LABELS]
+    listed: np.ndarray  # ENTRY_ARC [2 * BLOCK_ARCS]: with phrases in two halves
     slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
     table: np.ndarray  # uint64 [2]: with phrases, the upper half of slots in use; how
     # many slots are, less 1

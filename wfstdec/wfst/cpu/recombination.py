@@ -1,4 +1,4 @@
-"""The entries of a frontier being made, one per search state.
+"""Recombination: the entries of a frontier being made, one per search state.
 
 Without phrases `slots` has a place for each graph state, and needs no clearing: an
 entry of that place tells whether it is of this frame. With phrases it is a hash table
@@ -14,7 +14,7 @@ from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
 
-LEAST_SLOTS = 256
+MIN_SLOTS = 256
 """The hash table has no fewer."""
 _NONE = uint64(k.NONE)
 _HALF = uint64(32)
@@ -70,7 +70,7 @@ def insert(phrases, work, count, candidate):
 def start_table(phrases, work, made):
     """Empty the hash table, and make it large enough: small ones stay in the cache."""
     if phrases is not None:
-        size = uint64(LEAST_SLOTS)
+        size = uint64(MIN_SLOTS)
         while size < made + made:
             size += size
         work.table[0] = (work.table[0] + _ONE) & _NONE
