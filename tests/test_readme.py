@@ -1,24 +1,54 @@
-"""What the README shows does work."""
+"""What the README and the pages under docs/ show does work, and is there."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("docs", "graphs", "notebooks", "tests", "tools", "wfstdec")
+README_LINES = 115
+CODE_LINES = 16
 
 
 def test_the_code_runs(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
-    assert len(code.strip().splitlines()) <= 17
+    assert len(code.strip().splitlines()) <= CODE_LINES
     names = {}
     exec(compile(code, "README.md", "exec"), names)
-    hypothesis = names["hyps"][5]
-    text, times, several = capsys.readouterr().out.splitlines()
-    assert text == f"{hypothesis.text} {hypothesis.total_cost} True"
-    assert hypothesis.text == "i understand bartley i was wrong"
-    assert str(hypothesis.words[0].end_s) in times
-    assert several.count(", ") == 2 and "i understand bartley i was wrong" in several
+    best = names["best"]
+    first, several = capsys.readouterr().out.splitlines()
+    assert best.reached_final
+    assert best.text == "i understand bartley i was wrong"
+    assert first.startswith(f"{best.text} {best.total_cost} [('i', ")
+    assert str(best.words[-1].end_s) in first
+    assert several.count(", ") == 2 and best.text in several
+
+
+def test_it_is_for_a_first_visit():
+    """What to run comes first, every page is linked, and it stays short."""
+    lines = README.splitlines()
+    assert len(lines) <= README_LINES
+    assert README.index("bash tools/demo.sh") < len("\n".join(lines[:40]))
+    for page in PAGES[1:]:
+        assert f"(docs/{page.name})" in README, page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+        assert (page.parent / link).is_file(), link
+    for name in re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", text):
+        assert name.split("/")[0] not in FOLDERS or (ROOT / name).exists(), name
+    for run in re.findall(r"`[\w/]*?(\d{4}-\d\d-\d\d-[\w-]+\.json)`", text):
+        assert (ROOT / "tools" / "bench_runs" / run).is_file(), run
+    for module in re.findall(r"python -m\s+(tools[\w.]*\w)", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or module.endswith("NAME"), module
 
 
 def test_the_commands_exist():
