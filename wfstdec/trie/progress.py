@@ -17,6 +17,7 @@ import numpy as np
 from wfstdec.lm import kernels
 from wfstdec.search.hypothesis import Word
 from wfstdec.search.sessions import Partial
+from wfstdec.trie.endings import TraceNode
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.space import NONE, SearchSpace
 
@@ -86,11 +87,21 @@ class SettledTokens:
         return np.concatenate([before, rows])
 
 
+def said(trace: Sequence[TraceNode], at: int) -> list[tuple]:
+    """What tells the tokens of a path and their beginnings apart, in order."""
+    chain = []
+    while at >= 0:
+        node = trace[at]
+        chain.append((node.token, node.pron, *node[3:]))
+        at = node.previous
+    return chain[::-1]
+
+
 def num_settled_of(chains: Sequence[Sequence], ends: Set[int | None]) -> int:
     """How many first tokens all entries have in common, with their ends.
 
     Args:
-        chains: What each has said: whatever tells tokens with their beginnings apart.
+        chains: What each has `said`.
         ends: Where the last tokens of all end, `None` for one that may go on.
     """
     count = 0

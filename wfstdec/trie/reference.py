@@ -54,7 +54,7 @@ from wfstdec.trie.endings import (
 )
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import TokensSoFar, ending_pron, num_settled_of
+from wfstdec.trie.progress import TokensSoFar, ending_pron, num_settled_of, said
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
 from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost
 
@@ -194,12 +194,7 @@ class ReferenceSearch:
         for entry in self._frontier:
             for kind, phase in enumerate(entry.phases):
                 if phase.cost < INF:
-                    chain, at = [], phase.trace
-                    while at >= 0:
-                        node = self._trace[at]
-                        chain.append((node.token, node.pron, *node[3:]))
-                        at = node.previous
-                    chains.append(chain[::-1])
+                    chains.append(said(self._trace, phase.trace))
                     ends.add(phase.token_end if kind == BLANK else None)
         return num_settled_of(chains, ends)
 

@@ -1,4 +1,4 @@
-"""The kernels of `history.py`: a path is passed arc by arc, and events are told apart."""
+"""The kernels of `history.py`: paths are passed arc by arc, events told apart."""
 
 from __future__ import annotations
 
