@@ -166,13 +166,8 @@ class ReferenceSearch:
         if not complete:
             endings = list(self._unfinished_endings())
         outcome = Outcome(self._base, complete, self._frames, self._died_at_frame)
-        return paths_of(
-            endings,
-            self._trace,
-            self._options,
-            outcome,
-            has_lexicon=self._space.has_lexicon,
-        )
+        words = self._space.has_lexicon
+        return paths_of(endings, self._trace, self._options, outcome, has_lexicon=words)
 
     def look(self) -> TokensSoFar:
         """How far the search has come."""

@@ -1,0 +1,78 @@
+"""The benchmark of sessions: what it says of partial results and of rounds."""
+
+import json
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tiny_sets import write_sets
+
+from tools.bench import sessions
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.sessions import Partial
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs the tool on sets laid out as the project's data."""
+    write_sets(tmp_path)
+
+    def start(*arguments):
+        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lm tiny --repeats 2"
+        more = "--counts 1 3 --chunk-ms 100 --minutes 0.1 --beams 9 --threads 1"
+        output = tmp_path / "figures.json"
+        words = [*fixed.split(), *more.split(), "--output", str(output), *arguments]
+        assert sessions.main(words) == 0
+        return json.loads(output.read_text())["rows"]
+
+    return start
+
+
+@pytest.mark.parametrize("decoder", ["wfst", "trie"])
+def test_a_run(run, decoder):
+    rows = run("--decoder", decoder)
+    assert [row["kind"] for row in rows] == ["latency", *["round"] * 2, *["long"] * 2]
+    latency, *rounds = rows[:3]
+    assert latency["words"] > latency["only_in_the_end"]
+    assert latency["settled_after_s"]["mean"] >= latency["shown_after_s"]["mean"]
+    assert [row["sessions"] for row in rounds] == [1, 3]
+    assert all(len(row["rounds_ms"]) == 2 for row in rounds)
+    for row in rows[3:]:
+        assert list(row["at"]) == ["0.0 min", "0.01 min", "0.05 min", "0.1 min"]
+
+
+def test_a_result_that_differs_stops_the_run(run, monkeypatch):
+    decode = Decoder.decode
+
+    def other(self, *arguments, **named):
+        found = decode(self, *arguments, **named)
+        return [replace(one, total_cost=-1.0) for one in found]
+
+    monkeypatch.setattr(Decoder, "decode", other)
+    with pytest.raises(AssertionError, match="not that of the whole"):
+        run()
+
+
+def partial(words, num_settled, num_frames):
+    told = tuple(Word(text, 0.0, 0.1, 0, 1) for text in words.split())
+    return Partial(told, num_settled, num_settled, num_frames, 0, 0.0)
+
+
+def test_latencies_by_hand(monkeypatch):
+    """The first word is shown after 10 frames, changed, and right again after 30."""
+    words = tuple(
+        Word(text, 0.0, 0.02 * end, 0, end) for text, end in (("a", 5), ("b", 28))
+    )
+    seen = [partial("a", 0, 10), partial("c d", 0, 20), partial("a b", 1, 30)]
+
+    others = [field.name for field in fields(Hypothesis) if field.name != "words"]
+    hypothesis = Hypothesis(words, **dict.fromkeys(others, 0))
+    decoder = SimpleNamespace(frame_shift_s=0.02, decode=lambda _: [hypothesis])
+    monkeypatch.setattr(sessions, "follow", lambda *_: (seen, hypothesis))
+    row = sessions.measure_latency(decoder, [np.zeros((40, 3))], 10)
+    assert row["words"] == 2 and row["only_in_the_end"] == 0
+    assert row["shown_after_s"]["mean"] == pytest.approx((0.1 + 0.04) / 2)
+    assert row["settled_after_s"]["mean"] == pytest.approx((0.5 + 0.24) / 2)
+    assert row["changes_per_word"] == (1 + 2) / 2
