@@ -35,6 +35,8 @@ from __future__ import annotations
 import os
 from typing import Any, Self
 
+import numpy as np
+
 from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.backends import BACKENDS
 from wfstdec.greedy.options import GreedyOptions
@@ -51,7 +53,7 @@ from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.space import token_space
 
 
-class GreedyDecoder(Decoder[TokenPath]):
+class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     """Greedy search on bare tokens, by the rule above.
 
     The result for an utterance depends on its log-probs, the options, its boosts and

@@ -5,7 +5,9 @@
     search.look()                                      # what was said so far
     result = search.finish()
 
-A backend on a device takes many utterances at a time instead: `BatchBackend`.
+A backend on a device takes many utterances at a time instead: `BatchBackend`. What an
+utterance is made of is the search's own affair: log-probs, float32 [T, V], for those
+of CTC models, where a chunk is some of its frames.
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-
 from wfstdec.boost.boosts import CompiledBoosts
 
+_Chunk = TypeVar("_Chunk")
+_Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)
 _Result = TypeVar("_Result")
 _Result_co = TypeVar("_Result_co", covariant=True)
 
 
-class Search(Protocol[_Result_co]):
+class Search(Protocol[_Chunk_contra, _Result_co]):
     """One utterance under way."""
 
-    def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V], C order."""
+    def advance(self, chunk: _Chunk_contra, /) -> None:
+        """Pass the search through a chunk, which is as `Decoder` checked it."""
 
     def look(self) -> Any:
         """How far it has come, for the decoder's reader; it goes on as if not asked."""
@@ -34,28 +36,30 @@ class Search(Protocol[_Result_co]):
         """End the utterance."""
 
 
-class Backend(Protocol[_Result_co]):
+class Backend(Protocol[_Chunk_contra, _Result_co]):
     """What is searched, laid out for one kind of machine."""
 
-    def start(self, options: Any, boosts: CompiledBoosts) -> Search[_Result_co]:
+    def start(
+        self, options: Any, boosts: CompiledBoosts
+    ) -> Search[_Chunk_contra, _Result_co]:
         """Begin an utterance."""
 
 
 @runtime_checkable
-class BatchBackend(Backend[_Result], Protocol[_Result]):
+class BatchBackend(Backend[_Chunk, _Result], Protocol[_Chunk, _Result]):
     """A backend that takes many utterances at a time, arrays on its device."""
 
     def as_utterances(
         self, logprobs: Any, lengths: Any, num_tokens: int
-    ) -> Sequence[Any]:
+    ) -> Sequence[_Chunk]:
         """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
 
-    def advance(self, searches: Sequence[Any], chunks: Sequence[Any]) -> None:
-        """Pass searches of the same options through a chunk each, [T, V]."""
+    def advance(self, searches: Sequence[Any], chunks: Sequence[_Chunk]) -> None:
+        """Pass searches of the same options through a chunk each."""
 
     def decode_batch(
         self,
-        utterances: Sequence[Any],
+        utterances: Sequence[_Chunk],
         options: Any,
         boosts: Sequence[CompiledBoosts],
     ) -> list[_Result]:

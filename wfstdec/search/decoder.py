@@ -32,10 +32,11 @@ from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.search.sessions import Sessions
 
 _Item = TypeVar("_Item")
+_Chunk = TypeVar("_Chunk")
 _Result = TypeVar("_Result")
 
 
-class Decoder(ABC, Generic[_Result]):
+class Decoder(ABC, Generic[_Chunk, _Result]):
     """A search with options and a backend; see `WfstDecoder` and `TrieDecoder`.
 
     Args:
@@ -53,7 +54,7 @@ class Decoder(ABC, Generic[_Result]):
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Result] | BatchBackend[_Result],
+        backend: Backend[_Chunk, _Result] | BatchBackend[_Chunk, _Result],
         boosts: BoostCompiler,
         *,
         num_tokens: int,
@@ -231,7 +232,10 @@ class Decoder(ABC, Generic[_Result]):
         return [by_utterance[i] for i in range(len(utterances))]
 
     def _utterances(self, logprobs: Any, lengths: Any) -> Sequence[Any]:
-        """One checked array per utterance, where the backend wants them."""
+        """One checked array per utterance, where the backend wants them.
+
+        Decoders that search something other than log-probs have their own.
+        """
         if isinstance(self._backend, BatchBackend):
             return self._backend.as_utterances(logprobs, lengths, self._num_tokens)
         return as_utterances(logprobs, lengths, self._num_tokens)

@@ -14,6 +14,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM
@@ -44,7 +46,7 @@ from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
 Path = str | os.PathLike[str]
 
 
-class TrieDecoder(Decoder[list[TokenPath]]):
+class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)

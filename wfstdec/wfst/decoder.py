@@ -8,6 +8,8 @@ As audio comes in: `decoder.sessions()`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
@@ -26,7 +28,7 @@ from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
 
 
-class WfstDecoder(Decoder[BestPath]):
+class WfstDecoder(Decoder[np.ndarray, BestPath]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends on the graph, its log-probs, the options and
