@@ -295,7 +295,7 @@ def test_boosts_of_words_say_what_to_do(decoder):
         with pytest.raises(BoostError) as error:
             Lockstep(made, 1, boosts)
         assert str(error.value) == (
-            f"boosts has {found}, but this decoder has no words, expected "
+            f"utterance 0: boosts has {found}, but this decoder has no words, expected "
             "phrases of tokens: compile them by a PhraseCompiler with the token table"
         )
     assert made.decode([rows([1, 50, 40, 9])], boosts={})[0].text == "a"

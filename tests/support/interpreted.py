@@ -48,7 +48,7 @@ def interpreted(function):
 
     @functools.wraps(function)
     def call(*arguments):
-        return function(*map(as_records, arguments))
+        return as_records(function(*map(as_records, arguments)))
 
     return call
 

@@ -246,8 +246,8 @@ def naive_tokens(graph, arcs):
             marked = bool(arc["ilabel"] & REPEAT)
             again = marked if graph.tables.marks_repeats else token == before
             if token != graph.tokens.blank:
-                if again and tokens:
-                    if token == before:
+                if again:
+                    if token == before and tokens:
                         tokens[-1][2] = frame + 1  # blanks have not come between
                 else:
                     tokens.append([token, frame, frame + 1])

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import warnings
+from functools import partial
 
 import naive_cases
 import numpy as np
@@ -492,9 +493,9 @@ def test_phrases_of_tokens_need_marked_repeats(name):
     graph = text_graph("0 1 a A 0\n1 0", marks_repeats=False)
     boosts = compiled(graph, {"a b": 1.0}, "token")
     decoder, x = decoder_of(name, graph), np.zeros((1, 3), np.float32)
-    for begin, what in ((decoder.decode, [x]), (decoder.start, 1)):
+    for begin in (partial(decoder.decode, [x]), decoder.sessions().open):
         with pytest.raises(BoostError) as error:
-            begin(what, boosts=boosts)
+            begin(boosts=boosts)
         assert str(error.value) == (
             "utterance 0: phrases of tokens, but the graph does not say which arcs "
             "repeat a token, expected a graph of `wfstdec build`; or compile the "

@@ -49,6 +49,18 @@ class Rule(NamedTuple):
 
 
 @jit
+def _events(count):
+    """EVENT [count], to be filled."""
+    return np.empty(count, EVENT)
+
+
+@jit
+def _tips(count):
+    """TIP [count], to be filled."""
+    return np.empty(count, TIP)
+
+
+@jit
 def _pass(rule, tip, event, arc_id, acoustic):
     """Pass a tip through an arc; fill in the event, and say whether there is one."""
     arc = rule.arcs[arc_id]
@@ -64,10 +76,10 @@ def _pass(rule, tip, event, arc_id, acoustic):
         else:
             repeats = label == tip.label
         if label != rule.blank:
-            if not (repeats and tip.tokens > 0):
+            if not repeats:
                 event.ilabel = label
                 tip.tokens += 1
-            if event.ilabel != uint32(0) or label == tip.label:
+            if not repeats or (label == tip.label and tip.tokens > 0):
                 tip.end = tip.frame
         tip.label = label
     if arc.ilabel & uint32(CARRIES_WORD):
@@ -84,10 +96,10 @@ def fold(rule, frontier, trace, count, tips, events):
     """
     none = uint32(NONE)
     known = np.zeros(count, np.bool_)
-    states = np.empty(count, TIP)
+    states = _tips(count)
     waiting = np.empty(count, np.int64)
     num_events = len(events)
-    room = np.empty(num_events + 256, EVENT)
+    room = _events(num_events + 256)
     room[:num_events] = events
     for i in range(len(frontier)):
         at, depth = np.int64(frontier[i].node), 0
@@ -110,7 +122,7 @@ def fold(rule, frontier, trace, count, tips, events):
                 states[at].event = num_events
                 num_events += 1
             known[at] = True
-    folded = np.empty(len(frontier), TIP)
+    folded = _tips(len(frontier))
     for i in range(len(frontier)):
         folded[i] = states[np.int64(frontier[i].node)]
     for i in range(len(frontier)):
@@ -152,7 +164,7 @@ def settle(tips, events):
         elif through[e] > 0:
             number[e] = kept
             kept += 1
-    settled, others = np.empty(num_settled, EVENT), np.empty(kept, EVENT)
+    settled, others = _events(num_settled), _events(kept)
     num_settled = 0
     for e in range(len(events)):
         if through[e] == len(tips):
@@ -218,7 +230,7 @@ def read(rule, events, tip, arcs, acoustic):
     while e >= 0:
         length += 1
         e = np.int64(events[e].previous)
-    chain = np.empty(length + len(arcs), EVENT)
+    chain = _events(length + len(arcs))
     e = np.int64(tip[0].event)
     for i in range(length):
         chain[length - 1 - i] = events[e]

@@ -3,8 +3,7 @@
 The words used there:
 
     said     a token begins on every emitting arc whose label is neither the blank nor
-             a repeat (a repeat before any token begins one all the same); a word is
-             said on every arc that carries one
+             a repeat; a word is said on every arc that carries one
     settled  the longest common beginning of what the paths of all entries have said:
              tokens with their first frames, words with the frames of their labels;
              where all have said the same, and none is still on its last token, that
@@ -71,9 +70,10 @@ def read_path(
             repeats = label == path.label
             if graph.tables.marks_repeats:
                 repeats = bool(int(arc["ilabel"]) & REPEAT)
-            if label != blank and not (repeats and path.tokens):
+            if label != blank and not repeats:
                 begins, path.tokens = label, path.tokens + 1
-            if begins != EPSILON or label == path.label != blank:
+            goes_on = label == path.label != blank and path.tokens > 0
+            if begins != EPSILON or goes_on:
                 path.end = path.frame
             path.label = label
         if begins != EPSILON or arc["olabel"] != EPSILON:

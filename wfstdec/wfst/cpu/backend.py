@@ -191,8 +191,10 @@ class CpuSearch:
             self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
 
     def _fold(self) -> None:
-        """Keep of the trace what was said."""
+        """Keep of the trace what was said; of what has not begun there is none."""
         channel, counts = self._channel, self._channel.counts
+        if counts[k.FRONTIER] == 0:
+            return
         frontier = channel.frontier[: counts[k.FRONTIER]]
         nodes = self._history.fold(frontier, channel.trace, counts[k.TRACE])
         counts[k.TRACE] = nodes
