@@ -4,8 +4,10 @@ import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.wfst.cpu.trace import best_path
+from wfstdec.wfst.cpu import records
+from wfstdec.wfst.cpu.trace import walk_back as walk_through
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference import ReferenceSearch
 
@@ -62,9 +64,11 @@ def walk_back(search):
         return np.array(arcs[::-1], np.int64), np.array(acoustic[::-1], np.float32)
     search._begin()
     channel, (graph, scales, _, phrases) = search._channel, search._inputs
-    refund = None if phrases is None else phrases.final_cost
-    *_, arcs, acoustic = best_path(
-        *(channel.frontier, channel.trace, channel.counts),
-        *(graph.final_cost, scales.lm_scale, refund),
+    entries = channel.frontier[: channel.counts[records.FRONTIER]]
+    at, *_ = best_end(
+        *(entries, graph.final_cost, scales.lm_scale),
+        bool(channel.counts[records.DIED] < 0),
+        None if phrases is None else phrases.final_cost,
     )
+    _, arcs, acoustic = walk_through(channel.trace, entries[at]["node"])
     return arcs, acoustic

@@ -213,7 +213,7 @@ def test_the_trace_stays_small_over_hours():
     options = WfstOptions(beam=8.0)
     tight, roomy = CpuBackend(graph, first_capacity=1), CpuBackend(graph, 1 << 17)
     under_way = tight.start(options, NO_BOOSTS)
-    for chunk in np.split(x, 50):
+    for chunk in np.split(x, 400):
         under_way.advance(chunk)
     nodes_made = under_way.counts["active"]
     room = len(under_way._channel.trace)

@@ -132,9 +132,10 @@ def _spans(spoken, token, word, word_token, how):
     complete, goes_on, cost_before, lost = how
     num_words, num_tokens = len(word), len(token)
     # A way: [position behind the word, its first token, the way before], and its cost.
-    ways = np.zeros((64 + 8 * num_words, 3), np.int64)
-    costs = np.zeros(len(ways), np.float64)
-    ways[0, 2], costs[0] = -1, cost_before
+    ways = np.empty((32 + 2 * num_words, 3), np.int64)
+    costs = np.empty(len(ways), np.float64)
+    ways[0, 0], ways[0, 1], ways[0, 2] = 0, 0, -1
+    costs[0] = cost_before
     lost_before, was_lost = lost, np.zeros(num_words, np.bool_)
     first, last, done = 0, 1, num_words
     for w in range(num_words):
@@ -230,7 +231,7 @@ def _best_way(spoken, token, complete, first, last, ways, costs):
 @jit
 def _longer(rows):
     """Twice as many rows, the new ones of zeros."""
-    return np.concatenate((rows, np.zeros_like(rows)))
+    return np.concatenate((rows, np.empty_like(rows)))
 
 
 @jit

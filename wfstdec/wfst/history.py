@@ -92,15 +92,30 @@ class History:
             acoustic: float32 [N], their unscaled acoustic costs.
             since: Tokens and words to leave out at the beginning: settled ones.
         """
-        tip = self._tips[root : root + 1].copy()
-        *read, end = kernels.read(self._rule, self._events, tip, arcs, acoustic)
-        settled, costs = self._settled, tip[0].item()[-2:]
+        return self.after_settled(
+            *kernels.read(*self.state, root, arcs, acoustic), since
+        )
+
+    @property
+    def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
+        """What the kernel `read` asks for first."""
+        return self._rule, self._events, self._tips
+
+    def after_settled(
+        self,
+        read: tuple[np.ndarray, ...],
+        end: int,
+        costs: tuple[float, float],
+        since: tuple[int, int] = (0, 0),
+    ) -> PathTokens:
+        """What the kernel `read` has read, after what is settled; see `read`."""
+        settled = self._settled
         if settled.num_tokens == 0 and settled.num_words == 0:
-            return PathTokens(*read, *costs)
+            return PathTokens._make([*read, *costs])
         known = settled.since(*since)
         if len(known.end):
             known.end[-1] = end
-        read[4] += settled.num_tokens - since[0]
+        read[4][:] += settled.num_tokens - since[0]
         pairs = zip(known[:6], read, strict=True)
         arrays = [np.concatenate(pair) for pair in pairs]
         return PathTokens._make([*arrays, *costs])

@@ -92,39 +92,44 @@ def _pass(rule, tip, event, arc_id, acoustic):
 def fold(rule, frontier, trace, count, tips, events):
     """See `History.fold` in `history.py`; the tips of the entries, and all events.
 
-    Within a frame a node may stand before the one that it came from.
+    Within a frame a node may stand before the one that it came from. Few of the nodes
+    lead to the frontier: only these have states.
     """
     none = uint32(NONE)
-    known = np.zeros(count, np.bool_)
-    states = _tips(count)
-    waiting = np.empty(count, np.int64)
+    number = np.full(count, -1, np.int32)  # where `states` has a node
+    waiting = np.empty(count, np.int32)
+    states, num_states = _tips(1024), 0
     num_events = len(events)
     room = _events(num_events + 256)
     room[:num_events] = events
     for i in range(len(frontier)):
         at, depth = np.int64(frontier[i].node), 0
-        while not known[at]:
-            if trace[at].arc == none:
-                states[at] = tips[np.int64(trace[at].acoustic)]
-                known[at] = True
-                break
+        while number[at] < 0 and trace[at].arc != none:
             waiting[depth] = at
             depth += 1
             at = np.int64(trace[at].previous)
+        if num_states + depth + 1 > len(states):
+            states = _longer(states, num_states + depth + 1)
+        if number[at] < 0:
+            states[num_states] = tips[np.int64(trace[at].acoustic)]
+            number[at] = num_states
+            num_states += 1
+        before = np.int64(number[at])
         while depth > 0:
             depth -= 1
-            at = waiting[depth]
-            states[at] = states[np.int64(trace[at].previous)]
+            at = np.int64(waiting[depth])
+            states[num_states] = states[before]
             if num_events == len(room):
-                room = _longer(room)
+                room = _longer(room, num_events + 1)
             arc, acoustic = np.int64(trace[at].arc), trace[at].acoustic
-            if _pass(rule, states[at], room[num_events], arc, acoustic):
-                states[at].event = num_events
+            if _pass(rule, states[num_states], room[num_events], arc, acoustic):
+                states[num_states].event = num_events
                 num_events += 1
-            known[at] = True
+            number[at] = before = num_states
+            num_states += 1
     folded = _tips(len(frontier))
     for i in range(len(frontier)):
-        folded[i] = states[np.int64(frontier[i].node)]
+        folded[i] = states[np.int64(number[np.int64(frontier[i].node)])]
     for i in range(len(frontier)):
         trace[i].previous, trace[i].arc = none, none
         trace[i].acoustic = np.float32(i)
@@ -133,9 +138,9 @@ def fold(rule, frontier, trace, count, tips, events):
 
 
 @jit
-def _longer(rows):
-    """Twice as many rows."""
-    longer = np.empty(2 * len(rows), rows.dtype)
+def _longer(rows, needed):
+    """Twice as many rows, or as many as are needed."""
+    longer = np.empty(max(2 * len(rows), needed), rows.dtype)
     longer[: len(rows)] = rows
     return longer
 
@@ -220,12 +225,13 @@ def _equal(a, b):
 
 
 @jit
-def read(rule, events, tip, arcs, acoustic):
-    """Pass the tip through the arcs; what was said since the settled events.
+def read(rule, events, tips, root, arcs, acoustic):
+    """Pass a tip through the arcs; what was said since the settled events.
 
     Returns:
-        The arrays of `PathTokens`, and where the token before them ends.
+        The arrays of `PathTokens`, where the token before them ends, and the costs.
     """
+    tip = tips[root : root + 1].copy()
     length, e = 0, np.int64(tip[0].event)
     while e >= 0:
         length += 1
@@ -262,4 +268,5 @@ def read(rule, events, tip, arcs, acoustic):
             words += 1
     if tokens > 0:
         end[tokens - 1] = tip[0].end
-    return ilabel, start, end, word, word_token, word_frame, before
+    costs = tip[0].graph, tip[0].acoustic
+    return (ilabel, start, end, word, word_token, word_frame), before, costs

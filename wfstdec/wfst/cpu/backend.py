@@ -31,6 +31,9 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.scales import scales_of
 
+MANY_FRAMES, LONG_TRACE = 100, 1 << 20
+"""With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
+
 
 class CpuBackend:
     """A graph laid out for the CPU kernels, and pools of scratch memory.
@@ -137,7 +140,7 @@ class CpuSearch:
                 status, frame = cpu_kernels.advance(
                     *self._inputs, work, self._channel, logprobs, frame
                 )
-                work = self._grow(status, work)
+                work = self._grow(status, work, len(logprobs) - frame)
         finally:
             self._backend.give_work(work, self._boosted)
 
@@ -146,14 +149,15 @@ class CpuSearch:
         self._begin()
         channel, counts = self._channel, self._channel.counts
         graph, scales, _, phrases = self._inputs
-        at, cost, final, *way = trace.best_path(
+        at, cost, final, said = trace.best_path(
+            self._history.state,
             *(channel.frontier, channel.trace, counts),
             *(graph.final_cost, scales.lm_scale),
             None if phrases is None else phrases.final_cost,
         )
         state = channel.frontier[at]["state"]
         path = BestPath(
-            said=self._history.read(*way),
+            said=self._history.after_settled(*said),
             final_cost=float(graph.final_cost[state]) if final else 0.0,
             search_cost=float(channel.base[0]) + cost,
             reached_final=final,
@@ -199,7 +203,7 @@ class CpuSearch:
         nodes = self._history.fold(frontier, channel.trace, counts[k.TRACE])
         counts[k.TRACE] = nodes
 
-    def _grow(self, status: int, work: k.Work) -> k.Work:
+    def _grow(self, status: int, work: k.Work, frames_left: int) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""
         channel = self._channel
         if status == k.GROW_WORK:
@@ -210,12 +214,18 @@ class CpuSearch:
             frontier = _longer(channel.frontier, 2 * len(work.next))
             self._channel = channel._replace(frontier=frontier)
         if status == k.GROW_TRACE:
-            self._make_room_in_trace(len(work.next))
+            self._make_room_in_trace(len(work.next), frames_left)
         return work
 
-    def _make_room_in_trace(self, most: int) -> None:
-        """Fold the trace; lengthen it where that frees less than half."""
-        self._fold()
+    def _make_room_in_trace(self, most: int, frames_left: int) -> None:
+        """Fold the trace; lengthen it where that frees less than half.
+
+        A whole utterance is quicker without folding, and its channel goes back soon.
+        """
+        channel = self._channel
+        whole = frames_left >= MANY_FRAMES and len(channel.trace) < LONG_TRACE
+        if not whole:
+            self._fold()
         channel = self._channel
         needed = 2 * (int(channel.counts[k.TRACE]) + most)
         if needed > len(channel.trace):

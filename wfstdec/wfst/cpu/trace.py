@@ -8,6 +8,7 @@ from numpy import uint32
 from wfstdec.jit import jit
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.ends import best_end
+from wfstdec.wfst.history_kernels import read
 
 _NONE = uint32(k.NONE)
 
@@ -36,15 +37,16 @@ def walk_back(trace, node):
 
 
 @jit
-def best_path(frontier, trace, counts, final_cost, lm_scale, refund):
-    """`best_end` and `walk_back` in one call.
+def best_path(state, frontier, trace, counts, final_cost, lm_scale, refund):
+    """`best_end`, `walk_back` and `read` in one call; `state` is that of a history.
 
     Returns:
-        (position of the entry to end at, cost, whether it is final, and what
-        `walk_back` returns).
+        (position of the entry to end at, cost, whether it is final, what `read`
+        returns).
     """
     entries = frontier[: counts[k.FRONTIER]]
     survived = counts[k.DIED] < 0
     at, cost, final = best_end(entries, final_cost, lm_scale, survived, refund)
     root, arcs, acoustic = walk_back(trace, frontier[at].node)
-    return at, np.float64(cost), final, root, arcs, acoustic
+    said = read(*state, root, arcs, acoustic)
+    return at, np.float64(cost), final, said
