@@ -92,9 +92,8 @@ class History:
             acoustic: float32 [N], their unscaled acoustic costs.
             since: Tokens and words to leave out at the beginning: settled ones.
         """
-        return self.after_settled(
-            *kernels.read(*self.state, root, arcs, acoustic), since
-        )
+        read, end, costs = kernels.read(*self.state, root, arcs, acoustic)
+        return self.after_settled(read, end, costs, since)
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
-from wfstdec.jit import jit
+from wfstdec.jit import inlined, jit
 
 NONE = 0xFFFFFFFF
 """No node, no arc: what the roots of a trace have."""
@@ -60,32 +60,38 @@ def _tips(count):
     return np.empty(count, TIP)
 
 
-@jit
-def _pass(rule, tip, event, arc_id, acoustic):
-    """Pass a tip through an arc; fill in the event, and say whether there is one."""
-    arc = rule.arcs[arc_id]
-    tip.graph += np.float64(arc.cost)
-    tip.acoustic += np.float64(acoustic)
-    label = arc.ilabel & uint32(LABEL_MASK)
-    event.previous, event.ilabel, event.olabel = tip.event, uint32(0), uint32(0)
-    event.end = tip.end
-    if label != uint32(0):
-        tip.frame += 1
+@inlined
+def _pass(rule, arc, label, tokens, frame, end):
+    """Pass through an arc.
+
+    Returns:
+        (the ilabel of a token that begins or 0, the word id or 0; label, tokens, frames
+        and end as in TIP, now).
+    """
+    begins, word, now = uint32(0), uint32(0), arc.ilabel & uint32(LABEL_MASK)
+    if now != uint32(0):
+        frame += 1
         if rule.marks_repeats:
             repeats = arc.ilabel & uint32(REPEAT) != uint32(0)
         else:
-            repeats = label == tip.label
-        if label != rule.blank:
+            repeats = now == label
+        if now != rule.blank:
             if not repeats:
-                event.ilabel = label
-                tip.tokens += 1
-            if not repeats or (label == tip.label and tip.tokens > 0):
-                tip.end = tip.frame
-        tip.label = label
+                begins = now
+                tokens += 1
+            if not repeats or (now == label and tokens > 0):
+                end = frame
+        label = now
     if arc.ilabel & uint32(CARRIES_WORD):
-        event.olabel = arc.olabel
-    event.frame = tip.frame
-    return event.ilabel != uint32(0) or event.olabel != uint32(0)
+        word = arc.olabel
+    return begins, word, label, tokens, frame, end
+
+
+@inlined
+def _write(event, previous, begins, word, frame, end):
+    """Fill in an event."""
+    event.previous, event.ilabel, event.olabel = previous, begins, word
+    event.frame, event.end = frame, end
 
 
 @jit
@@ -119,11 +125,19 @@ def fold(rule, frontier, trace, count, tips, events):
             depth -= 1
             at = np.int64(waiting[depth])
             states[num_states] = states[before]
-            if num_events == len(room):
-                room = _longer(room, num_events + 1)
-            arc, acoustic = np.int64(trace[at].arc), trace[at].acoustic
-            if _pass(rule, states[num_states], room[num_events], arc, acoustic):
-                states[num_states].event = num_events
+            one, arc = states[num_states], rule.arcs[np.int64(trace[at].arc)]
+            tokens, frame = np.int64(one.tokens), np.int64(one.frame)
+            old_end = np.int64(one.end)
+            begins, word, one.label, one.tokens, one.frame, one.end = _pass(
+                rule, arc, uint32(one.label), tokens, frame, old_end
+            )
+            one.graph += np.float64(arc.cost)
+            one.acoustic += np.float64(trace[at].acoustic)
+            if begins != uint32(0) or word != uint32(0):
+                if num_events == len(room):
+                    room = _longer(room, num_events + 1)
+                _write(room[num_events], one.event, begins, word, one.frame, old_end)
+                one.event = num_events
                 num_events += 1
             number[at] = before = num_states
             num_states += 1
@@ -231,20 +245,36 @@ def read(rule, events, tips, root, arcs, acoustic):
     Returns:
         The arrays of `PathTokens`, where the token before them ends, and the costs.
     """
-    tip = tips[root : root + 1].copy()
-    length, e = 0, np.int64(tip[0].event)
+    tip = tips[root]
+    length, e = 0, np.int64(tip.event)
     while e >= 0:
         length += 1
         e = np.int64(events[e].previous)
     chain = _events(length + len(arcs))
-    e = np.int64(tip[0].event)
+    e = np.int64(tip.event)
     for i in range(length):
         chain[length - 1 - i] = events[e]
         e = np.int64(events[e].previous)
-    count = length
+    count, label, tokens = length, uint32(tip.label), np.int64(tip.tokens)
+    frame, last_end = np.int64(tip.frame), np.int64(tip.end)
+    graph, acoustic_sum = np.float64(tip.graph), np.float64(tip.acoustic)
     for i in range(len(arcs)):
-        if _pass(rule, tip[0], chain[count], arcs[i], acoustic[i]):
+        arc, old_end = rule.arcs[arcs[i]], last_end
+        graph += np.float64(arc.cost)
+        acoustic_sum += np.float64(acoustic[i])
+        begins, word, label, tokens, frame, last_end = _pass(
+            rule, arc, label, tokens, frame, last_end
+        )
+        if begins != uint32(0) or word != uint32(0):
+            _write(chain[count], -1, begins, word, frame, old_end)
             count += 1
+    said, before = _as_arrays(chain, count, last_end)
+    return said, before, (graph, acoustic_sum)
+
+
+@jit
+def _as_arrays(chain, count, last_end):
+    """What events say: the arrays of `PathTokens`, and where the token before ends."""
     num_tokens, num_words = 0, 0
     for i in range(count):
         num_tokens += np.int64(chain[i].ilabel != uint32(0))
@@ -253,7 +283,7 @@ def read(rule, events, tips, root, arcs, acoustic):
     end, word = np.empty(num_tokens, np.int32), np.empty(num_words, np.int32)
     word_token = np.empty(num_words, np.int32)
     word_frame = np.empty(num_words, np.int32)
-    tokens, words, before = 0, 0, np.int64(tip[0].end)
+    tokens, words, before = 0, 0, last_end
     for i in range(count):
         if chain[i].ilabel != uint32(0):
             if tokens > 0:
@@ -267,6 +297,5 @@ def read(rule, events, tips, root, arcs, acoustic):
             word_frame[words] = chain[i].frame
             words += 1
     if tokens > 0:
-        end[tokens - 1] = tip[0].end
-    costs = tip[0].graph, tip[0].acoustic
-    return (ilabel, start, end, word, word_token, word_frame), before, costs
+        end[tokens - 1] = last_end
+    return (ilabel, start, end, word, word_token, word_frame), before
