@@ -131,8 +131,8 @@ class Settled:
     def __init__(self) -> None:
         self.num_tokens = self.num_words = 0
         self.end_is_settled = True
-        self._token = np.zeros((3, 0), np.int32)  # ilabel, start, end
-        self._word = np.zeros((3, 0), np.int32)  # word, word_token, word_frame
+        self._token = _NO_ROWS  # ilabel, start, end
+        self._word = _NO_ROWS  # word, word_token, word_frame
 
     def add(self, events: np.ndarray) -> None:
         """Add what EVENT [N] say, in order."""
@@ -190,5 +190,6 @@ def _first_tip(blank: int) -> np.ndarray:
     return tip
 
 
+_NO_ROWS = np.zeros((3, 0), np.int32)
 _NO_EVENTS = np.zeros(0, EVENT)
 _FIRST_TIP = _first_tip(1)
