@@ -11,8 +11,8 @@ Three things are measured, each after the closed sessions gave what `decode` giv
              shown change afterwards
     rounds   many sessions in the midst of an utterance: the wall time of one `advance`
              of all of them, and the memory that each takes
-    silence  one session through an hour of frames that are nearly all blank, and then
-             as long through speech: memory, and what the search keeps
+    long     one session through an hour of frames that are nearly all blank, and one
+             through an hour of speech: memory, words, how many of them are settled
 
 The clock of latencies is the audio's: decoding takes no time there.
 """
@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import cycle, pairwise
 from statistics import mean, median
@@ -35,7 +35,7 @@ from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.sessions import Partial
+from wfstdec.search.sessions import Partial, SessionId, Sessions
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
@@ -55,6 +55,8 @@ PROFILES: dict[str, Row] = {
 Decoder = WfstDecoder | TrieDecoder
 BLANK_LOGPROB, OTHER_LOGPROB, NOISE = -0.01, -12.0, 2.0
 """What frames of silence are made of, nats."""
+LOOK_S = 5.0
+"""In long sessions, seconds from look to look."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -197,8 +199,8 @@ def _resident_mb() -> float:
         return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
-# -------------------------------------------------------------------------- silence
-def measure_silence(
+# ------------------------------------------------------------------- long sessions
+def measure_long(
     decoder: Decoder, utterances: Sequence[np.ndarray], blank: int, minutes: float
 ) -> list[Row]:
     """A session through silence and one through speech, with a look every 5 s."""
@@ -220,29 +222,39 @@ def measure_silence(
         sessions = decoder.sessions()
         session = sessions.open()
         sessions.advance({session: utterances[0]})
-        after, used, frames = {}, time.process_time(), 0
-        total = round(60 * minutes / decoder.frame_shift_s)
-        marks = [total * part // 100 for part in (1, 10, 50, 100)]
-        looked = 0
-        while frames < total:
-            chunk = source()
-            sessions.advance({session: chunk})
-            frames += len(chunk)
-            if frames - looked >= 5 * size or frames >= marks[0]:
-                partial, looked = sessions.partial(session), frames
-            while marks and frames >= marks[0]:
-                minute = round(marks.pop(0) * decoder.frame_shift_s / 60, 2)
-                after[f"{minute} min"] = {
-                    "resident_mb": round(_resident_mb(), 1),
-                    "words": len(partial.words),
-                    "settled": partial.num_settled,
-                    "timed": partial.num_timed,
-                }
-        used = time.process_time() - used
-        row = {"what": name, "minutes": minutes, "cpu_s": round(used, 1), "at": after}
-        rows.append(row)
+        began = time.process_time()
+        after = go_through(sessions, session, source, minutes, decoder.frame_shift_s)
+        used = round(time.process_time() - began, 1)
+        rows.append({"what": name, "minutes": minutes, "cpu_s": used, "at": after})
         sessions.close(session)
     return rows
+
+
+def go_through(
+    sessions: Sessions,
+    session: SessionId,
+    source: Callable[[], np.ndarray],
+    minutes: float,
+    shift: float,
+) -> Row:
+    """What a session has after 1, 10, 50 and 100 % of so many minutes."""
+    after, frames, looked = {}, 0, 0
+    total = round(60 * minutes / shift)
+    marks = [total * part // 100 for part in (1, 10, 50, 100)]
+    while frames < total:
+        chunk = source()
+        sessions.advance({session: chunk})
+        frames += len(chunk)
+        if (frames - looked) * shift >= LOOK_S or frames >= marks[0]:
+            partial, looked = sessions.partial(session), frames
+        while marks and frames >= marks[0]:
+            after[f"{round(marks.pop(0) * shift / 60, 2)} min"] = {
+                "resident_mb": round(_resident_mb(), 1),
+                "words": len(partial.words),
+                "settled": partial.num_settled,
+                "timed": partial.num_timed,
+            }
+    return after
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -270,7 +282,7 @@ def main(argv: list[str] | None = None) -> int:
                 row = measure_rounds(decoder, utterances, size, count, args.repeats)
                 tell({"kind": "round", **where, **row})
         blank = case.tokens.blank
-        for row in measure_silence(decoder, utterances, blank, args.minutes):
+        for row in measure_long(decoder, utterances, blank, args.minutes):
             tell({"kind": "long", "beam": beam, **row})
         rows[-1] |= {"setting": setting}
     print(run.footer())
