@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from text_graphs import text_graph
 
 from wfstdec.errors import InputError, LogprobError, OptionError, ShapeError
 from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.cpu import records as trie_records
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.cpu import records
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 
@@ -213,6 +216,49 @@ def test_unknown_and_closed_sessions_are_named():
     sessions.open(session="twice")
     with pytest.raises(InputError, match="is open already"):
         sessions.open(session="twice")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+def test_silence_adds_nothing_to_a_session(backend):
+    """Two histories stay side by side through it: both are kept, and no more."""
+    graph = text_graph("0 1 a A 0\n0 2 b B 0.1\n1 1 _ - 0\n2 2 _ - 0\n1 0\n2 0")
+    decoder = WfstDecoder(graph, backend="cpu")
+    if backend == "emulated":
+        decoder._backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=32)
+    sessions = decoder.sessions()
+    session, kept = sessions.open(), set()
+    search = sessions._sessions[session].search
+    sessions.advance({session: np.log(np.array([[0.2, 0.4, 0.4]], np.float32))})
+    silence = np.log(np.array([[0.9, 0.05, 0.05]] * 50, np.float32))
+    for _ in range(40):
+        sessions.advance({session: silence})
+        partial = sessions.partial(session)
+        assert (partial.text, partial.num_settled) == ("A", 0)
+        if backend == "cpu":
+            nodes = int(search._channel.counts[records.TRACE])
+        else:
+            nodes = int(search.utterances[0]["trace_count"])
+        kept.add((nodes, search._history.num_events))
+    assert partial.silent_frames == 2000
+    assert kept == {(2, 2)}
+    assert sessions.close(session).text == "A"
+
+
+def test_silence_adds_nothing_to_a_session_of_the_trie():
+    rng = np.random.default_rng(0)
+    decoder, (x, *_), _ = draw("trie", "cpu", rng)
+    sessions = decoder.sessions()
+    session = sessions.open()
+    search = sessions._sessions[session].search
+    sessions.advance({session: x})
+    silence = np.full((50, decoder.num_tokens), -9.0, np.float32)
+    silence[:, decoder.tokens.blank] = -0.01
+    kept = []
+    for _ in range(40):
+        sessions.advance({session: silence})
+        sessions.partial(session)
+        kept.append(int(search._channel.counts[trie_records.TRACE]))
+    assert kept[-1] <= kept[0]
 
 
 def test_the_tables_of_backends_are_covered():
