@@ -1,4 +1,6 @@
-"""A hash table of pairs of integers: composed states, the children of a trie's nodes.
+"""Hash tables of integers: composed states, the children of nodes, equal nodes.
+
+A table of pairs:
 
     slots = np.full(size, -1, np.int32)         # a power of 2, at most half full
     slot = slot_of_pair(slots, pairs, first, second)
@@ -38,3 +40,44 @@ def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) 
         if number < 0 or (pairs[number, 0] == first and pairs[number, 1] == second):
             return slot
         slot = (slot + 1) & mask
+
+
+@jit
+def first_equal(
+    previous: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
+) -> np.ndarray:
+    """The first node that says the same after the same, of each node of a forest.
+
+    Args:
+        previous: int32 [N], the node before, a lower number, or -1. Changed: nodes are
+            made to follow the first of those that they follow.
+        a: 32-bit integers [N], what a node says.
+        b: The same.
+        c: The same.
+        d: The same; not hashed, since it hardly tells nodes apart.
+
+    Returns:
+        int32 [N].
+    """
+    first = np.empty(len(previous), np.int32)
+    size = 256
+    while size < 2 * len(previous):
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    for i in range(len(previous)):
+        if previous[i] >= 0:
+            previous[i] = first[previous[i]]
+        key = (np.int64(previous[i]) + 1) * _FACTOR ^ np.int64(a[i])
+        key = (key * _FACTOR ^ np.int64(b[i])) & _KEY_MASK
+        key = (key * _FACTOR ^ np.int64(c[i])) & _KEY_MASK
+        slot = (key * _SPREAD >> 16) & (size - 1)
+        while slots[slot] >= 0:
+            j = slots[slot]
+            same = previous[j] == previous[i] and a[j] == a[i] and b[j] == b[i]
+            if same and c[j] == c[i] and d[j] == d[i]:
+                break
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = i
+        first[i] = slots[slot]
+    return first

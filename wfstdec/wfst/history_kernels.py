@@ -9,6 +9,7 @@ from numpy import uint32
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.jit import inlined, jit
+from wfstdec.jit.hashing import first_equal
 
 NONE = 0xFFFFFFFF
 """No node, no arc: what the roots of a trace have."""
@@ -166,7 +167,13 @@ def settle(tips, events):
     Events come after the ones that they follow. The end of the last token, -1 where
     that is in question, comes third.
     """
-    first = _first_equal(events)
+    first = first_equal(
+        events["previous"],
+        events["ilabel"],
+        events["olabel"],
+        events["frame"],
+        events["end"],
+    )
     through = np.zeros(len(events), np.int64)
     for i in range(len(tips)):
         if tips[i].event >= 0:
@@ -198,44 +205,6 @@ def settle(tips, events):
         if tips[i].event >= 0 or tips[i].end != end or tips[i].frame == end:
             end = np.int64(-1)
     return settled, others, end
-
-
-@jit
-def _first_equal(events):
-    """The first event that says the same after the same, of each; int32 [N].
-
-    Events are made to follow the first of those that they follow.
-    """
-    first = np.empty(len(events), np.int32)
-    size = 256
-    while size < 2 * len(events):
-        size *= 2
-    slots = np.full(size, -1, np.int32)
-    for e in range(len(events)):
-        one = events[e]
-        if one.previous >= 0:
-            one.previous = first[one.previous]
-        key = (np.int64(one.previous) + 1) * 1000003 ^ np.int64(one.ilabel)
-        key = (key * 1000003 ^ np.int64(one.olabel)) & 0x7FFFFFFF
-        key = (key * 1000003 ^ np.int64(one.frame)) & 0x7FFFFFFF
-        slot = (key * 2654435761 >> 16) & (size - 1)
-        while slots[slot] >= 0 and not _equal(events[slots[slot]], one):
-            slot = (slot + 1) & (size - 1)
-        if slots[slot] < 0:
-            slots[slot] = e
-        first[e] = slots[slot]
-    return first
-
-
-@jit
-def _equal(a, b):
-    return (
-        a.previous == b.previous
-        and a.ilabel == b.ilabel
-        and a.olabel == b.olabel
-        and a.frame == b.frame
-        and a.end == b.end
-    )
 
 
 @jit

@@ -6,6 +6,7 @@ import numpy as np
 from numpy import int64
 
 from wfstdec.jit import inlined, jit
+from wfstdec.jit.hashing import first_equal
 from wfstdec.trie.cpu import records as k
 
 
@@ -44,7 +45,14 @@ def settle_trace(channel):
     """
     trace, counts, frontier = channel.trace, channel.counts, channel.frontier
     num_nodes = counts[k.TRACE]
-    first = _first_equal(trace, num_nodes)
+    nodes = trace[:num_nodes]
+    first = first_equal(
+        nodes["previous"],
+        nodes["token"],
+        nodes["pron"],
+        nodes["start"],
+        nodes["previous_end"],
+    )
     through = np.zeros(num_nodes, np.int64)
     num_paths = 0
     for i in range(counts[k.FRONTIER]):
@@ -102,41 +110,3 @@ def _count(cost, at, through):
             through[at] += 1
         return 1
     return 0
-
-
-@jit
-def _first_equal(trace, num_nodes):
-    """The first node that says the same after the same, of each; int32 [N].
-
-    Nodes are made to follow the first of those that they follow.
-    """
-    first = np.empty(num_nodes, np.int32)
-    size = 256
-    while size < 2 * num_nodes:
-        size *= 2
-    slots = np.full(size, -1, np.int32)
-    for i in range(num_nodes):
-        node = trace[i]
-        if node.previous >= 0:
-            node.previous = first[node.previous]
-        key = (int64(node.previous) + 1) * 1000003 ^ int64(node.token)
-        key = (key * 1000003 ^ (int64(node.pron) + 1)) & 0x7FFFFFFF
-        key = (key * 1000003 ^ int64(node.start)) & 0x7FFFFFFF
-        slot = (key * 2654435761 >> 16) & (size - 1)
-        while slots[slot] >= 0 and not _equal(trace[slots[slot]], node):
-            slot = (slot + 1) & (size - 1)
-        if slots[slot] < 0:
-            slots[slot] = i
-        first[i] = slots[slot]
-    return first
-
-
-@inlined
-def _equal(a, b):
-    return (
-        a.previous == b.previous
-        and a.token == b.token
-        and a.pron == b.pron
-        and a.start == b.start
-        and a.previous_end == b.previous_end
-    )
