@@ -328,7 +328,7 @@ def test_arrays_that_grow():
         expected = bits(search(roomy, options, x, boosts))
         for _ in range(2):  # the second time from pooled memory
             assert bits(search(tight, options, x, boosts)) == expected
-            plain = boosts._replace(phrases=None)
+            plain = CompiledBoosts(boosts.words)
             assert bits(search(tight, options, x, plain)) == bits(
                 search(roomy, options, x, plain)
             )

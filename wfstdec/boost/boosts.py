@@ -21,7 +21,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -56,7 +55,8 @@ BoostsLike = Boosts | Mapping[str, float] | PhraseBoosts | None
 """What a user may give for an utterance."""
 
 
-class CompiledBoosts(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class CompiledBoosts:
     """Compiled boosts of an utterance; every search takes them.
 
     Attributes:

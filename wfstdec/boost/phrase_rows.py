@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, uint64
 
+from wfstdec.boost.instalments import check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.jit import inlined, jit, kernel, read_only
 from wfstdec.lm import kernels
@@ -43,7 +44,8 @@ DENSE_SHARE = 1 / 6
 """A state with arcs for this part of the labels is dense."""
 MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
-NO_LABEL = 0xFFFFFFFF
+NO_STATE = 0xFFFFFFFF
+"""In the place of a boost state: there is none."""
 _ONE = uint64(1)
 _ZERO = uint64(0)
 _SET = uint64(63)
@@ -61,7 +63,8 @@ class PhraseRows(NamedTuple):
     final_cost: np.ndarray  # float32 [S]
     of_words: bool
     of_tokens: bool
-    ignored: np.uint32  # a label that they do not step on, such as the blank
+    quiet: np.uint32  # the boost state in which all labels but those begun do nothing
+    begun: np.uint64  # the labels, modulo 64, that begin a phrase
     start: np.uint32
 
 
@@ -74,21 +77,23 @@ def no_phrases() -> PhraseRows:
         final_cost=read_only(np.zeros(1, np.float32)),
         of_words=False,
         of_tokens=False,
-        ignored=np.uint32(NO_LABEL),
+        quiet=np.uint32(0),
+        begun=np.uint64(0),
         start=np.uint32(0),
     )
 
 
-def lay_out(
-    phrases: PhraseBoosts, first_label: int = 0, ignored: int = NO_LABEL
-) -> PhraseRows:
+def lay_out(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
     """The rows of compiled phrases.
 
     Args:
         phrases: The phrases.
         first_label: What the kernels call label 0.
-        ignored: A label on which they are not to step.
+
+    Raises:
+        BoostError: They have too many states.
     """
+    check_states(phrases.num_states)
     automaton = phrases.automaton
     arcs = np.empty(phrases.num_arcs, ARC)
     arcs["label"] = automaton.arc_label + first_label
@@ -112,9 +117,16 @@ def lay_out(
         final_cost=read_only(automaton.final_cost),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
-        ignored=np.uint32(ignored),
+        quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
+        begun=_set_of(arcs["label"][: rows["begin"][1]]),
         start=np.uint32(phrases.start),
     )
+
+
+def _set_of(labels: np.ndarray) -> np.uint64:
+    """The set of some labels, modulo 64."""
+    bits = _ONE << (labels.astype(np.uint64) & _SET)
+    return np.bitwise_or.reduce(bits, initial=_ZERO)
 
 
 def _dense_states(phrases: PhraseBoosts) -> np.ndarray:

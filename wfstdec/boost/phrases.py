@@ -48,6 +48,7 @@ gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -234,6 +235,13 @@ def compile_spellings(
     depth = np.clip(tree.depth - len(edge), 0, longest)
     automaton = _assemble(tree, worth, scale, base[depth], options.outside_cost)
     return automaton if boundary is None else _bounded(automaton, boundary)
+
+
+@functools.cache
+def nothing_said() -> PhraseBoosts:
+    """No phrases at all: one state, in which no label does anything."""
+    automaton = compile_spellings([], [], PhraseOptions(), num_labels=1)
+    return PhraseBoosts(automaton, "word", 1, ())
 
 
 class _Tree(NamedTuple):

@@ -26,6 +26,7 @@ COMPILE_OPTIONS = (
     # sums as those of every other backend: no fused multiply-add, subnormal numbers
     "--fmad=false",
     "--ftz=false",
+    "--prec-div=true",
     # lines of the source in what profilers and compute-sanitizer say
     "--generate-line-info",
 )

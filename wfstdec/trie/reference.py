@@ -16,7 +16,7 @@ charge for what comes next.
               then for each token that may begin, pronunciation, phase (the same
               token as before may only begin from blank):
                                   another entry, nonblank
-                ((cost + lm_scale * graph) + insertion + phrases) + acoustic
+                ((cost + lm_scale * graph) + insertion + boosts) + acoustic
                 graph inside a word = la' - la
                       a word ends   = ((word + pronunciation) + la') - la
             candidates that are not finite or above `least of them + beam` are dropped
@@ -27,8 +27,10 @@ charge for what comes next.
             cost no more than: no other can be among the `nbest` in the end ("max"; with
             "sum", where that may fail, only if there are more than `beam_size` entries)
             none left: the utterance ends here
-    end:    a whole word ends; `</s>`, and the refund of a phrase that is not complete;
-            of the endings of one text the first of the least, or the sum
+            boosts step once: by the word that ends, if one does, and the token that
+            begins (`boost/account.py`)
+    end:    a whole word ends; `</s>`, and the rest of the boosts; of the endings
+            of one text the first of the least, or the sum
 """
 
 from __future__ import annotations
@@ -258,8 +260,8 @@ class ReferenceSearch:
             insertion, word = F(self._options.token_insertion), NONE
             if pron != NONE:
                 word = int(space.trie.pron_word[pron])
-                insertion = F(insertion + self._steps.word_insertion(word))
-            boost, phrase_cost = self._steps.step_phrases(key.boost, word, token)
+                insertion = F(insertion + F(self._options.word_insertion))
+            boost, boost_cost = self._steps.step_boosts(key.boost, word, token)
             text = self._text_after(key.text, word if space.has_lexicon else token)
             repeated = token == space.node_token[key.node]
             for phase in [BLANK] if repeated else self._phases_of(entry):
@@ -267,7 +269,7 @@ class ReferenceSearch:
                 if not source.cost < INF:
                     continue
                 total = F(source.cost + F(F(self._options.lm_scale) * graph))
-                total = F(F(F(total + insertion) + phrase_cost) + costs[token])
+                total = F(F(F(total + insertion) + boost_cost) + costs[token])
                 yield Candidate(
                     total,
                     Key(state, node, boost, text),
@@ -364,26 +366,26 @@ class ReferenceSearch:
             for pron, cost, state in word_ends:
                 last = F(kernels.final(space.automaton, 0, state))
                 graph = F(F(cost + last) - entry.lookahead_cost)
-                insertion, boost, phrase_cost, word = F(0), key.boost, F(0), NONE
+                insertion, word = F(0), NONE
                 if pron != NONE:
                     word = int(space.trie.pron_word[pron])
-                    insertion = self._steps.word_insertion(word)
-                    boost, phrase_cost = self._steps.step_phrases(boost, word, NONE)
+                    insertion = F(self._options.word_insertion)
+                boost, boost_cost = self._steps.step_boosts(key.boost, word, NONE)
                 if not graph < INF:
                     continue
                 for phase in entry.phases:
                     total = F(phase.cost + F(F(self._options.lm_scale) * graph))
-                    total = F(F(total + insertion) + phrase_cost)
-                    total = F(total + self._steps.refund(boost))
+                    total = F(F(total + insertion) + boost_cost)
+                    total = F(total + self._steps.rest(boost))
                     yield self._ending(total, entry, phase, pron)
 
     def _unfinished_endings(self) -> Iterator[Ending]:
         """All entries as they are, without their look-ahead."""
         for entry in self._frontier:
-            refund = self._steps.refund(entry.key.boost)
+            rest = self._steps.rest(entry.key.boost)
             graph = F(F(self._options.lm_scale) * F(-entry.lookahead_cost))
             for phase in entry.phases:
-                total = F(F(phase.cost + graph) + refund)
+                total = F(F(phase.cost + graph) + rest)
                 yield self._ending(total, entry, phase, NONE)
 
     def _ending(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.trie.lexicon_trie import find_child
@@ -66,7 +67,8 @@ class Steps:
     def __init__(
         self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
     ) -> None:
-        self._space, self._options, self._boosts = space, options, boosts
+        self._space = space
+        self._account = BoostAccount(boosts, options.beam)
 
     def successors(self, key: Key, token: int) -> Iterator[Successor]:
         """Where a token that begins leads: inside a word, or after the end of one."""
@@ -99,28 +101,15 @@ class Steps:
             cost, state = kernels.step(self._space.automaton, 0, key.state, word)
             yield WordEnd(pron, F(F(cost) + trie.pron_cost[pron]), int(state))
 
-    def word_insertion(self, word: int) -> np.float32:
-        """The insertion cost of a word less its bonus."""
-        bonus = F(self._boosts.words.bonus(word))
-        return F(F(self._options.word_insertion) - bonus)
-
-    def step_phrases(self, boost: int, word: int, token: int) -> tuple[int, np.float32]:
+    def step_boosts(self, boost: int, word: int, token: int) -> tuple[int, np.float32]:
         """The boost state after a word and a token, either may be -1; the cost."""
-        phrases = self._boosts.phrases
-        if phrases is None:
-            return boost, F(0)
-        label = word if phrases.unit == "word" else token
-        if label == NONE:
-            return boost, F(0)
-        cost, state = kernels.step(phrases.automaton, 0, boost, label)
-        return int(state), F(cost)
+        said = [None if label == NONE else label for label in (word, token)]
+        cost, boost = self._account.step(boost, *said)
+        return boost, cost
 
-    def refund(self, boost: int) -> np.float32:
-        """What is taken back at the end for a phrase that is not complete."""
-        phrases = self._boosts.phrases
-        if phrases is None:
-            return F(0)
-        return F(kernels.final(phrases.automaton, 0, boost))
+    def rest(self, boost: int) -> np.float32:
+        """What it costs to end in a boost state."""
+        return self._account.rest(boost)
 
 
 def text_with(text: int, label: int) -> int:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy import uint32
 
+from wfstdec.boost.instalments import rest_of, state_of
 from wfstdec.jit import jit
 from wfstdec.jit.ordering import key_of
 
 
 @jit
-def best_end(frontier, final_cost, lm_scale, use_final, refund):
+def best_end(frontier, final_cost, lm_scale, use_final, boosts):
     """The entry to end at: (position, cost, whether it is final).
 
-    The least `(cost + lm_scale * final) + refund`, ties to the lower state; where no
+    The least `(cost + lm_scale * final) + the boosts' rest`, ties to the lower state; where no
     entry is final, or with `use_final` off, the same of all entries without the graph's
     final costs.
 
-    `refund`: float32, of each boost state, for entries with a field `boost`; or None.
+    `boosts`: for entries with a field `boost`, the final cost of each state of phrases
+    and the size of an instalment, float32; or None.
     """
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
     best_boost, reached_final = uint32(0), False
@@ -29,9 +31,10 @@ def best_end(frontier, final_cost, lm_scale, use_final, refund):
                 if not (use_final and final < np.inf):
                     continue
                 cost = np.float32(cost + np.float32(lm_scale * final))
-            if refund is not None:
+            if boosts is not None:
                 boost = frontier[i].boost
-                cost = np.float32(cost + refund[boost])
+                rest = rest_of(boost, boosts[1])
+                cost = np.float32(cost + np.float32(boosts[0][state_of(boost)] - rest))
             key = key_of(cost, frontier[i].state)
             if best < 0 or key < best_key or (key == best_key and boost < best_boost):
                 best, best_key, best_cost, best_boost = i, key, cost, boost
@@ -42,11 +45,11 @@ def best_end(frontier, final_cost, lm_scale, use_final, refund):
 
 
 @jit
-def best_so_far(frontier, final_cost, lm_scale, survived, refund):
+def best_so_far(frontier, final_cost, lm_scale, survived, boosts):
     """The best entry, whatever it may end in: (position, its cost, that of ending).
 
     The cost of ending is infinite where no entry is final.
     """
-    at, cost, _ = best_end(frontier, final_cost, lm_scale, False, refund)
-    _, ended, final = best_end(frontier, final_cost, lm_scale, survived, refund)
+    at, cost, _ = best_end(frontier, final_cost, lm_scale, False, boosts)
+    _, ended, final = best_end(frontier, final_cost, lm_scale, survived, boosts)
     return at, np.float64(cost), np.float64(ended) if final else np.inf

@@ -1,7 +1,7 @@
 """The search in plain Python: the specification that every backend equals bit for bit.
 
-A search state is a graph state and a boost state: that of the phrases' automaton, 0
-without phrases. Costs are float32, added in the order written here. An arc's id names
+A search state is a graph state and a boost state: what of a credit is still owed, and
+the state of the phrases' automaton, 0 without phrases. Costs are float32, added in the order written here. An arc's id names
 the graph state that it leaves, so (cost, arc, source boost state) is unique: no order
 of visits decides anything. A tie between states goes to the lower graph state, then
 to the lower boost state.
@@ -20,14 +20,15 @@ to the lower boost state.
     close:  relax epsilon arcs in rank order of their states, storing nothing above the
             cutoff; at equal cost an emitting arc beats an epsilon arc, then the least
             (arc, source boost state)
-    extras: first, on an arc with a word, + (word_insertion - bonus of the word);
-            then, where the phrases step, + the cost of their step
-    steps:  phrases of words step on every arc with a word; phrases of tokens on every
-            emitting arc whose token is not the blank and that does not repeat the
-            frame before; on other arcs the boost state stays
-    finish: least (cost + lm_scale * final) + final of the phrases over final entries;
-            if none is final, or no entry survived a frame, the least cost + final of
-            the phrases over all entries
+    extras: first, on an arc with a word, + word_insertion; then + the cost of the
+            boosts' step (`boost/account.py`)
+    steps:  boosts step on every arc with a word, and on every emitting arc whose token
+            is not the blank and that does not repeat the frame before; on other arcs
+            the boost state stays. Phrases of words go by the words, phrases of tokens
+            by the tokens of these arcs
+    finish: least (cost + lm_scale * final) + the boosts' rest over final entries; if
+            none is final, or no entry survived a frame, the least cost + the boosts'
+            rest over all entries
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.lm import reference as automata
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import EPSILON, token_of
@@ -94,7 +95,7 @@ class ReferenceSearch:
     ) -> None:
         self._graph, self._options = graph, options
         self._pricing = pricing_of(options)
-        self._words, self._phrases = boosts
+        self._account = BoostAccount(boosts, options.beam)
         self._source = np.repeat(
             np.arange(graph.num_states), np.diff(graph.state_arc_splits)
         )
@@ -102,7 +103,7 @@ class ReferenceSearch:
         self._base, self._frames, self._died = 0.0, 0, -1
         self._costs: dict[Key, np.float32] = {}
         self._nodes: dict[Key, Node] = {}
-        start = (0, self._phrases.start if self._phrases else 0)
+        start = (0, self._account.start)
         frontier = {start: Entry(F(0), False, -1, -1)}
         self._close(frontier, self._beam)
         self._settle(frontier, {start: Node(None, -1, F(0))}, None)
@@ -143,14 +144,14 @@ class ReferenceSearch:
         """The least (cost, state, boost state) to end at; whether it is final."""
         final_cost, lm_scale = self._graph.final_cost, F(self._options.lm_scale)
         ends = [
-            (F(F(cost + F(lm_scale * final_cost[s])) + self._refund(boost)), s, boost)
+            (F(F(cost + F(lm_scale * final_cost[s])) + self._account.rest(boost)), s, boost)
             for (s, boost), cost in self._costs.items()
             if final_cost[s] < np.inf and use_final
         ]
         if ends:
             return min(ends), True
         ends = [
-            (F(cost + self._refund(boost)), s, boost)
+            (F(cost + self._account.rest(boost)), s, boost)
             for (s, boost), cost in self._costs.items()
         ]
         return min(ends), False
@@ -251,32 +252,18 @@ class ReferenceSearch:
     ) -> tuple[np.float32, int]:
         """(cost + graph) + extras, and the next boost state."""
         total = F(cost + F(F(self._options.lm_scale) * arc["cost"]))
-        word = int(arc["olabel"])
-        if word != EPSILON:
-            bonus = F(self._words.bonus(word))
-            total = F(total + F(F(self._options.word_insertion) - bonus))
-        label = self._phrase_label(arc)
-        if self._phrases is None or label is None:
-            return total, boost
-        step, boost = automata.step(self._phrases.automaton, 0, boost, label)
-        return F(total + step), boost
+        word = None if arc["olabel"] == EPSILON else int(arc["olabel"])
+        if word is not None:
+            total = F(total + F(self._options.word_insertion))
+        extra, boost = self._account.step(boost, word, self._begun(arc))
+        return F(total + extra), boost
 
-    def _phrase_label(self, arc: np.void) -> int | None:
-        """What the phrases step by on an arc: a word, a token or nothing."""
-        if self._phrases is None:
-            return None
-        if self._phrases.unit == "word":
-            return int(arc["olabel"]) if arc["olabel"] != EPSILON else None
+    def _begun(self, arc: np.void) -> int | None:
+        """The token that begins on an arc, if one does."""
         label, repeats = int(arc["ilabel"]) & LABEL_MASK, arc["ilabel"] & REPEAT
         if label == EPSILON or repeats or token_of(label) == self._graph.tokens.blank:
             return None
         return token_of(label)
-
-    def _refund(self, boost: int) -> np.float32:
-        """What it costs to end in a boost state."""
-        if self._phrases is None:
-            return F(0)
-        return automata.final(self._phrases.automaton, 0, boost)
 
     @staticmethod
     def _improve(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.instalments import instalment_size
 from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.options import WfstOptions
@@ -21,17 +22,19 @@ class Scales(NamedTuple):
     min_active: np.uint64
     lm_scale: np.float32
     word_insertion: np.float32
-    has_extras: bool  # whether insertion or boosts are in force
+    has_insertion: bool  # whether `word_insertion` is in force
+    has_words: bool  # whether words are boosted
+    instalment: np.float32  # see `boost/instalments.py`
     pricing: Pricing
 
 
 @functools.lru_cache(maxsize=64)
-def scales_of(options: WfstOptions, boosted: bool) -> Scales:
+def scales_of(options: WfstOptions, has_words: bool) -> Scales:
     """The options as kernels take them.
 
     Args:
         options: The user's.
-        boosted: Whether any utterance has boosts.
+        has_words: Whether any utterance has boosted words.
     """
     delta = options.beam_delta
     return Scales(
@@ -41,6 +44,8 @@ def scales_of(options: WfstOptions, boosted: bool) -> Scales:
         min_active=np.uint64(options.min_active),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),
-        has_extras=bool(options.word_insertion != 0 or boosted),
+        has_insertion=options.word_insertion != 0,
+        has_words=has_words,
+        instalment=instalment_size(options.beam),
         pricing=pricing_of(options),
     )

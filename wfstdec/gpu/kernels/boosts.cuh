@@ -1,4 +1,4 @@
-// The boosts of an utterance: a bonus for each of some words, and phrases.
+// The boosts of an utterance: a bonus for each of some words, phrases, instalments.
 #pragma once
 #include "automaton.cuh"
 
@@ -8,6 +8,38 @@ struct Phrases {
     u32 start;      // the state before anything is said
     u32 of_tokens;  // 1: its labels are tokens; 0: word ids
 };
+
+// A boost state: how many instalments are owed, and the state of the phrases; see
+// boost/instalments.py.
+constexpr u32 STATE_BITS = 26;
+constexpr u32 MAX_OWED = 31;
+
+__device__ __forceinline__ u32 owed_of(u32 boost) { return boost >> STATE_BITS; }
+
+__device__ __forceinline__ u32 state_of(u32 boost) {
+    return boost & ((1u << STATE_BITS) - 1);
+}
+
+// What is owed in a boost state, for instalments of a size.
+__device__ __forceinline__ float rest_of(u32 boost, float size) {
+    return static_cast<float>(owed_of(boost)) * size;
+}
+
+// What a step pays, from what is owed before it and credited in it; `owed` becomes what
+// is owed after it.
+__device__ inline float pay(u32& owed, float credit, float size) {
+    const float due = static_cast<float>(owed) * size + credit;
+    owed = 0;
+    if (due <= size) return due;
+    const float most = static_cast<float>(MAX_OWED);
+    const float quotient = floorf(due / size);
+    const float whole = quotient < most ? quotient : most;
+    const float paid = due - whole * size;
+    owed = static_cast<u32>(whole);
+    if (paid > 0.0f) return paid;
+    --owed;
+    return paid + size;
+}
 
 // The hash map of boost/words.py, H slots.
 struct WordBonuses {

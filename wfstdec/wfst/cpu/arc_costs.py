@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
+from wfstdec.boost.instalments import join, most_paid, owed_of, pay, state_of
 from wfstdec.boost.phrase_rows import step
 from wfstdec.boost.words import find_bonus
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
@@ -16,76 +17,126 @@ from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import prefetch
 
 LABEL = uint32(LABEL_MASK)
+_WORD = uint32(CARRIES_WORD)
+_REPEAT = uint32(REPEAT)
 _LEADS_BIT = uint32(LEADS_TO_EPSILON.bit_length() - 1)
+_NONE = uint32(0)
+_ONE = uint64(1)
+_LOW = uint64(63)
+_WORD_OF_BITS = uint64(6)
 
 
 @inlined
-def word_cost(scales, boosts, arc):
-    """What the word on an arc costs apart from the graph: insertion less its bonus."""
-    if arc.ilabel & uint32(CARRIES_WORD):
-        bonus = find_bonus(boosts.keys, boosts.bonuses, arc.olabel)
-        return float32(scales.word_insertion - bonus)
+def is_hot(words, state):
+    """Whether a boosted word, or a phrase of words, may begin at a state's arcs."""
+    at = uint64(state) & words.hot_mask
+    return words.hot[at >> _WORD_OF_BITS] >> (at & _LOW) & _ONE != uint64(0)
+
+
+@inlined
+def bonus_of(scales, words, arc):
+    """The bonus of the word on an arc, 0 where there is none."""
+    if scales.has_words:
+        if arc.ilabel & _WORD:
+            return find_bonus(words.keys, words.bonuses, arc.olabel)
     return float32(0)
 
 
 @inlined
-def max_word_credit(scales, boosts):
-    """The most by which a word lowers the cost, at least 0."""
-    return max(float32(0), float32(boosts.top_bonus - scales.word_insertion))
+def top_bonus(scales, words):
+    """The most that the bonus of a word pays where boosts have no states."""
+    return words.top_bonus if scales.has_words else float32(0)
 
 
 @inlined
-def add_graph_and_word(scales, boosts, cost, arc):
-    """(cost + graph) + word."""
+def max_insertion_credit(scales):
+    """The most by which the insertion of a word lowers the cost, at least 0."""
+    return max(float32(0), float32(-scales.word_insertion))
+
+
+@inlined
+def add_graph_and_insertion(scales, cost, arc):
+    """(cost + graph) + word_insertion."""
     total = float32(cost + float32(scales.lm_scale * arc.cost))
-    if scales.has_extras:
-        total = float32(total + word_cost(scales, boosts, arc))
+    if scales.has_insertion:
+        if arc.ilabel & _WORD:
+            total = float32(total + scales.word_insertion)
     return total
 
 
 @inlined
-def add_phrase_and_acoustic(phrases, arc, boost, credit, cost, acoustic, cutoff):
-    """(cost + step of the phrases) + acoustic, and the next boost state.
-
-    The cost is `inf` where even the credit, the most that the phrases give in that
-    state, leaves it over the cutoff.
-    """
-    label = phrase_label(phrases, arc)
-    if label != uint32(0):
-        if float32(float32(cost - credit) + acoustic) > cutoff:
-            return float32(np.inf), boost
-        stepped, boost = step(phrases, boost, label)
-        cost = float32(cost + stepped)
-    return float32(cost + acoustic), boost
+def most_credited(scales, words, phrases, boost):
+    """No less than a step from a boost state pays."""
+    credit = phrases.rows[uint64(state_of(boost))].credit
+    credit = float32(words.top_bonus + credit)
+    return most_paid(owed_of(boost), credit, scales.instalment)
 
 
 @inlined
-def phrase_label(phrases, arc):
-    """What phrases step by on an arc of the graph; 0 where they do not."""
-    if phrases.of_words:
-        return arc.olabel
-    if arc.ilabel & uint32(REPEAT):
-        return uint32(0)
+def begun_label(graph, arc):
+    """The label of the token that begins on an arc, 0 where none does."""
     label = arc.ilabel & LABEL
-    return uint32(0) if label == phrases.ignored else label
+    if arc.ilabel & _REPEAT or label == graph.blank_label:
+        return _NONE
+    return label
 
 
 @inlined
-def follow(graph, scales, boosts, phrases, work, entry, a, cutoff):
+def step_boosts(graph, scales, words, phrases, arc, boost):
+    """What a step on an arc pays, and the next boost state; see `BoostAccount`."""
+    token = begun_label(graph, arc)
+    word = arc.olabel if arc.ilabel & _WORD else _NONE
+    if token == _NONE and word == _NONE:
+        return float32(0), boost
+    owed, state, credit = owed_of(boost), state_of(boost), float32(0)
+    if word != _NONE:
+        credit = bonus_of(scales, words, arc)
+    label = _NONE
+    if phrases.of_words:
+        label = word
+    elif phrases.of_tokens:
+        label = token
+    if label != _NONE:
+        cost, state = step(phrases, state, label)
+        credit = float32(credit - cost)
+    if owed == _NONE and credit <= scales.instalment:
+        return credit, state
+    paid, owed = pay(owed, credit, scales.instalment)
+    return paid, join(owed, state)
+
+
+@inlined
+def add_boosts_and_acoustic(
+    graph, scales, words, phrases, arc, boost, most, cost, acoustic, cutoff
+):
+    """(cost + boosts) + acoustic, and the next boost state.
+
+    The cost is `inf` where even `most`, what a step pays at most, leaves it over the
+    cutoff.
+    """
+    if float32(float32(cost - most) + acoustic) > cutoff:
+        return float32(np.inf), boost
+    paid, boost = step_boosts(graph, scales, words, phrases, arc, boost)
+    return float32(float32(cost - paid) + acoustic), boost
+
+
+@inlined
+def follow(graph, scales, words, phrases, work, entry, a, cutoff):
     """What emitting arc `a` reaches: ((cost + graph) + extras) + acoustic.
 
     Returns:
-        (cost, boost state); see `add_phrase_and_acoustic` for the cutoff.
+        (cost, boost state); see `add_boosts_and_acoustic` for the cutoff.
     """
     arc = graph.arcs[a]
-    cost = add_graph_and_word(scales, boosts, entry.cost, arc)
+    cost = add_graph_and_insertion(scales, entry.cost, arc)
     acoustic = work.token_costs[arc.ilabel & LABEL]
     if phrases is None:
+        cost = float32(cost - bonus_of(scales, words, arc))
         return float32(cost + acoustic), uint32(0)
     else:
-        boost, credit = entry.boost, entry.credit
-        return add_phrase_and_acoustic(
-            phrases, arc, boost, credit, cost, acoustic, cutoff
+        boost, most = entry.boost, entry.credit
+        return add_boosts_and_acoustic(
+            graph, scales, words, phrases, arc, boost, most, cost, acoustic, cutoff
         )
 
 
@@ -98,11 +149,10 @@ def write_candidate(graph, phrases, work, made, entry, a, cost, boost):
     candidate.state = arc.nextstate
     candidate.node = entry.node
     candidate.arc = flagged_arc(a, arc.ilabel)
+    prefetch(work.slots, uint64(arc.nextstate))
     if phrases is not None:
         candidate.boost = boost
         candidate.source_boost = entry.boost
-    else:
-        prefetch(work.slots, uint64(arc.nextstate))
 
 
 @inlined

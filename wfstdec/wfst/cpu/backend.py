@@ -17,13 +17,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.phrase_rows import PhraseRows
+from wfstdec.boost.phrase_rows import PhraseRows, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.cpu import kernels as cpu_kernels
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
-from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
+from wfstdec.wfst.cpu.hot_states import WordStates
+from wfstdec.wfst.cpu.layout import (
+    graph_arrays,
+    listed_words,
+    no_words,
+    phrase_rows_of,
+    with_plain_sets,
+)
 from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, LEVELS
 from wfstdec.wfst.ends import best_so_far
 from wfstdec.wfst.history import History, rule_of
@@ -33,6 +40,7 @@ from wfstdec.wfst.scales import scales_of
 
 MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 """With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
+NO_PHRASES = no_phrases()
 
 
 class CpuBackend:
@@ -51,28 +59,46 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
-        self._arrays_of: dict[str, k.GraphArrays] = {}
+        self._boosted_arrays: k.GraphArrays | None = None
+        self._word_states: WordStates | None = None
+        self._words: WeakKeyDictionary[CompiledBoosts, k.ListedWords]
+        self._words = WeakKeyDictionary()
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         scales = scales_of(options, bool(boosts.words))
-        if boosts.phrases is None:
-            return CpuSearch(self, (self.arrays, scales, boosts.words, None))
-        arrays, phrases = self._lay_out(boosts.phrases)
-        return CpuSearch(self, (arrays, scales, boosts.words, phrases))
+        in_parts = boosts.words.top_bonus > scales.instalment
+        if boosts.phrases is None and not in_parts:
+            words = self._listed(boosts)
+            return CpuSearch(self, (self.arrays, scales, words, None))
+        arrays, words, phrases = self._lay_out(boosts)
+        return CpuSearch(self, (arrays, scales, words, phrases))
 
-    def _lay_out(self, phrases: PhraseBoosts) -> tuple[k.GraphArrays, PhraseRows]:
-        """The graph for phrases of that unit, and the phrases; made once."""
+    def _listed(self, boosts: CompiledBoosts) -> k.ListedWords:
+        """Boosted words as the kernels take them; made once."""
+        if not boosts:
+            return no_words()
         with self._lock:
-            unit = phrases.unit
-            if unit not in self._arrays_of:
-                self._arrays_of[unit] = with_plain_sets(self.graph, self.arrays, unit)
+            if boosts not in self._words:
+                if self._word_states is None:
+                    self._word_states = WordStates(self.graph)
+                self._words[boosts] = listed_words(boosts, self._word_states)
+            return self._words[boosts]
+
+    def _lay_out(
+        self, boosts: CompiledBoosts
+    ) -> tuple[k.GraphArrays, k.ListedWords, PhraseRows]:
+        """The graph where boosts have states, and the boosts; made once."""
+        words, phrases = self._listed(boosts), boosts.phrases
+        with self._lock:
+            if self._boosted_arrays is None:
+                self._boosted_arrays = with_plain_sets(self.graph, self.arrays)
+            if phrases is None:
+                return self._boosted_arrays, words, NO_PHRASES
             if phrases not in self._phrases:
-                self._phrases[phrases] = phrase_rows_of(
-                    phrases, self.graph.tokens.blank
-                )
-            return self._arrays_of[unit], self._phrases[phrases]
+                self._phrases[phrases] = phrase_rows_of(phrases)
+            return self._boosted_arrays, words, self._phrases[phrases]
 
     def take_work(self, entries: int, boosted: bool) -> k.Work:
         """Scratch for one thread and that many entries, from the pool or new."""
@@ -153,7 +179,7 @@ class CpuSearch:
             self._history.state,
             *(channel.frontier, channel.trace, counts),
             *(graph.final_cost, scales.lm_scale),
-            None if phrases is None else phrases.final_cost,
+            None if phrases is None else (phrases.final_cost, scales.instalment),
         )
         state = channel.frontier[at]["state"]
         path = BestPath(
@@ -178,7 +204,7 @@ class CpuSearch:
             graph.final_cost,
             scales.lm_scale,
             bool(counts[k.DIED] < 0),
-            None if phrases is None else phrases.final_cost,
+            None if phrases is None else (phrases.final_cost, scales.instalment),
         )
         nothing = np.zeros(0, np.int64), np.zeros(0, np.float32)
         history = self._history
@@ -244,15 +270,14 @@ def _new_work(
 ) -> k.Work:
     num_labels = len(graph.tokens) + 1
     kind = k.BOOSTED_ENTRY if boosted else k.ENTRY
-    slots = np.zeros(graph.num_states, np.uint32)
-    if boosted:
-        slots = np.zeros(1 << (2 * entries).bit_length(), np.uint64)
+    hashed = 1 << (2 * entries).bit_length() if boosted else 0
     return k.Work(
         next=np.empty(entries, kind),
         candidates=np.empty(candidates, kind),
         chain=np.empty(entries if boosted else 0, np.uint32),
         listed=np.empty(2 * BLOCK_ARCS if boosted else BLOCK_ARCS, k.ENTRY_ARC),
-        slots=slots,
+        slots=np.zeros(graph.num_states, np.uint32),
+        hashed=np.zeros(hashed, np.uint64),
         table=np.zeros(2, np.uint64),
         rank_heads=np.empty(int(graph.epsilon_rank.max()) + 1, np.uint32),
         links=np.empty(entries, np.uint32),

@@ -7,7 +7,8 @@ Two ways to find them, with the same result after recombination:
                of 64 cost levels; the arcs of their intersection are followed
     by row     all arcs of a row
 
-`phrase_emission.py` goes by label with phrases.
+Where words are boosted, arcs of hot states are listed as if each had the largest bonus.
+`boosted_emission.py` goes by label with boost states.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.arc_costs import follow, write_candidate
+from wfstdec.wfst.cpu.arc_costs import follow, is_hot, top_bonus, write_candidate
 from wfstdec.wfst.cpu.live_labels import (
     BLOCK,
     find_live_sets,
@@ -27,7 +28,7 @@ from wfstdec.wfst.cpu.live_labels import (
     levels_per_nat,
     list_arcs,
 )
-from wfstdec.wfst.cpu.phrase_emission import emit_phrases_by_label
+from wfstdec.wfst.cpu.boosted_emission import emit_boosted_by_label
 
 _NONE = uint64(k.NONE)
 _ONE = uint64(1)
@@ -35,7 +36,7 @@ _ZERO = uint64(0)
 
 
 @inlined
-def emit(graph, scales, boosts, phrases, work, channel, beam, unbounded):
+def emit(graph, scales, words, phrases, work, channel, beam, unbounded):
     """Write the arcs that may survive to `work.candidates`.
 
     The cutoff starts from the best entry's arcs; with `unbounded` there is none.
@@ -47,34 +48,33 @@ def emit(graph, scales, boosts, phrases, work, channel, beam, unbounded):
     frontier = channel.frontier
     if unbounded:
         return _emit_by_row(
-            graph, scales, boosts, phrases, work, frontier, count, NO_CUTOFF
+            graph, scales, words, phrases, work, frontier, count, NO_CUTOFF
         )
     best = frontier[channel.counts[k.BEST]]
-    least = _least_from(graph, scales, boosts, phrases, work, best)
+    least = _least_from(graph, scales, words, phrases, work, best)
     cutoff = min(float32(least + beam), NO_CUTOFF)
     if not graph.by_label:
         return _emit_by_row(
-            graph, scales, boosts, phrases, work, frontier, count, cutoff
+            graph, scales, words, phrases, work, frontier, count, cutoff
         )
     if phrases is None:
-        find_live_sets(graph, scales, boosts, work, cutoff, float32(0), beam)
         return _emit_by_label(
-            graph, scales, boosts, work, frontier, count, cutoff, beam
+            graph, scales, words, work, frontier, count, cutoff, beam
         )
     else:
-        return emit_phrases_by_label(
-            graph, scales, boosts, phrases, work, channel, cutoff, beam
+        return emit_boosted_by_label(
+            graph, scales, words, phrases, work, channel, cutoff, beam
         )
 
 
 @inlined
-def _least_from(graph, scales, boosts, phrases, work, entry):
+def _least_from(graph, scales, words, phrases, work, entry):
     """The least cost that the emitting arcs of one entry reach."""
     least = NO_CUTOFF
     state = uint64(entry.state)
     row_end = uint64(graph.rows[state + _ONE].begin)
     for a in range(uint64(graph.rows[state].emit), row_end):
-        cost, _ = follow(graph, scales, boosts, phrases, work, entry, a, least)
+        cost, _ = follow(graph, scales, words, phrases, work, entry, a, least)
         least = min(least, cost)
     return least
 
@@ -90,7 +90,7 @@ def _prefetch_rows(graph, frontier, i, count):
 
 
 @kernel
-def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
+def _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam):
     """Candidates by intersecting label sets; see `emit`.
 
     Block by block: first the arcs are listed and asked for, then they are followed; by
@@ -98,15 +98,20 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
     """
     made, least = _ZERO, float32(np.inf)
     room = uint64(len(work.candidates))
+    bonus = top_bonus(scales, words)
+    width = min(float32(beam + bonus), NO_CUTOFF)
+    find_live_sets(graph, scales, work, cutoff, bonus, width)
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
-        listed = _list_block(graph, work, frontier, first, last, count, beam)
+        listed = _list_block(
+            graph, scales, words, work, frontier, first, last, count, width
+        )
         if made + listed > room:
             return _NONE, least
         for q in range(listed):
             entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
-            reached, boost = follow(graph, scales, boosts, None, work, entry, a, cutoff)
+            reached, boost = follow(graph, scales, words, None, work, entry, a, cutoff)
             write_candidate(graph, None, work, made, entry, a, reached, boost)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
@@ -115,21 +120,24 @@ def _emit_by_label(graph, scales, boosts, work, frontier, count, cutoff, beam):
 
 
 @inlined
-def _list_block(graph, work, frontier, first, last, count, beam):
+def _list_block(graph, scales, words, work, frontier, first, last, count, width):
     """Fill `work.listed` with the live arcs of some entries; how many there are."""
-    per_nat = levels_per_nat(beam)
+    per_nat, bonus = levels_per_nat(width), top_bonus(scales, words)
     listed = _ZERO
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
-        row = graph.rows[uint64(frontier[i].state)]
-        live = row.labels & work.live_sets[level_of(frontier[i].cost, per_nat)]
+        row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
+        if scales.has_words:
+            if not is_hot(words, frontier[i].state):
+                cost = float32(cost + bonus)
+        live = row.labels & work.live_sets[level_of(cost, per_nat)]
         listed = list_arcs(graph, row, live, i, work.listed, listed)
     return listed
 
 
 @kernel
-def _emit_by_row(graph, scales, boosts, phrases, work, frontier, count, cutoff):
+def _emit_by_row(graph, scales, words, phrases, work, frontier, count, cutoff):
     """Candidates by looking at every arc; see `emit`.
 
     Searching long rows for the live labels of the frame was tried and is slower.
@@ -146,7 +154,7 @@ def _emit_by_row(graph, scales, boosts, phrases, work, frontier, count, cutoff):
             return _NONE, least
         for a in range(first, last):
             reached, boost = follow(
-                graph, scales, boosts, phrases, work, entry, a, cutoff
+                graph, scales, words, phrases, work, entry, a, cutoff
             )
             if reached <= cutoff:
                 write_candidate(graph, phrases, work, made, entry, a, reached, boost)

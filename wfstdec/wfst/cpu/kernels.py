@@ -9,8 +9,8 @@ The specification is `reference.py`; this computes the same bits faster:
                       close      epsilon arcs, in rank order
                       settle     trace nodes, re-base
 
-With phrases entries also carry a boost state, and are found by hashing. Without,
-`phrases` is None, and numba leaves out all that is for them.
+With phrases, and where a bonus is paid in several instalments, entries also carry a
+boost state. Without, `phrases` is None, and numba leaves out all that is for it.
 
 What made it fast, on real graphs: two passes (candidates, then recombination, so that
 cache misses overlap), one 16-byte row per state, prefetching, and a map from states
@@ -31,11 +31,15 @@ from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
-    add_graph_and_word,
-    add_phrase_and_acoustic,
+    add_boosts_and_acoustic,
+    add_graph_and_insertion,
     arc_of_flagged,
+    bonus_of,
     flagged_arc,
-    max_word_credit,
+    is_hot,
+    max_insertion_credit,
+    most_credited,
+    top_bonus,
 )
 from wfstdec.wfst.cpu.emission import emit
 from wfstdec.wfst.cpu.recombination import find, improve, insert, start_table
@@ -52,7 +56,7 @@ _ZERO = uint64(0)
 
 
 @kernel
-def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
+def advance(graph, scales, words, phrases, work, channel, logprobs, first):
     """Pass the frontier through the frames `first` and on of a chunk.
 
     Returns:
@@ -61,7 +65,7 @@ def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
     num_frames = logprobs.shape[0]
     counts = channel.counts
     if counts[k.FRONTIER] == 0:
-        status = _begin(graph, scales, boosts, phrases, work, channel)
+        status = _begin(graph, scales, words, phrases, work, channel)
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
@@ -71,11 +75,11 @@ def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
         unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
         price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, count, made = _next_frontier(
-            graph, scales, boosts, phrases, work, channel, beam
+            graph, scales, words, phrases, work, channel, beam
         )
         kept = counts[k.FRONTIER]
         if status == k.OK and count > _ZERO:
-            status = _settle(graph, scales, phrases, work, channel, count)
+            status = _settle(graph, scales, words, phrases, work, channel, count)
         if status != k.OK:
             return status, frame
         if count == _ZERO:
@@ -88,7 +92,7 @@ def advance(graph, scales, boosts, phrases, work, channel, logprobs, first):
 
 
 @inlined
-def _begin(graph, scales, boosts, phrases, work, channel):
+def _begin(graph, scales, words, phrases, work, channel):
     """Make the frontier before the first frame; returns OK or what must grow."""
     entry = work.next[0]
     entry.state, entry.cost = uint32(0), float32(0)
@@ -102,26 +106,26 @@ def _begin(graph, scales, boosts, phrases, work, channel):
     work.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, NO_CUTOFF)
-    count, fits = _close(graph, scales, boosts, phrases, work, _ONE, waiting, cutoff)
+    count, fits = _close(graph, scales, words, phrases, work, _ONE, waiting, cutoff)
     if not fits:
         return k.GROW_WORK
-    return _settle(graph, scales, phrases, work, channel, count)
+    return _settle(graph, scales, words, phrases, work, channel, count)
 
 
 @inlined
-def _next_frontier(graph, scales, boosts, phrases, work, channel, beam):
+def _next_frontier(graph, scales, words, phrases, work, channel, beam):
     """Emit, recombine, close.
 
     Returns:
         (status, entries in `work.next`: 0 if none survives, candidates made).
     """
-    made, least = emit(graph, scales, boosts, phrases, work, channel, beam, False)
+    made, least = emit(graph, scales, words, phrases, work, channel, beam, False)
     if made == _NONE:
         return k.GROW_WORK, _ZERO, _ZERO
     cutoff = min(float32(least + beam), NO_CUTOFF)
     count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
     if fits and count < scales.min_active and count > _ZERO and cutoff < NO_CUTOFF:
-        made, least = emit(graph, scales, boosts, phrases, work, channel, beam, True)
+        made, least = emit(graph, scales, words, phrases, work, channel, beam, True)
         if made == _NONE:
             return k.GROW_WORK, _ZERO, _ZERO
         count, waiting, fits = _recombine(graph, phrases, work, made, NO_CUTOFF)
@@ -131,7 +135,7 @@ def _next_frontier(graph, scales, boosts, phrases, work, channel, beam):
             count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
     if fits and count > _ZERO:
         count, fits = _close(
-            graph, scales, boosts, phrases, work, count, waiting, cutoff
+            graph, scales, words, phrases, work, count, waiting, cutoff
         )
     if not fits:
         return k.GROW_WORK, _ZERO, _ZERO
@@ -213,7 +217,7 @@ def _recombine(graph, phrases, work, made, cutoff):
 
 
 @kernel
-def _close(graph, scales, boosts, phrases, work, count, waiting, cutoff):
+def _close(graph, scales, words, phrases, work, count, waiting, cutoff):
     """Relax epsilon arcs in rank order; (entries, whether they fit).
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
@@ -234,7 +238,7 @@ def _close(graph, scales, boosts, phrases, work, count, waiting, cutoff):
         if rank > uint32(0):
             _queue(work, i, uint64(rank))
             continue
-        made, fits = _relax(graph, scales, boosts, phrases, work, made, cutoff, i)
+        made, fits = _relax(graph, scales, words, phrases, work, made, cutoff, i)
         if not fits:
             return count, False
     for q in range(made):
@@ -244,7 +248,7 @@ def _close(graph, scales, boosts, phrases, work, count, waiting, cutoff):
     for rank in range(_ONE, graph.num_ranks):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
-            made, fits = _relax(graph, scales, boosts, phrases, work, _ZERO, cutoff, i)
+            made, fits = _relax(graph, scales, words, phrases, work, _ZERO, cutoff, i)
             for q in range(made):
                 if fits:
                     count, fits = _reach(graph, phrases, work, count, candidates[q])
@@ -262,7 +266,7 @@ def _queue(work, i, rank):
 
 
 @inlined
-def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
+def _relax(graph, scales, words, phrases, work, made, cutoff, i):
     """Make candidates of the epsilon arcs of entry `i`; (candidates, whether they fit).
 
     An entry whose cheapest arc ends over the cutoff is passed by (exact: float
@@ -270,11 +274,9 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
     """
     entry, candidates = work.next[i], work.candidates
     row = graph.rows[uint64(entry.state)]
+    credit = _epsilon_credit(scales, words, phrases, entry)
     least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
-    least = float32(least - max_word_credit(scales, boosts))
-    if phrases is not None:
-        if phrases.of_words:
-            least = float32(least - phrases.rows[uint64(entry.boost)].credit)
+    least = float32(float32(least - max_insertion_credit(scales)) - credit)
     if least > cutoff:
         return made, True
     first, last = uint64(row.begin), uint64(row.emit)
@@ -282,22 +284,40 @@ def _relax(graph, scales, boosts, phrases, work, made, cutoff, i):
         return made, False
     for a in range(first, last):
         arc = graph.arcs[a]
-        reached = add_graph_and_word(scales, boosts, entry.cost, arc)
-        if phrases is not None:
-            credit = phrases.rows[uint64(entry.boost)].credit
-            reached, boost = add_phrase_and_acoustic(
-                phrases, arc, entry.boost, credit, reached, float32(0), cutoff
+        reached = add_graph_and_insertion(scales, entry.cost, arc)
+        if phrases is None:
+            reached = float32(reached - bonus_of(scales, words, arc))
+        else:
+            reached, boost = add_boosts_and_acoustic(
+                *(graph, scales, words, phrases, arc, entry.boost, credit, reached),
+                float32(0),
+                cutoff,
             )
             candidates[made].boost = boost
             candidates[made].source_boost = entry.boost
         candidates[made].cost = reached
         candidates[made].state = arc.nextstate
-        if phrases is None:
-            prefetch(work.slots, uint64(arc.nextstate))
+        prefetch(work.slots, uint64(arc.nextstate))
         candidates[made].node = uint32(i)
         candidates[made].arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
     return made, True
+
+
+@inlined
+def _epsilon_credit(scales, words, phrases, entry):
+    """No less than boosts pay on the epsilon arcs of an entry."""
+    if phrases is None:
+        credit = top_bonus(scales, words)
+        if scales.has_words:
+            if not is_hot(words, entry.state):
+                credit = float32(0)
+    else:
+        credit = most_credited(scales, words, phrases, entry.boost)
+        if entry.boost == phrases.quiet:
+            if not is_hot(words, entry.state):
+                credit = float32(0)
+    return credit
 
 
 @inlined
@@ -316,7 +336,7 @@ def _reach(graph, phrases, work, count, candidate):
 
 
 @kernel
-def _settle(graph, scales, phrases, work, channel, count):
+def _settle(graph, scales, words, phrases, work, channel, count):
     """Make trace nodes, re-base, and hand the entries to the channel."""
     entries, frontier, trace = work.next, channel.frontier, channel.trace
     counts = channel.counts
@@ -349,7 +369,7 @@ def _settle(graph, scales, phrases, work, channel, count):
         frontier[i].state = entries[i].state
         frontier[i].node = uint32(made)
         if phrases is not None:
-            credit = phrases.rows[uint64(entries[i].boost)].credit
+            credit = most_credited(scales, words, phrases, entries[i].boost)
             frontier[i].boost, frontier[i].credit = entries[i].boost, credit
             top_credit = max(top_credit, credit)
         if cost <= scales.beam:

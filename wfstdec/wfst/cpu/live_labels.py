@@ -15,7 +15,7 @@ from numpy import float32, int32, uint32, uint64
 from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.wfst.cpu.arc_costs import max_word_credit
+from wfstdec.wfst.cpu.arc_costs import max_insertion_credit
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
@@ -30,15 +30,15 @@ _ZERO = uint64(0)
 
 
 @inlined
-def find_live_sets(graph, scales, boosts, work, cutoff, top_credit, width):
+def find_live_sets(graph, scales, work, cutoff, top_credit, width):
     """Fill `work.live_sets`.
 
-    What survives ends at `cutoff` or below; phrases credit a label `top_credit` at
-    most. Levels are of costs 0 to `width`; a level stands for its lowest cost.
+    What survives ends at `cutoff` or below; boosts pay `top_credit` on an arc at most.
+    Levels are of costs 0 to `width`; a level stands for its lowest cost.
     """
     live, costs = work.live_sets, work.token_costs
     per_nat = levels_per_nat(width)
-    limit = _limit(graph, scales, boosts, cutoff, top_credit)
+    limit = _limit(graph, scales, cutoff, top_credit)
     live[:] = _ZERO
     for label in range(_ONE, uint64(len(costs))):
         cost = costs[label]
@@ -50,13 +50,14 @@ def find_live_sets(graph, scales, boosts, work, cutoff, top_credit, width):
 
 
 @inlined
-def _limit(graph, scales, boosts, cutoff, top_credit):
+def _limit(graph, scales, cutoff, top_credit):
     """More than `cost of an entry + cost of a token` can be where an arc survives.
 
-    Conservative: every arc counts as the least one of the graph, less the largest
-    credits, and the slack covers rounding.
+    The cost of the entry counts as `top_credit` higher than it is, so that a level is
+    0 or more also for an arc that is paid all of it. Conservative: every arc counts as
+    the least one of the graph, less the largest credits, and the slack covers rounding.
     """
-    credit = max_word_credit(scales, boosts)
+    credit = max_insertion_credit(scales)
     least_arc = float32(scales.lm_scale * graph.least_cost) - credit - top_credit
     slack = float32(1e-3) + float32(4e-6) * (abs(cutoff) + abs(least_arc))
     return min(float32(cutoff - least_arc) + slack, NO_CUTOFF)

@@ -1,15 +1,16 @@
 """Recombination: the entries of a frontier being made, one per search state.
 
-Without phrases `slots` has a place for each graph state, and needs no clearing: an
-entry of that place tells whether it is of this frame. With phrases it is a hash table
-with chains, whose slots carry the stamp of the frame that they are of; it is no larger
-than the frame asks for.
+`slots` has a place for each graph state, and needs no clearing: an entry of that place
+tells whether it is of this frame. Entries in boost states other than the quiet one
+stand in a hash table with chains, whose slots carry the stamp of the frame that they
+are of; it is no larger than the frame asks for.
 """
 
 from __future__ import annotations
 
 from numpy import uint32, uint64
 
+from wfstdec.boost.instalments import state_of
 from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
@@ -29,6 +30,11 @@ def find(phrases, work, count, candidate):
         i = uint64(work.slots[state])
         if i < count and entries[i].state == state:
             return i
+    elif candidate.boost == phrases.quiet:
+        i = uint64(work.slots[state])
+        if i < count and entries[i].state == state:
+            if entries[i].boost == phrases.quiet:
+                return i
     else:
         i = _head(work, _slot_of(work, candidate))
         while i < count:
@@ -58,11 +64,13 @@ def insert(phrases, work, count, candidate):
     """Make the candidate entry number `count`."""
     if phrases is None:
         work.slots[candidate.state] = uint32(count)
+    elif candidate.boost == phrases.quiet:
+        work.slots[candidate.state] = uint32(count)
     else:
         slot = _slot_of(work, candidate)
         work.chain[count] = uint32(_head(work, slot))
-        work.slots[slot] = work.table[0] << _HALF | count
-        prefetch(phrases.rows, uint64(candidate.boost))
+        work.hashed[slot] = work.table[0] << _HALF | count
+        prefetch(phrases.rows, uint64(state_of(candidate.boost)))
     work.next[count] = candidate
 
 
@@ -74,7 +82,7 @@ def start_table(phrases, work, made):
         while size < made + made:
             size += size
         work.table[0] = (work.table[0] + _ONE) & _NONE
-        work.table[1] = min(size, uint64(len(work.slots))) - _ONE
+        work.table[1] = min(size, uint64(len(work.hashed))) - _ONE
 
 
 @inlined
@@ -88,5 +96,5 @@ def _slot_of(work, candidate):
 @inlined
 def _head(work, slot):
     """The last entry of a slot of the hash table, NONE where it is of another time."""
-    head = work.slots[slot]
+    head = work.hashed[slot]
     return head & _NONE if head >> _HALF == work.table[0] else _NONE

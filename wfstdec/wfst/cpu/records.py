@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.phrase_rows import PhraseRows
-from wfstdec.boost.words import WordBoosts
 from wfstdec.wfst.scales import Scales
 
 ROW = np.dtype(
@@ -25,12 +24,12 @@ ROW = np.dtype(
     ]
 )
 """A state's row: the set of its labels, its first arc, its first emitting arc, its
-epsilon rank, the least cost of its epsilon arcs, and with phrases the set of labels
-on whose arcs they do not step."""
+epsilon rank, the least cost of its epsilon arcs, and the set of labels on whose arcs
+boosts never step."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
 BOOSTED_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
-"""An entry being made, with phrases: its boost state, and its source's."""
+"""An entry being made, with boost states: its own, and its source's."""
 BOOSTED = np.dtype(
     [
         ("cost", "<f4"),
@@ -40,7 +39,7 @@ BOOSTED = np.dtype(
         ("credit", "<f4"),
     ]
 )
-"""A frontier entry with phrases; the credit is that of its boost state."""
+"""A frontier entry with boost states; the most that a step of its is paid."""
 ENTRY_ARC = np.dtype([("entry", "<u4"), ("arc", "<u4")])
 """An arc to follow, from an entry of the frontier."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
@@ -66,25 +65,37 @@ class GraphArrays(NamedTuple):
     """The graph, read only: shared by all threads."""
 
     arcs: np.ndarray  # ARC [A]
-    rows: np.ndarray  # ROW [S + 1]; `plain` is of one unit of phrases
+    rows: np.ndarray  # ROW [S + 1]; `plain` is filled where boosts have states
     final_cost: np.ndarray  # float32 [S]
     by_label: bool  # whether `ROW.labels` is filled
     num_ranks: np.uint64
     blank: np.uint64
+    blank_label: np.uint32  # its ilabel
     least_cost: np.float32  # the least arc cost, at most 0
 
 
-SearchInputs = tuple[GraphArrays, Scales, WordBoosts, PhraseRows | None]
+class ListedWords(NamedTuple):
+    """Boosted words, and the states where a boosted word or phrase may begin."""
+
+    keys: np.ndarray  # uint32 [H], as `WordBoosts`
+    bonuses: np.ndarray  # float32 [H]
+    top_bonus: np.float32
+    hot: np.ndarray  # uint64 [2 ** n], a bit for each state, modulo their number
+    hot_mask: np.uint64
+
+
+SearchInputs = tuple[GraphArrays, Scales, ListedWords, PhraseRows | None]
 """What a search goes by: the first arguments of kernels.
 
-They stay apart: numba leaves out code for phrases only where `None` is an argument.
+They stay apart: numba leaves out code for boost states only where `None` is an
+argument. They are needed for phrases, and for bonuses above an instalment.
 """
 
 
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
-    frontier: np.ndarray  # ENTRY [F]; with phrases BOOSTED
+    frontier: np.ndarray  # ENTRY [F]; with boost states BOOSTED
     trace: np.ndarray  # NODE [N]
     counts: np.ndarray  # int64 [8]
     base: np.ndarray  # float64 [1]: what re-basing took off
@@ -95,16 +106,17 @@ class Channel(NamedTuple):
 class Work(NamedTuple):
     """Scratch of one thread; its content between frames means nothing.
 
-    With phrases, entries are BOOSTED_ENTRY, and `slots`, uint64 [a power of two], is a
-    hash table: the last entry of each slot in the lower half.
+    With boost states entries are BOOSTED_ENTRY, and `hashed` has those of all states
+    but the quiet one: the last entry of each slot in the lower half.
     """
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
-    chain: np.ndarray  # uint32 [F]: with phrases, the entry before in the same slot
-    listed: np.ndarray  # ENTRY_ARC [2 * BLOCK_ARCS]: with phrases in two halves
+    chain: np.ndarray  # uint32 [F]: the entry before in the same slot of `hashed`
+    listed: np.ndarray  # ENTRY_ARC [2 * BLOCK_ARCS]: with boost states in two halves
     slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
-    table: np.ndarray  # uint64 [2]: with phrases, the upper half of slots in use; how
+    hashed: np.ndarray  # uint64 [a power of two]
+    table: np.ndarray  # uint64 [2]: the upper half of slots of `hashed` in use; how
     # many slots are, less 1
     rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
     links: np.ndarray  # uint32 [F]

@@ -37,7 +37,7 @@ def walk_back(trace, node):
 
 
 @jit
-def best_path(state, frontier, trace, counts, final_cost, lm_scale, refund):
+def best_path(state, frontier, trace, counts, final_cost, lm_scale, boosts):
     """`best_end`, `walk_back` and `read` in one call; `state` is that of a history.
 
     Returns:
@@ -46,7 +46,7 @@ def best_path(state, frontier, trace, counts, final_cost, lm_scale, refund):
     """
     entries = frontier[: counts[k.FRONTIER]]
     survived = counts[k.DIED] < 0
-    at, cost, final = best_end(entries, final_cost, lm_scale, survived, refund)
+    at, cost, final = best_end(entries, final_cost, lm_scale, survived, boosts)
     root, arcs, acoustic = walk_back(trace, frontier[at].node)
     said = read(*state, root, arcs, acoustic)
     return at, np.float64(cost), final, said

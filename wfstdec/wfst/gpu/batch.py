@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.launch import Grid, launch
 from wfstdec.gpu.logprobs import Chunk, logprob_records, stream_of, to_device
@@ -61,7 +62,7 @@ class DeviceBatch:
     ) -> None:
         self._device_graph, self._device = device_graph, device_graph.device
         self._rule = rule_of(device_graph.graph)
-        scales = scales_of(options, any(map(bool, boosts)))
+        scales = scales_of(options, any(bool(one.words) for one in boosts))
         self._task = d.task_of(scales, device_graph.graph.tokens)
         self._task["shared_slots"] = self._device.shared_bytes // d.SLOT_BYTES
         device_graph.fill_in(self._task)
@@ -78,7 +79,10 @@ class DeviceBatch:
         with self._device.on_stream(None):
             self._allocate("frontier", [entries] * len(boosts))
             self._allocate("trace", [trace_nodes(entries, n) for n in frames])
-            for i, (words, phrases) in enumerate(boosts):
+            for i, one in enumerate(boosts):
+                words, phrases = one.words, one.phrases
+                if phrases is None and words.top_bonus > scales.instalment:
+                    phrases = nothing_said()
                 if words:
                     self.utterances["words"][i] = self._boosts.words(words)[0]
                 if phrases is not None:

@@ -118,7 +118,7 @@ def task_of(scales: Scales, tokens: TokenTable) -> np.ndarray:
     task["blank"] = tokens.blank
     for name in ("max_active", "min_active"):
         task[name] = min(int(getattr(scales, name)), NONE)
-    for name in ("beam_delta", "lm_scale", "word_insertion"):
+    for name in ("beam_delta", "lm_scale", "word_insertion", "instalment"):
         task[name] = getattr(scales, name)
     for name, value in scales.pricing._asdict().items():
         task[name] = value

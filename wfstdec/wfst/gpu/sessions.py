@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.instalments import instalment_size
+from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
 from wfstdec.wfst.ends import best_end, best_so_far
@@ -38,8 +40,9 @@ class DeviceSession(DeviceBatch):
         self._newest = dict(zip(RECORDS, self._buffers, strict=True))
         self._history = History(rule_of(device_graph.graph))
         self._lm_scale = np.float32(options.lm_scale)
-        phrases = boosts.phrases
-        self._refund = None if phrases is None else phrases.automaton.final_cost
+        phrases = nothing_said() if boosts.phrases is None else boosts.phrases
+        size = instalment_size(options.beam)
+        self._boost_rest = (phrases.automaton.final_cost, size) if boosts else None
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
         """Pass the search through a chunk, [T, V]."""
@@ -54,7 +57,7 @@ class DeviceSession(DeviceBatch):
             self._device_graph.graph.final_cost,
             self._lm_scale,
             bool(one["died"] == NONE),
-            self._refund,
+            self._boost_rest,
         )
         return PathSoFar(
             settled=history.settled,
@@ -69,7 +72,7 @@ class DeviceSession(DeviceBatch):
         one = self.utterances[0]
         survived = bool(one["died"] == NONE)
         at, cost, final = best_end(
-            frontier, final_costs, self._lm_scale, survived, self._refund
+            frontier, final_costs, self._lm_scale, survived, self._boost_rest
         )
         self._share.close()
         self._buffers, self._newest = [], {}

@@ -29,21 +29,34 @@ struct Costs {
 
     // (cost + graph) + extras; the boost state becomes the next one.
     __device__ float follow(float cost, const Arc& arc, u32& boost) const {
+        const bool has_word = arc.ilabel & CARRIES_WORD;
         float reached = cost + task.lm_scale * arc.cost;
-        if (arc.ilabel & CARRIES_WORD)
-            reached += task.word_insertion - find_bonus(utterance.words, arc.olabel);
-        if (utterance.phrases == nullptr) return reached;
-        const u32 label = phrase_label(arc);
-        return label == NONE ? reached
-                             : reached + step(phrases.automaton, boost, label);
+        if (has_word) reached += task.word_insertion;
+        if (utterance.phrases != nullptr)
+            return has_word || begins(arc) ? reached - pay_step(arc, boost) : reached;
+        return has_word ? reached - find_bonus(utterance.words, arc.olabel) : reached;
     }
 
-    // What phrases step by on an arc: a word, a token that begins, or nothing.
-    __device__ u32 phrase_label(const Arc& arc) const {
-        if (!phrases.of_tokens) return arc.ilabel & CARRIES_WORD ? arc.olabel : NONE;
+    // What a step on an arc with a word, or on which a token begins, pays; the boost
+    // state becomes the next one.
+    __device__ float pay_step(const Arc& arc, u32& boost) const {
+        const bool has_word = arc.ilabel & CARRIES_WORD;
+        float credit = has_word ? find_bonus(utterance.words, arc.olabel) : 0.0f;
+        u32 state = state_of(boost), owed = owed_of(boost);
+        if (phrases.of_tokens ? begins(arc) : has_word) {
+            const u32 token = token_of(arc.ilabel & LABEL_MASK);
+            const u32 label = phrases.of_tokens ? token : arc.olabel;
+            credit = credit - step(phrases.automaton, state, label);
+        }
+        const float paid = pay(owed, credit, task.instalment);
+        boost = owed << STATE_BITS | state;
+        return paid;
+    }
+
+    // Whether a token begins on an arc.
+    __device__ bool begins(const Arc& arc) const {
         const u32 label = arc.ilabel & LABEL_MASK;
-        const bool begins = label != 0 && !(arc.ilabel & REPEAT);
-        return begins && token_of(label) != task.blank ? token_of(label) : NONE;
+        return label != 0 && !(arc.ilabel & REPEAT) && token_of(label) != task.blank;
     }
 
     __device__ float follow_emitting(

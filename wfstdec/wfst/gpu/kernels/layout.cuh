@@ -65,7 +65,7 @@ struct Step {
 struct Utterance {
     Logprobs logprobs;       // of the chunk
     WordBonuses words;
-    const Phrases* phrases;  // null: none
+    const Phrases* phrases;  // null: boosts have no states
     Entry* frontier;         // [frontier_capacity]
     Node* trace;             // [trace_capacity]
     Step* path;              // [path_capacity], the last step first
@@ -121,6 +121,7 @@ struct Task {
     float acoustic_scale;
     float lm_scale;
     float word_insertion;
+    float instalment;  // the most that boosts pay at once
     float blank_penalty;
     float blank_skip_logprob;  // infinite: never
 };

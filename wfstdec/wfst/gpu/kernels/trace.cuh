@@ -77,8 +77,8 @@ struct End {
     u32 boost, at;
 };
 
-// What it costs to end in an entry: + the scaled final cost, with `use_final`; + that
-// of its boost state.
+// What it costs to end in an entry: + the scaled final cost, with `use_final`; + the
+// rest of its boosts.
 __device__ inline float end_cost(
     const Task& task, const Utterance& utterance, const Entry& entry, bool use_final) {
     float cost = entry.cost;
@@ -88,7 +88,9 @@ __device__ inline float end_cost(
         cost = cost + task.lm_scale * final_cost;
     }
     if (utterance.phrases == nullptr) return cost;
-    return cost + utterance.phrases->automaton.final_cost[entry.boost];
+    const float* refund = utterance.phrases->automaton.final_cost;
+    const float rest = rest_of(entry.boost, task.instalment);
+    return cost + (refund[state_of(entry.boost)] - rest);
 }
 
 // The least entry by `end_cost`, then graph state, then boost state; for all threads.
