@@ -1,9 +1,9 @@
 """What boosts make of each step of a search, in plain Python: part of the specification.
 
-    account = BoostAccount(boosts, beam)
-    boost = account.start
-    cost, boost = account.step(boost, word, token)    # either may be None
-    total += account.rest(boost)                      # at the end, always
+account = BoostAccount(boosts, beam)
+boost = account.start
+cost, boost = account.step(boost, word, token)    # either may be None
+total += account.rest(boost)                      # at the end, always
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from wfstdec.jit.ordering import key_of
 def best_end(frontier, final_cost, lm_scale, use_final, boosts):
     """The entry to end at: (position, cost, whether it is final).
 
-    The least `(cost + lm_scale * final) + the boosts' rest`, ties to the lower state; where no
-    entry is final, or with `use_final` off, the same of all entries without the graph's
-    final costs.
+    The least `(cost + lm_scale * final) + the boosts' rest`, ties to the lower state;
+    where no entry is final, or with `use_final` off, the same of all entries without
+    the graph's final costs.
 
     `boosts`: for entries with a field `boost`, the final cost of each state of phrases
     and the size of an instalment, float32; or None.

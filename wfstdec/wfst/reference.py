@@ -1,10 +1,10 @@
 """The search in plain Python: the specification that every backend equals bit for bit.
 
 A search state is a graph state and a boost state: what of a credit is still owed, and
-the state of the phrases' automaton, 0 without phrases. Costs are float32, added in the order written here. An arc's id names
-the graph state that it leaves, so (cost, arc, source boost state) is unique: no order
-of visits decides anything. A tie between states goes to the lower graph state, then
-to the lower boost state.
+the state of the phrases' automaton, 0 without phrases. Costs are float32, added in the
+order written here. An arc's id names the graph state that it leaves, so (cost, arc,
+source boost state) is unique: no order of visits decides anything. A tie between states
+goes to the lower graph state, then to the lower boost state.
 
     start:  frontier = {(0, start of the phrases): +0.0}; close(frontier, cutoff =
             beam); re-base
@@ -144,7 +144,11 @@ class ReferenceSearch:
         """The least (cost, state, boost state) to end at; whether it is final."""
         final_cost, lm_scale = self._graph.final_cost, F(self._options.lm_scale)
         ends = [
-            (F(F(cost + F(lm_scale * final_cost[s])) + self._account.rest(boost)), s, boost)
+            (
+                F(F(cost + F(lm_scale * final_cost[s])) + self._account.rest(boost)),
+                s,
+                boost,
+            )
             for (s, boost), cost in self._costs.items()
             if final_cost[s] < np.inf and use_final
         ]

@@ -18,6 +18,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.instalments import instalment_size
+from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.jit.ordering import STACK
@@ -55,6 +57,9 @@ class CpuBackend:
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: list[k.Work] = []
+        self._word_nodes: WordPlaces | None = None
+        self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
+        self._words = WeakKeyDictionary()
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
     def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
@@ -69,6 +74,21 @@ class CpuBackend:
             if phrases not in self._phrases:
                 self._phrases[phrases] = lay_out(phrases)
             return self._phrases[phrases]
+
+    def listed(self, boosts: CompiledBoosts) -> ListedWords:
+        """Boosted words as the kernels take them; made once."""
+        if not boosts:
+            return no_words()
+        with self._lock:
+            if boosts not in self._words:
+                if self._word_nodes is None:
+                    trie = self.space.trie
+                    num_words = int(trie.pron_word.max(initial=0)) + 1
+                    self._word_nodes = WordPlaces(
+                        trie.pron_word, trie.node_pron_splits, num_words
+                    )
+                self._words[boosts] = list_words(boosts, self._word_nodes)
+            return self._words[boosts]
 
     def take_work(self, num_tokens: int, entries: int) -> k.Work:
         """Scratch for one thread, from the pool or new."""
@@ -105,7 +125,7 @@ class CpuBackend:
             lookahead_cache=np.zeros(1 << k.CACHE_BITS, k.CACHED_LOOKAHEAD),
             word_costs=np.empty(self._most_words, np.float32),
             word_states=np.empty(self._most_words, np.int32),
-            word_phrase_costs=np.empty(self._most_words, np.float32),
+            word_credits=np.empty(self._most_words, np.float32),
             word_boosts=np.empty(self._most_words, np.int32),
         )
 
@@ -124,7 +144,7 @@ class CpuSearch:
         self._search = k.Search(
             space=backend.space,
             scales=scales_of(options, backend.space, boosts),
-            words=boosts.words,
+            words=backend.listed(boosts),
             phrases=backend.lay_out(boosts.phrases),
         )
         first = _first_entry(self._search)
@@ -252,7 +272,7 @@ def scales_of(
     """The options as the kernels take them."""
     top_k = options.token_top_k
     inside = max(0.0, -options.token_insertion)
-    begin = inside + max(0.0, float(boosts.words.top_bonus) - options.word_insertion)
+    begin = inside + max(0.0, -options.word_insertion)
     word = begin if np.isfinite(space.max_word_gain) else math.inf
     if options.lm_scale > 0:
         begin += options.lm_scale * float(space.max_word_gain)
@@ -270,6 +290,9 @@ def scales_of(
         begin_credit=np.float32(begin),
         inside_credit=np.float32(inside),
         word_credit=np.float32(word),
+        boosted=bool(boosts),
+        has_words=bool(boosts.words),
+        instalment=instalment_size(options.beam),
     )
 
 

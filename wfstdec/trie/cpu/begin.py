@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64, uint32, uint64
+from numpy import float32, int64, uint64
 
-from wfstdec.boost.phrase_rows import step
 from wfstdec.jit import inlined
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.bounds import least_cost, running_bound
@@ -24,10 +23,19 @@ _TEXT_STEP = np.uint64(1442695040888963407)
 
 
 class Source(NamedTuple):
-    """An entry that is followed, and its position in the frontier."""
+    """An entry that is followed.
+
+    Attributes:
+        entry: The entry.
+        position: Its position in the frontier.
+        most_inside, most_at_end: No less than boosts pay where no word ends, where one
+            does.
+    """
 
     entry: Any
     position: int
+    most_inside: np.float32
+    most_at_end: np.float32
 
 
 class Emitted(NamedTuple):
@@ -47,7 +55,7 @@ class Successor(NamedTuple):
         pron: The pronunciation that ends before the token, -1 for none.
         graph_cost: Unscaled, look-ahead included.
         insertion: Of the token, and of the word that ends.
-        phrase_cost: What phrases make of it.
+        boost_cost: What boosts make of it.
         label: The word or token that the text grows by, -1 for none.
         repeated: Whether it is the last token again, which may only follow a blank.
     """
@@ -60,7 +68,7 @@ class Successor(NamedTuple):
     pron: int
     graph_cost: np.float32
     insertion: np.float32
-    phrase_cost: np.float32
+    boost_cost: np.float32
     label: int
     repeated: bool
 
@@ -84,7 +92,7 @@ def begin(search, work, source, successor, emitted):
                 continue
         before = entry.nonblank_cost if nonblank else entry.blank_cost
         cost = float32(before + float32(scales.lm_scale * s.graph_cost))
-        cost = float32(float32(cost + s.insertion) + s.phrase_cost)
+        cost = float32(float32(cost + s.insertion) + s.boost_cost)
         cost = float32(cost + work.costs[s.token])
         if cost <= running_bound(scales, least):
             c = work.candidates[count]
@@ -110,13 +118,6 @@ def text_with(text, label):
 def source_cost(entry, repeated):
     """The cost that a token begins from; the last token again only follows a blank."""
     return entry.blank_cost if repeated else least_cost(entry)
-
-
-@inlined
-def step_phrases(phrases, boost, label):
-    """(cost, next boost state) of a label of the phrases' unit."""
-    cost, after = step(phrases, boost, uint32(label))
-    return cost, int32(after)
 
 
 @inlined

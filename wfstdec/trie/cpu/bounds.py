@@ -9,7 +9,7 @@ drops what the final one drops.
 
 from __future__ import annotations
 
-from numpy import float32, uint64
+from numpy import float32
 
 from wfstdec.jit import inlined
 from wfstdec.search.costs import NO_CUTOFF
@@ -38,21 +38,16 @@ def exceeds(scales, cost, credit, least):
 
 
 @inlined
-def phrase_credit(phrases, entry):
-    """The most that phrases deduct for the next label."""
-    return phrases.rows[uint64(entry.boost)].credit
-
-
-@inlined
 def least_cost(entry):
     """The cost of the better phase."""
     return min(entry.blank_cost, entry.nonblank_cost)
 
 
 @inlined
-def is_over(search, work, entry, token, least):
+def is_over(search, work, source, token, least):
     """Whether a token that begins is over the bound, wherever it leads."""
     scales = search.scales
-    cost = float32(least_cost(entry) + work.costs[token])
-    credit = float32(scales.begin_credit + phrase_credit(search.phrases, entry))
+    cost = float32(least_cost(source.entry) + work.costs[token])
+    most = max(source.most_inside, source.most_at_end)
+    credit = float32(scales.begin_credit + most)
     return exceeds(scales, cost, credit, least)

@@ -11,32 +11,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int64
 
-from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.lm.kernels import final, step
 from wfstdec.trie.cpu import records as k
-from wfstdec.trie.cpu.begin import step_phrases, text_with
+from wfstdec.trie.cpu.begin import text_with
+from wfstdec.trie.cpu.boost_steps import boosts_at_end, credit_word, pay_step
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
 
 
 class LastWord(NamedTuple):
-    """What the end adds to an entry: a last word or none, `</s>`, a refund.
+    """What the end adds to an entry: a last word or none, `</s>`, what boosts owe.
 
     Attributes:
         pron, word: The pronunciation that ends and its word, -1 for none.
         graph_cost: Unscaled, without the entry's look-ahead.
-        insertion, phrase_cost: Of the word.
-        refund: For a phrase that is not complete.
+        insertion, boost_cost: Of the word.
+        rest: What boosts cost at the end.
     """
 
     pron: int
     word: int
     graph_cost: np.float32
     insertion: np.float32
-    phrase_cost: np.float32
-    refund: np.float32
+    boost_cost: np.float32
+    rest: np.float32
 
 
 @jit
@@ -60,8 +60,8 @@ def accepted_endings(search, channel):
 
 @kernel
 def _fill_accepted(search, channel, endings):
-    space, scales, phrases = search.space, search.scales, search.phrases
-    trie, words, frontier = space.trie, search.words, channel.frontier
+    space, scales = search.space, search.scales
+    trie, frontier = space.trie, channel.frontier
     at = 0
     for i in range(channel.counts[k.FRONTIER]):
         entry = frontier[i]
@@ -72,8 +72,8 @@ def _fill_accepted(search, channel, endings):
                 word=int64(-1),
                 graph_cost=float32(end_cost - entry.lookahead_cost),
                 insertion=_ZERO,
-                phrase_cost=_ZERO,
-                refund=phrases.final_cost[entry.boost],
+                boost_cost=_ZERO,
+                rest=boosts_at_end(search, entry.boost),
             )
             at = _add_endings(scales, channel, entry, last, endings, at)
             continue
@@ -84,17 +84,15 @@ def _fill_accepted(search, channel, endings):
             cost, state = step(space.automaton, 0, entry.state, word)
             cost = float32(cost + trie.pron_cost[pron])
             end_cost = final(space.automaton, 0, state)
-            bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
-            phrase_cost, boost = _ZERO, entry.boost
-            if phrases.of_words:
-                phrase_cost, boost = step_phrases(phrases, boost, word)
+            credit, after = credit_word(search, entry.boost, word)
+            boost_cost, boost = pay_step(search, entry.boost, credit, after)
             last = LastWord(
                 pron=pron,
                 word=word,
                 graph_cost=float32(float32(cost + end_cost) - entry.lookahead_cost),
-                insertion=float32(scales.word_insertion - bonus),
-                phrase_cost=phrase_cost,
-                refund=phrases.final_cost[boost],
+                insertion=scales.word_insertion,
+                boost_cost=boost_cost,
+                rest=boosts_at_end(search, boost),
             )
             at = _add_endings(scales, channel, entry, last, endings, at)
 
@@ -105,8 +103,8 @@ def _add_endings(scales, channel, entry, last, endings, at):
     for phase in range(2):
         before = entry.nonblank_cost if phase == 1 else entry.blank_cost
         cost = float32(before + float32(scales.lm_scale * last.graph_cost))
-        cost = float32(float32(cost + last.insertion) + last.phrase_cost)
-        cost = float32(cost + last.refund)
+        cost = float32(float32(cost + last.insertion) + last.boost_cost)
+        cost = float32(cost + last.rest)
         ending = endings[at]
         ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
         _fill_ending(ending, channel, entry, phase == 1)
@@ -138,11 +136,11 @@ def unfinished_endings(search, channel):
 def _fill_unfinished(search, channel, endings):
     for i in range(channel.counts[k.FRONTIER]):
         entry = channel.frontier[i]
-        refund = search.phrases.final_cost[entry.boost]
+        rest = boosts_at_end(search, entry.boost)
         graph_cost = float32(search.scales.lm_scale * float32(-entry.lookahead_cost))
         for phase in range(2):
             before = entry.nonblank_cost if phase == 1 else entry.blank_cost
-            cost = float32(float32(before + graph_cost) + refund)
+            cost = float32(float32(before + graph_cost) + rest)
             ending = endings[2 * i + phase]
             ending.cost = cost if before < _INF else _INF
             _fill_ending(ending, channel, entry, phase == 1)

@@ -32,14 +32,13 @@ from wfstdec.trie.cpu.begin import (
     begin,
     cached_lookahead,
     source_cost,
-    step_phrases,
 )
+from wfstdec.trie.cpu.boost_steps import most_at_end, most_inside, step_token
 from wfstdec.trie.cpu.bounds import (
     exceeds,
     is_over,
     least_cost,
     loosened,
-    phrase_credit,
     running_bound,
 )
 from wfstdec.trie.cpu.merge import choose, merge, settle
@@ -118,7 +117,7 @@ def _find_next_tokens(search, work, channel):
     """
     space, scales, frontier = search.space, search.scales, channel.frontier
     num_entries = channel.counts[k.FRONTIER]
-    credit = float32(scales.begin_credit + _top_credit(search.phrases, channel))
+    credit = float32(scales.begin_credit + _top_credit(search, channel))
     least = least_stay_cost(space, work, frontier, num_entries)
     bound = loosened(running_bound(scales, least), credit)
     count = find_tokens(space.blank, bound, work)
@@ -132,13 +131,25 @@ def _find_next_tokens(search, work, channel):
 
 
 @inlined
-def _top_credit(phrases, channel):
-    """The most that phrases deduct for the next label of any entry."""
+def _top_credit(search, channel):
+    """The most that boosts pay in the next step of any entry."""
     top = _ZERO
-    if phrases.of_words or phrases.of_tokens:
+    if search.scales.boosted:
         for i in range(channel.counts[k.FRONTIER]):
-            top = max(top, phrase_credit(phrases, channel.frontier[i]))
+            inside, at_end = _most_paid(search, channel.frontier[i])
+            top = max(top, max(inside, at_end))
     return top
+
+
+@inlined
+def _most_paid(search, entry):
+    """No less than boosts pay in a step that ends no word, and in one that does."""
+    inside, at_end = _ZERO, _ZERO
+    if search.scales.boosted:
+        inside = most_inside(search, entry)
+        if search.space.has_lexicon:
+            at_end = most_at_end(search, entry)
+    return inside, at_end
 
 
 @kernel
@@ -148,12 +159,13 @@ def _emit(search, work, frontier, num_next, least):
     for i in range(len(frontier)):
         if emitted.num_candidates + 3 > len(work.candidates):
             return Emitted(int64(-1), emitted.least_cost)
-        source = Source(frontier[i], i)
+        inside, at_end = _most_paid(search, frontier[i])
+        source = Source(frontier[i], i, inside, at_end)
         emitted = _stay(search, work, source, emitted)
         if num_next == 0:
             continue
         best = work.next_tokens[0]
-        if is_over(search, work, source.entry, best, emitted.least_cost):
+        if is_over(search, work, source, best, emitted.least_cost):
             continue
         if search.space.has_lexicon:
             emitted = _walk_trie(search, work, source, num_next, emitted)
@@ -203,18 +215,17 @@ def _add_stay(scales, work, source, stay, emitted):
 @inlined
 def _any_token(search, work, source, num_next, emitted):
     """Every token that may begin, with a language model over tokens."""
-    space, scales, phrases = search.space, search.scales, search.phrases
-    entry = source.entry
+    space, scales, entry = search.space, search.scales, source.entry
     last_token = space.node_token[entry.node]
     for n in range(num_next):
         token = work.next_tokens[n]
-        if is_over(search, work, entry, token, emitted.least_cost):
+        if is_over(search, work, source, token, emitted.least_cost):
             break  # as are all that follow
         repeated = token == last_token
-        phrase_cost, boost = _ZERO, entry.boost
-        if phrases.of_tokens:
-            phrase_cost, boost = step_phrases(phrases, entry.boost, token)
-            credit = float32(scales.begin_credit - phrase_cost)
+        boost_cost, boost = _ZERO, entry.boost
+        if scales.boosted:
+            boost_cost, boost = step_token(search, entry.boost, token)
+            credit = float32(scales.begin_credit - boost_cost)
             cost = float32(source_cost(entry, repeated) + work.costs[token])
             if exceeds(scales, cost, credit, emitted.least_cost):
                 continue
@@ -228,7 +239,7 @@ def _any_token(search, work, source, num_next, emitted):
             pron=int32(-1),
             graph_cost=float32(graph_cost),
             insertion=scales.token_insertion,
-            phrase_cost=phrase_cost,
+            boost_cost=boost_cost,
             label=int64(token),
             repeated=repeated,
         )
@@ -241,10 +252,8 @@ def _any_token(search, work, source, num_next, emitted):
 @inlined
 def _walk_trie(search, work, source, num_next, emitted):
     """Tokens inside a word; tokens that end it; separators between words."""
-    scales, phrases, entry = search.scales, search.phrases, source.entry
-    credit = scales.inside_credit
-    if phrases.of_tokens:
-        credit = float32(credit + phrase_credit(phrases, entry))
+    scales, entry = search.scales, source.entry
+    credit = float32(scales.inside_credit + source.most_inside)
     limit = loosened(running_bound(scales, emitted.least_cost), credit)
     for n in range(_find_inside(search.space, work, entry, limit, num_next)):
         token, node = work.inside_tokens[n], int64(work.inside_nodes[n])
@@ -297,14 +306,13 @@ def _find_inside(space, work, entry, limit, num_next):
 @inlined
 def _go_on(search, work, source, token, node, emitted):
     """A token begins and no word ends; it leads to a node."""
-    space, scales, phrases = search.space, search.scales, search.phrases
-    entry = source.entry
+    space, scales, entry = search.space, search.scales, source.entry
     repeated = token == space.node_token[entry.node]
     cost = float32(source_cost(entry, repeated) + work.costs[token])
-    phrase_cost, boost, credit = _ZERO, entry.boost, scales.inside_credit
-    if phrases.of_tokens:
-        phrase_cost, boost = step_phrases(phrases, entry.boost, token)
-        credit = float32(credit - phrase_cost)
+    boost_cost, boost, credit = _ZERO, entry.boost, scales.inside_credit
+    if scales.boosted:
+        boost_cost, boost = step_token(search, entry.boost, token)
+        credit = float32(credit - boost_cost)
     if exceeds(scales, cost, credit, emitted.least_cost):
         return emitted
     lookahead = entry.lookahead_cost
@@ -319,7 +327,7 @@ def _go_on(search, work, source, token, node, emitted):
         pron=int32(-1),
         graph_cost=float32(lookahead - entry.lookahead_cost),
         insertion=scales.token_insertion,
-        phrase_cost=phrase_cost,
+        boost_cost=boost_cost,
         label=int64(-1),
         repeated=repeated,
     )

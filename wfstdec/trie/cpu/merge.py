@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy import float32, int64, uint64
 
+from wfstdec.boost.instalments import state_of
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
@@ -155,7 +156,7 @@ def settle(search, work, channel, num_entries):
     for r in range(num_entries):
         new, entry = entries[index_of(keys[r])], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
-        prefetch(search.phrases.rows, uint64(new.boost))
+        prefetch(search.phrases.rows, uint64(state_of(new.boost)))
         entry.text, entry.lookahead_cost = new.text, new.lookahead_cost
         entry.cost = float32(new.cost - best)
         entry.blank_cost = float32(new.blank_cost - best)

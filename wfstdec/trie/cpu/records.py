@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.listed import ListedWords
 from wfstdec.boost.phrase_rows import PhraseRows
-from wfstdec.boost.words import WordBoosts
 from wfstdec.search.acoustics import Pricing
 from wfstdec.trie.space import SearchSpace
 
@@ -112,9 +112,12 @@ class Scales(NamedTuple):
     lm_scale: np.float32
     word_insertion: np.float32
     token_insertion: np.float32
-    begin_credit: np.float32  # the most by which a token lowers the cost, phrases apart
+    begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one ends whose cost is known
+    boosted: bool
+    has_words: bool  # whether words are boosted
+    instalment: np.float32  # see `boost/instalments.py`
 
 
 class Search(NamedTuple):
@@ -122,7 +125,7 @@ class Search(NamedTuple):
 
     space: SearchSpace
     scales: Scales
-    words: WordBoosts
+    words: ListedWords  # the places are nodes
     phrases: PhraseRows
 
 
@@ -156,8 +159,8 @@ class Work(NamedTuple):
         lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
         word_costs, word_states: float32, int32 [most words of a node], of the words
             that end at a node: costs and the next states of the language model.
-        word_phrase_costs, word_boosts: float32, int32 [most words of a node], the same
-            of phrases of words.
+        word_credits, word_boosts: float32, int32 [most words of a node], of the same:
+            bonuses and what phrases of words credit; the next states of these.
     """
 
     candidates: np.ndarray
@@ -178,5 +181,5 @@ class Work(NamedTuple):
     lookahead_cache: np.ndarray
     word_costs: np.ndarray
     word_states: np.ndarray
-    word_phrase_costs: np.ndarray
+    word_credits: np.ndarray
     word_boosts: np.ndarray

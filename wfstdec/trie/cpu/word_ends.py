@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64
+from numpy import float32, int32, int64, uint32
 
-from wfstdec.boost.words import find_bonus
+from wfstdec.boost.instalments import most_paid, owed_of
 from wfstdec.jit import inlined
 from wfstdec.lm.kernels import step
 from wfstdec.trie.cpu.begin import (
@@ -15,14 +15,9 @@ from wfstdec.trie.cpu.begin import (
     begin,
     cached_lookahead,
     source_cost,
-    step_phrases,
 )
-from wfstdec.trie.cpu.bounds import (
-    exceeds,
-    is_over,
-    least_cost,
-    phrase_credit,
-)
+from wfstdec.trie.cpu.boost_steps import credit_token, credit_word, pay_step
+from wfstdec.trie.cpu.bounds import exceeds, is_over, least_cost
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
@@ -34,24 +29,23 @@ class NextToken(NamedTuple):
     Attributes:
         token: The token.
         child: The root's child by it; 0, the root, for the separator.
-        phrase_cost, boost: What phrases of tokens make of it; otherwise 0, as before.
+        credit, state: What phrases of tokens make of it; otherwise 0, as before.
     """
 
     token: int
     child: int
-    phrase_cost: np.float32
-    boost: int
+    credit: np.float32
+    state: int
 
 
 @inlined
 def end_word(search, work, source, num_next, emitted):
     """The words of the entry's node end: a separator or another word begins."""
-    space, scales, phrases = search.space, search.scales, search.phrases
-    entry = source.entry
+    space, scales, entry = search.space, search.scales, source.entry
     priced, credit, base = False, _ZERO, least_cost(entry)
     for n in range(num_next):
         token = work.next_tokens[n]
-        if is_over(search, work, entry, token, emitted.least_cost):
+        if is_over(search, work, source, token, emitted.least_cost):
             break  # as are all that follow
         cost = float32(base + work.costs[token])
         if priced and exceeds(scales, cost, credit, emitted.least_cost):
@@ -63,18 +57,19 @@ def end_word(search, work, source, num_next, emitted):
             child = int64(space.root_child[token])
             if child < 0:
                 continue
-        phrase_cost, boost = _ZERO, entry.boost
-        if phrases.of_tokens:
-            phrase_cost, boost = step_phrases(phrases, entry.boost, token)
-            most = float32(scales.begin_credit - phrase_cost)
+        token_credit, state = credit_token(search.phrases, entry.boost, token, _ZERO)
+        if search.phrases.of_tokens:
+            most = float32(search.words.top_bonus + token_credit)
+            most = most_paid(owed_of(entry.boost), most, scales.instalment)
+            most = float32(scales.begin_credit + most)
             if exceeds(scales, cost, most, emitted.least_cost):
                 continue
         if not priced:
             cheapest = _price_words(search, work, entry)
-            credit = float32(scales.word_credit + phrase_credit(phrases, entry))
+            credit = float32(scales.word_credit + source.most_at_end)
             base = float32(base + float32(scales.lm_scale * cheapest))
             priced = True
-        following = NextToken(token, child, phrase_cost, boost)
+        following = NextToken(token, child, token_credit, state)
         emitted = _begin_after(search, work, source, following, emitted)
         if emitted.num_candidates < 0:
             break
@@ -88,7 +83,7 @@ def _price_words(search, work, entry):
     Returns:
         The least unscaled cost that any of them adds, whatever begins after it.
     """
-    space, phrases, trie = search.space, search.phrases, search.space.trie
+    space, trie = search.space, search.space.trie
     cheapest = _INF
     first = int64(trie.node_pron_splits[entry.node])
     last = int64(trie.node_pron_splits[entry.node + 1])
@@ -99,10 +94,8 @@ def _price_words(search, work, entry):
         work.word_states[at] = state
         lookahead = cached_lookahead(space, work, state, 0)
         cheapest = min(cheapest, _graph_cost(work, at, lookahead, entry))
-        if phrases.of_words:
-            cost, boost = step_phrases(phrases, entry.boost, word)
-            work.word_phrase_costs[at] = cost
-            work.word_boosts[at] = boost
+        credit, boost = credit_word(search, entry.boost, word)
+        work.word_credits[at], work.word_boosts[at] = credit, boost
     return cheapest
 
 
@@ -115,9 +108,9 @@ def _graph_cost(work, at, lookahead, entry):
 @inlined
 def _begin_after(search, work, source, following, emitted):
     """A token begins after each of the words of the entry's node."""
-    space, scales, phrases = search.space, search.scales, search.phrases
-    entry, trie, words = source.entry, search.space.trie, search.words
-    token, child, phrase_cost, boost = following
+    space, scales, of_tokens = search.space, search.scales, search.phrases.of_tokens
+    entry, trie = source.entry, search.space.trie
+    token, child = following.token, following.child
     first = int64(trie.node_pron_splits[entry.node])
     last = int64(trie.node_pron_splits[entry.node + 1])
     repeated = token == space.node_token[entry.node]
@@ -126,21 +119,21 @@ def _begin_after(search, work, source, following, emitted):
         state = work.word_states[at]
         if not work.word_costs[at] < _INF:
             continue
-        if phrases.of_words:
-            phrase_cost, boost = work.word_phrase_costs[at], work.word_boosts[at]
+        credit, after = work.word_credits[at], uint32(work.word_boosts[at])
+        if of_tokens:
+            credit, after = float32(credit + following.credit), following.state
+        boost_cost, boost = pay_step(search, entry.boost, credit, after)
         lookahead = cached_lookahead(space, work, state, 0)
         graph = _graph_cost(work, at, lookahead, entry)
         if child > 0:
             before = source_cost(entry, repeated)
             cost = float32(before + float32(scales.lm_scale * graph))
             cost = float32(cost + work.costs[token])
-            credit = float32(scales.word_credit - phrase_cost)
+            credit = float32(scales.word_credit - boost_cost)
             if exceeds(scales, cost, credit, emitted.least_cost):
                 continue
             lookahead = cached_lookahead(space, work, state, child)
             graph = _graph_cost(work, at, lookahead, entry)
-        bonus = find_bonus(words.keys, words.bonuses, np.uint32(word))
-        insertion = float32(scales.word_insertion - bonus)
         successor = Successor(
             token=token,
             state=state,
@@ -149,8 +142,8 @@ def _begin_after(search, work, source, following, emitted):
             lookahead_cost=lookahead,
             pron=int32(pron),
             graph_cost=graph,
-            insertion=float32(scales.token_insertion + insertion),
-            phrase_cost=phrase_cost,
+            insertion=float32(scales.token_insertion + scales.word_insertion),
+            boost_cost=boost_cost,
             label=int64(word),
             repeated=repeated,
         )

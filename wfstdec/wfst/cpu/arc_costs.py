@@ -21,16 +21,6 @@ _WORD = uint32(CARRIES_WORD)
 _REPEAT = uint32(REPEAT)
 _LEADS_BIT = uint32(LEADS_TO_EPSILON.bit_length() - 1)
 _NONE = uint32(0)
-_ONE = uint64(1)
-_LOW = uint64(63)
-_WORD_OF_BITS = uint64(6)
-
-
-@inlined
-def is_hot(words, state):
-    """Whether a boosted word, or a phrase of words, may begin at a state's arcs."""
-    at = uint64(state) & words.hot_mask
-    return words.hot[at >> _WORD_OF_BITS] >> (at & _LOW) & _ONE != uint64(0)
 
 
 @inlined

@@ -17,20 +17,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.cpu import kernels as cpu_kernels
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
-from wfstdec.wfst.cpu.hot_states import WordStates
-from wfstdec.wfst.cpu.layout import (
-    graph_arrays,
-    listed_words,
-    no_words,
-    phrase_rows_of,
-    with_plain_sets,
-)
+from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
 from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, LEVELS
 from wfstdec.wfst.ends import best_so_far
 from wfstdec.wfst.history import History, rule_of
@@ -60,8 +54,8 @@ class CpuBackend:
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
         self._boosted_arrays: k.GraphArrays | None = None
-        self._word_states: WordStates | None = None
-        self._words: WeakKeyDictionary[CompiledBoosts, k.ListedWords]
+        self._word_states: WordPlaces | None = None
+        self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
         self._words = WeakKeyDictionary()
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
 
@@ -75,20 +69,23 @@ class CpuBackend:
         arrays, words, phrases = self._lay_out(boosts)
         return CpuSearch(self, (arrays, scales, words, phrases))
 
-    def _listed(self, boosts: CompiledBoosts) -> k.ListedWords:
+    def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
         if not boosts:
             return no_words()
         with self._lock:
             if boosts not in self._words:
                 if self._word_states is None:
-                    self._word_states = WordStates(self.graph)
-                self._words[boosts] = listed_words(boosts, self._word_states)
+                    graph, olabel = self.graph, self.graph.arcs["olabel"]
+                    self._word_states = WordPlaces(
+                        olabel, graph.state_arc_splits, len(graph.words)
+                    )
+                self._words[boosts] = list_words(boosts, self._word_states)
             return self._words[boosts]
 
     def _lay_out(
         self, boosts: CompiledBoosts
-    ) -> tuple[k.GraphArrays, k.ListedWords, PhraseRows]:
+    ) -> tuple[k.GraphArrays, ListedWords, PhraseRows]:
         """The graph where boosts have states, and the boosts; made once."""
         words, phrases = self._listed(boosts), boosts.phrases
         with self._lock:

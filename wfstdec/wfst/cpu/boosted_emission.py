@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
+from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
@@ -26,7 +27,6 @@ from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
     add_graph_and_insertion,
     flagged_arc,
-    is_hot,
     step_boosts,
     write_candidate,
 )

@@ -16,11 +16,13 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint64
 
+from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.arc_costs import follow, is_hot, top_bonus, write_candidate
+from wfstdec.wfst.cpu.arc_costs import follow, top_bonus, write_candidate
+from wfstdec.wfst.cpu.boosted_emission import emit_boosted_by_label
 from wfstdec.wfst.cpu.live_labels import (
     BLOCK,
     find_live_sets,
@@ -28,7 +30,6 @@ from wfstdec.wfst.cpu.live_labels import (
     levels_per_nat,
     list_arcs,
 )
-from wfstdec.wfst.cpu.boosted_emission import emit_boosted_by_label
 
 _NONE = uint64(k.NONE)
 _ONE = uint64(1)
@@ -58,9 +59,7 @@ def emit(graph, scales, words, phrases, work, channel, beam, unbounded):
             graph, scales, words, phrases, work, frontier, count, cutoff
         )
     if phrases is None:
-        return _emit_by_label(
-            graph, scales, words, work, frontier, count, cutoff, beam
-        )
+        return _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam)
     else:
         return emit_boosted_by_label(
             graph, scales, words, phrases, work, channel, cutoff, beam

@@ -22,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
+from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import cost_of, key_of
@@ -36,7 +37,6 @@ from wfstdec.wfst.cpu.arc_costs import (
     arc_of_flagged,
     bonus_of,
     flagged_arc,
-    is_hot,
     max_insertion_credit,
     most_credited,
     top_bonus,

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import jit, read_only
-from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.jit import jit
+from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.hot_states import WordStates
 from wfstdec.wfst.cpu.live_labels import MAX_LABELS
 from wfstdec.wfst.phrase_labels import steps_on
 
@@ -63,30 +58,6 @@ def phrase_rows_of(phrases: PhraseBoosts) -> PhraseRows:
         BoostError: They have too many states.
     """
     return lay_out(phrases, 0 if phrases.unit == "word" else ilabel_of(0))
-
-
-def listed_words(boosts: CompiledBoosts, states: WordStates) -> k.ListedWords:
-    """Boosted words as the kernels take them.
-
-    Args:
-        boosts: The boosts; phrases of words count by the words that begin them.
-        states: Where the words may be said.
-    """
-    keys = boosts.words.keys
-    begin = keys[keys != EPSILON]
-    phrases = boosts.phrases
-    if phrases is not None and phrases.unit == "word":
-        automaton = phrases.automaton
-        first = automaton.arc_label[: automaton.state_arc_splits[1]]
-        begin = np.union1d(begin, first)
-    return k.ListedWords(*boosts.words, *states.bits(begin.astype(np.int64)))
-
-
-@functools.cache
-def no_words() -> k.ListedWords:
-    """No boosted words, and no hot states."""
-    nothing, _ = compile_word_boosts(None, {})
-    return k.ListedWords(*nothing, read_only(np.zeros(1, np.uint64)), np.uint64(63))
 
 
 @jit

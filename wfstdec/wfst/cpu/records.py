@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.listed import ListedWords
 from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.wfst.scales import Scales
 
@@ -72,16 +73,6 @@ class GraphArrays(NamedTuple):
     blank: np.uint64
     blank_label: np.uint32  # its ilabel
     least_cost: np.float32  # the least arc cost, at most 0
-
-
-class ListedWords(NamedTuple):
-    """Boosted words, and the states where a boosted word or phrase may begin."""
-
-    keys: np.ndarray  # uint32 [H], as `WordBoosts`
-    bonuses: np.ndarray  # float32 [H]
-    top_bonus: np.float32
-    hot: np.ndarray  # uint64 [2 ** n], a bit for each state, modulo their number
-    hot_mask: np.uint64
 
 
 SearchInputs = tuple[GraphArrays, Scales, ListedWords, PhraseRows | None]

@@ -1,0 +1,92 @@
+"""What boosts make of a step of the trie search, and what they pay at most.
+
+The order of sums is that of `BoostAccount`: a bonus, less the cost of the phrases.
+"""
+
+from __future__ import annotations
+
+from numpy import float32, int32, uint32
+
+from wfstdec.boost.instalments import join, most_paid, owed_of, pay, rest_of, state_of
+from wfstdec.boost.listed import is_hot
+from wfstdec.boost.phrase_rows import step
+from wfstdec.boost.words import find_bonus
+from wfstdec.jit import inlined
+
+_NONE = uint32(0)
+_ZERO = float32(0)
+
+
+@inlined
+def pay_step(search, boost, credit, state):
+    """The cost of a step, and the next boost state.
+
+    Args:
+        search: `Search`.
+        boost: The boost state before it.
+        credit: What the step is credited.
+        state: The state of the phrases after it.
+    """
+    owed, size = owed_of(boost), search.scales.instalment
+    if owed == _NONE and credit <= size:
+        return float32(_ZERO - credit), int32(state)
+    paid, owed = pay(owed, credit, size)
+    return float32(_ZERO - paid), int32(join(owed, state))
+
+
+@inlined
+def step_token(search, boost, token):
+    """The cost of a token that begins where no word ends, and the next boost state."""
+    credit, state = credit_token(search.phrases, boost, token, _ZERO)
+    return pay_step(search, boost, credit, state)
+
+
+@inlined
+def credit_token(phrases, boost, token, bonus):
+    """The credit of a token and a bonus, and the next state of the phrases."""
+    state = state_of(boost)
+    if phrases.of_tokens:
+        cost, state = step(phrases, state, uint32(token))
+        bonus = float32(bonus - cost)
+    return bonus, state
+
+
+@inlined
+def credit_word(search, boost, word):
+    """The credit of a word, and the next state of the phrases."""
+    words, phrases, state = search.words, search.phrases, state_of(boost)
+    credit = _ZERO
+    if search.scales.has_words:
+        credit = find_bonus(words.keys, words.bonuses, uint32(word))
+    if phrases.of_words:
+        cost, state = step(phrases, state, uint32(word))
+        credit = float32(credit - cost)
+    return credit, state
+
+
+@inlined
+def most_inside(search, entry):
+    """No less than a step pays that ends no word."""
+    phrases, boost = search.phrases, entry.boost
+    credit = _ZERO
+    if phrases.of_tokens:
+        credit = phrases.rows[state_of(boost)].credit
+    return most_paid(owed_of(boost), credit, search.scales.instalment)
+
+
+@inlined
+def most_at_end(search, entry):
+    """No less than a step pays that ends a word of the entry's node."""
+    phrases, boost, words = search.phrases, uint32(entry.boost), search.words
+    credit = float32(words.top_bonus + phrases.rows[state_of(boost)].credit)
+    if not phrases.of_tokens:
+        if boost == phrases.quiet and not is_hot(words, entry.node):
+            credit = _ZERO
+    return most_paid(owed_of(boost), credit, search.scales.instalment)
+
+
+@inlined
+def boosts_at_end(search, boost):
+    """What boosts cost at the end: what is owed is paid, half-said phrases charged."""
+    refund = search.phrases.final_cost[state_of(boost)]
+    return float32(refund - rest_of(boost, search.scales.instalment))
