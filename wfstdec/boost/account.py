@@ -1,4 +1,4 @@
-"""What boosts make of each step of a search, in plain Python: part of the specification.
+"""What boosts make of each step of a search, in plain Python: the specification.
 
 account = BoostAccount(boosts, beam)
 boost = account.start

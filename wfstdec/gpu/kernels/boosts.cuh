@@ -9,10 +9,10 @@ struct Phrases {
     u32 of_tokens;  // 1: its labels are tokens; 0: word ids
 };
 
-// A boost state: how many instalments are owed, and the state of the phrases; see
-// boost/instalments.py.
-constexpr u32 STATE_BITS = 26;
-constexpr u32 MAX_OWED = 31;
+// A boost state: how many quarters of an instalment are owed, and the state of the
+// phrases; see boost/instalments.py.
+constexpr u32 STATE_BITS = 25;
+constexpr u32 MAX_OWED = 63;
 
 __device__ __forceinline__ u32 owed_of(u32 boost) { return boost >> STATE_BITS; }
 
@@ -22,23 +22,24 @@ __device__ __forceinline__ u32 state_of(u32 boost) {
 
 // What is owed in a boost state, for instalments of a size.
 __device__ __forceinline__ float rest_of(u32 boost, float size) {
-    return static_cast<float>(owed_of(boost)) * size;
+    return static_cast<float>(owed_of(boost)) * (0.25f * size);
 }
 
 // What a step pays, from what is owed before it and credited in it; `owed` becomes what
 // is owed after it.
 __device__ inline float pay(u32& owed, float credit, float size) {
-    const float due = static_cast<float>(owed) * size + credit;
+    const float quarter = 0.25f * size;
+    const float due = static_cast<float>(owed) * quarter + credit;
     owed = 0;
     if (due <= size) return due;
     const float most = static_cast<float>(MAX_OWED);
-    const float quotient = floorf(due / size);
-    const float whole = quotient < most ? quotient : most;
-    const float paid = due - whole * size;
-    owed = static_cast<u32>(whole);
-    if (paid > 0.0f) return paid;
-    --owed;
-    return paid + size;
+    const float wanted = ceilf((due - size) / quarter);
+    const float left = wanted < most ? wanted : most;
+    const float paid = due - left * quarter;
+    owed = static_cast<u32>(left);
+    if (!(paid > size && left < most)) return paid;
+    ++owed;
+    return paid - quarter;
 }
 
 // The hash map of boost/words.py, H slots.
