@@ -25,7 +25,7 @@ from wfstdec.wfst.cpu import kernels as cpu_kernels
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
 from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
-from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, LEVELS
+from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, CREDIT_LEVELS, LEVELS
 from wfstdec.wfst.ends import best_so_far
 from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
@@ -283,5 +283,5 @@ def _new_work(
         keys=np.empty(entries, np.uint64),
         unscaled=np.zeros(num_labels, np.float32),
         token_costs=np.zeros(num_labels, np.float32),
-        live_sets=np.zeros(LEVELS, np.uint64),
+        live_sets=np.zeros(LEVELS + CREDIT_LEVELS, np.uint64),
     )

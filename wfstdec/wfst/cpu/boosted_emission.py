@@ -21,7 +21,6 @@ from numpy import float32, uint32, uint64
 from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
-from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
@@ -33,6 +32,8 @@ from wfstdec.wfst.cpu.arc_costs import (
 from wfstdec.wfst.cpu.live_labels import (
     BLOCK,
     BLOCK_ARCS,
+    credit_levels_per_nat,
+    credited_level_of,
     find_live_sets,
     level_of,
     levels_per_nat,
@@ -51,14 +52,13 @@ def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, 
     """Write the arcs that may survive to `work.candidates`; see `emission.emit`."""
     frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
     candidates, top_credit = work.candidates, channel.top_credit[0]
-    width = min(float32(beam + top_credit), NO_CUTOFF)
-    find_live_sets(graph, scales, work, cutoff, top_credit, width)
+    find_live_sets(graph, scales, work, cutoff, top_credit, beam)
     made, least = _ZERO, float32(np.inf)
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
         plain, stepping = _list_block(
-            graph, words, phrases, work, frontier, first, last, count, top_credit, width
+            graph, words, phrases, work, frontier, first, last, count, top_credit, beam
         )
         if made + plain + (stepping - _STEPPING) > uint64(len(candidates)):
             return _NONE, least
@@ -81,14 +81,14 @@ def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, 
 
 @inlined
 def _list_block(
-    graph, words, phrases, work, frontier, first, last, count, top_credit, width
+    graph, words, phrases, work, frontier, first, last, count, top_credit, beam
 ):
     """Fill `work.listed` with the live arcs of some entries.
 
     Returns:
         Where the plain arcs end, and where those end on which boosts step.
     """
-    per_nat = levels_per_nat(width)
+    per_nat, below_per_nat = levels_per_nat(beam), credit_levels_per_nat(top_credit)
     live_sets, listed = work.live_sets, work.listed
     plain, stepping = _ZERO, _STEPPING
     for i in range(first, last):
@@ -100,12 +100,12 @@ def _list_block(
         if frontier[i].boost == phrases.quiet:
             if not is_hot(words, state):
                 steps &= phrases.begun if phrases.of_tokens else _ZERO
-        cost = float32(frontier[i].cost + top_credit)
+        cost = frontier[i].cost
         live = live_sets[level_of(cost, per_nat)] & row.labels & ~steps
         plain = list_arcs(graph, row, live, i, listed, plain)
         if steps != _ZERO:
-            credited = max(float32(cost - frontier[i].credit), float32(0))
-            live = live_sets[level_of(credited, per_nat)] & steps
+            cost = float32(cost - frontier[i].credit)
+            live = live_sets[credited_level_of(cost, per_nat, below_per_nat)] & steps
             stepping = list_arcs(graph, row, live, i, listed, stepping)
     return plain, stepping
 

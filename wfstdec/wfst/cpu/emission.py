@@ -14,23 +14,34 @@ Where words are boosted, arcs of hot states are listed as if each had the larges
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, uint64
+from numpy import float32, uint32, uint64
 
 from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.arc_costs import follow, top_bonus, write_candidate
+from wfstdec.wfst.cpu.arc_costs import (
+    LABEL,
+    add_graph_and_insertion,
+    bonus_of,
+    follow,
+    top_bonus,
+    write_candidate,
+)
 from wfstdec.wfst.cpu.boosted_emission import emit_boosted_by_label
 from wfstdec.wfst.cpu.live_labels import (
     BLOCK,
+    credit_levels_per_nat,
+    credited_level_of,
     find_live_sets,
     level_of,
     levels_per_nat,
     list_arcs,
 )
 
+_HOT = uint32(1 << 31)
+"""Set in the entry of a listed arc where a boosted word may be said."""
 _NONE = uint64(k.NONE)
 _ONE = uint64(1)
 _ZERO = uint64(0)
@@ -97,21 +108,23 @@ def _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam):
     """
     made, least = _ZERO, float32(np.inf)
     room = uint64(len(work.candidates))
-    bonus = top_bonus(scales, words)
-    width = min(float32(beam + bonus), NO_CUTOFF)
-    find_live_sets(graph, scales, work, cutoff, bonus, width)
+    find_live_sets(graph, scales, work, cutoff, top_bonus(scales, words), beam)
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
         listed = _list_block(
-            graph, scales, words, work, frontier, first, last, count, width
+            graph, scales, words, work, frontier, first, last, count, beam
         )
         if made + listed > room:
             return _NONE, least
         for q in range(listed):
-            entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
-            reached, boost = follow(graph, scales, words, None, work, entry, a, cutoff)
-            write_candidate(graph, None, work, made, entry, a, reached, boost)
+            flagged, a = work.listed[q].entry, uint64(work.listed[q].arc)
+            entry, arc = frontier[flagged & ~_HOT], graph.arcs[a]
+            reached = add_graph_and_insertion(scales, entry.cost, arc)
+            if flagged & _HOT:
+                reached = float32(reached - bonus_of(scales, words, arc))
+            reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
+            write_candidate(graph, None, work, made, entry, a, reached, uint32(0))
             least = min(least, reached)
             made += uint64(reached <= cutoff)
         first = last
@@ -119,19 +132,22 @@ def _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam):
 
 
 @inlined
-def _list_block(graph, scales, words, work, frontier, first, last, count, width):
+def _list_block(graph, scales, words, work, frontier, first, last, count, beam):
     """Fill `work.listed` with the live arcs of some entries; how many there are."""
-    per_nat, bonus = levels_per_nat(width), top_bonus(scales, words)
-    listed = _ZERO
+    per_nat, bonus = levels_per_nat(beam), top_bonus(scales, words)
+    below_per_nat, listed = credit_levels_per_nat(bonus), _ZERO
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
+        level, flagged = level_of(cost, per_nat), uint32(i)
         if scales.has_words:
-            if not is_hot(words, frontier[i].state):
-                cost = float32(cost + bonus)
-        live = row.labels & work.live_sets[level_of(cost, per_nat)]
-        listed = list_arcs(graph, row, live, i, work.listed, listed)
+            if is_hot(words, frontier[i].state):
+                cost = float32(cost - bonus)
+                level = credited_level_of(cost, per_nat, below_per_nat)
+                flagged |= _HOT
+        live = row.labels & work.live_sets[level]
+        listed = list_arcs(graph, row, live, flagged, work.listed, listed)
     return listed
 
 

@@ -348,7 +348,10 @@ def _settle(graph, scales, words, phrases, work, channel, count):
     best = entries[0].cost
     for i in range(count):
         best = min(best, entries[i].cost)
-    within, top_credit = _ZERO, float32(0)
+    within, top_credit, quiet_credit = _ZERO, float32(0), float32(0)
+    if phrases is not None:
+        quiet_credit = most_credited(scales, words, phrases, uint32(0))
+        top_credit = quiet_credit
     for i in range(count):
         arc, node = entries[i].arc, entries[i].node
         made = first + uint64(i)
@@ -369,9 +372,11 @@ def _settle(graph, scales, words, phrases, work, channel, count):
         frontier[i].state = entries[i].state
         frontier[i].node = uint32(made)
         if phrases is not None:
-            credit = most_credited(scales, words, phrases, entries[i].boost)
-            frontier[i].boost, frontier[i].credit = entries[i].boost, credit
-            top_credit = max(top_credit, credit)
+            credit, boost = quiet_credit, entries[i].boost
+            if boost != phrases.quiet:
+                credit = most_credited(scales, words, phrases, boost)
+                top_credit = max(top_credit, credit)
+            frontier[i].boost, frontier[i].credit = boost, credit
         if cost <= scales.beam:
             within += _ONE
         if cost == float32(0):

@@ -19,6 +19,8 @@ from wfstdec.wfst.cpu.arc_costs import max_insertion_credit
 
 LEVELS = 64
 """Cost levels between 0 and the beam, each with its own set of live labels."""
+CREDIT_LEVELS = 16
+"""Levels below 0, for costs less a credit."""
 MAX_LABELS = 63
 """Labels that fit a row's label set; bit 0 is epsilon's."""
 BLOCK = 32
@@ -33,33 +35,42 @@ _ZERO = uint64(0)
 def find_live_sets(graph, scales, work, cutoff, top_credit, width):
     """Fill `work.live_sets`.
 
-    What survives ends at `cutoff` or below; boosts pay `top_credit` on an arc at most.
-    Levels are of costs 0 to `width`; a level stands for its lowest cost.
+    What survives ends at `cutoff` or below. Levels are of costs 0 to `width`, and of
+    costs down to `-top_credit`, which are those of entries less what boosts may pay; a
+    level stands for its lowest cost.
     """
     live, costs = work.live_sets, work.token_costs
-    per_nat = levels_per_nat(width)
+    per_nat, below_per_nat = levels_per_nat(width), credit_levels_per_nat(top_credit)
     limit = _limit(graph, scales, cutoff, top_credit)
     live[:] = _ZERO
     for label in range(_ONE, uint64(len(costs))):
-        cost = costs[label]
+        cost, bit = costs[label], _ONE << label
         if cost <= limit:
             level = float32(float32(limit - cost) * per_nat)
-            live[_whole(min(level, float32(LEVELS - 1)))] |= _ONE << label
+            live[_whole(min(level, float32(LEVELS - 1)))] |= bit
+        elif cost <= float32(limit + top_credit):
+            level = float32(float32(cost - limit) * below_per_nat)
+            level = min(level, float32(CREDIT_LEVELS - 1))
+            live[uint64(LEVELS) + _whole(level)] |= bit
     for level in range(uint64(LEVELS - 1)):
         live[uint64(LEVELS - 2) - level] |= live[uint64(LEVELS - 1) - level]
+    if top_credit > float32(0):
+        live[LEVELS] |= live[0]
+        for level in range(uint64(LEVELS), uint64(LEVELS + CREDIT_LEVELS - 1)):
+            live[level + _ONE] |= live[level]
 
 
 @inlined
 def _limit(graph, scales, cutoff, top_credit):
     """More than `cost of an entry + cost of a token` can be where an arc survives.
 
-    The cost of the entry counts as `top_credit` higher than it is, so that a level is
-    0 or more also for an arc that is paid all of it. Conservative: every arc counts as
-    the least one of the graph, less the largest credits, and the slack covers rounding.
+    Conservative: every arc counts as the least one of the graph, less what an insertion
+    credits, and the slack covers rounding, also that of sums with a credit.
     """
     credit = max_insertion_credit(scales)
-    least_arc = float32(scales.lm_scale * graph.least_cost) - credit - top_credit
-    slack = float32(1e-3) + float32(4e-6) * (abs(cutoff) + abs(least_arc))
+    least_arc = float32(scales.lm_scale * graph.least_cost) - credit
+    slack = abs(cutoff) + abs(least_arc) + top_credit
+    slack = float32(1e-3) + float32(4e-6) * slack
     return min(float32(cutoff - least_arc) + slack, NO_CUTOFF)
 
 
@@ -70,9 +81,24 @@ def level_of(cost, per_nat):
 
 
 @inlined
+def credited_level_of(cost, per_nat, below_per_nat):
+    """The level of a cost from which a credit was deducted."""
+    if cost >= float32(0):
+        return level_of(cost, per_nat)
+    level = min(float32(float32(-cost) * below_per_nat), float32(CREDIT_LEVELS - 1))
+    return uint64(LEVELS) + _whole(level)
+
+
+@inlined
 def levels_per_nat(width):
     """Levels in a nat."""
     return float32(LEVELS) / min(max(width, float32(1e-3)), NO_CUTOFF)
+
+
+@inlined
+def credit_levels_per_nat(top_credit):
+    """Levels in a nat below 0."""
+    return float32(CREDIT_LEVELS) / min(max(top_credit, float32(1e-3)), NO_CUTOFF)
 
 
 @inlined
@@ -89,7 +115,7 @@ def list_arcs(graph, row, live, i, listed, count):
         graph: `GraphArrays`.
         row: ROW, that of the entry's state; its arcs stand in the order of labels.
         live: uint64, a subset of the row's labels.
-        i: The entry's position.
+        i: The entry's position, perhaps with a flag.
         listed: ENTRY_ARC, filled from `count` on.
         count: How many arcs are listed already.
 

@@ -116,4 +116,6 @@ class Work(NamedTuple):
     keys: np.ndarray  # uint64 [F]
     unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
     token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
-    live_sets: np.ndarray  # uint64 [LEVELS]: labels that can survive from a level
+    live_sets: (
+        np.ndarray
+    )  # uint64 [LEVELS + CREDIT_LEVELS]: labels that can survive
