@@ -2,17 +2,18 @@
 
     places = WordPlaces(words, splits, num_words)     # once per graph or trie
     listed = list_words(boosts, places)               # once per list
-    if is_hot(listed, place): ...                     # at every entry of every frame
+    if is_hot(listed, row): ...                       # at every entry of every frame
+    hot_window(listed, first) >> i & 1                # the places of a row that is
 
-A place is a state of a graph, with the words on its arcs, or a node of a trie, with the
-words that end there. It is hot if one of these is boosted, or begins a phrase of words;
-elsewhere a search goes on as if nothing was boosted.
+A row is a state of a graph, its places are the arcs; or a node of a trie, with the
+words that end there. A place is hot if its word is boosted, or begins a phrase of
+words; elsewhere a search goes on as if nothing was boosted.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import uint64
@@ -24,7 +25,7 @@ from wfstdec.text.symbols import EPSILON
 
 MIN_BITS = 1 << 12
 BITS_PER_PLACE = 32
-"""So many bits for each hot place, up to one for each place of all."""
+"""So many bits for each hot place, up to one for each row or place of all."""
 _LOW = uint64(63)
 _ONE = uint64(1)
 _WORD_OF_BITS = uint64(6)
@@ -32,7 +33,7 @@ _ZERO = uint64(0)
 
 
 class ListedWords(NamedTuple):
-    """The boosted words of an utterance, and the places that are hot.
+    """The boosted words of an utterance, and what is hot.
 
     Where there are fewer bits than places, some share one: a place that is taken for
     hot costs time and changes nothing.
@@ -41,43 +42,52 @@ class ListedWords(NamedTuple):
     keys: np.ndarray  # uint32 [H], as `WordBoosts`
     bonuses: np.ndarray  # float32 [H]
     top_bonus: np.float32
-    hot: np.ndarray  # uint64 [2 ** n]: a bit for each place, modulo their number
-    hot_mask: np.uint64  # the number of bits, less 1
+    hot_rows: np.ndarray  # uint64 [2 ** n]: a bit for each row, modulo their number
+    row_mask: np.uint64  # the number of bits, less 1
+    hot: np.ndarray  # uint64 [2 ** n]: the same of places
+    hot_mask: np.uint64
 
 
 class WordPlaces:
     """The places of each word.
 
     Args:
-        words: int [N], the words at all places one after the other; 0 is none.
-        splits: int [P + 1], where the words of each place stand.
+        words: int [P], the words of all rows one after the other; 0 is none.
+        splits: int [R + 1], where the places of each row stand.
         num_words: W; word ids are below it.
     """
 
     def __init__(self, words: np.ndarray, splits: np.ndarray, num_words: int) -> None:
-        self._num_places = len(splits) - 1
-        self._splits, self._places = _by_word(words, splits, num_words)
+        self._sizes = len(splits) - 1, len(words)
+        self._splits, self._rows, self._places = _by_word(words, splits, num_words)
 
-    def bits(self, words: np.ndarray) -> tuple[np.ndarray, np.uint64]:
-        """`ListedWords.hot` and `hot_mask` of the places of some words.
+    def bits(self, words: np.ndarray) -> tuple[np.ndarray, np.uint64, np.ndarray, Any]:
+        """What `ListedWords` has of rows and places, of some words.
 
         Args:
             words: int64 [N], word ids.
         """
         words = words[words < len(self._splits) - 1]
         found = int((self._splits[words + 1] - self._splits[words]).sum())
-        wanted = min(max(BITS_PER_PLACE * found, MIN_BITS), self._num_places)
-        num_bits = 1 << max(6, (wanted - 1).bit_length())
-        bits, mask = np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
-        _set_bits(bits, mask, words, self._splits, self._places)
-        return read_only(bits), mask
+        rows, places = (_room(found, size) for size in self._sizes)
+        _set_bits(*rows, words, self._splits, self._rows)
+        _set_bits(*places, words, self._splits, self._places)
+        return read_only(rows[0]), rows[1], read_only(places[0]), places[1]
+
+
+def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
+    """Bits for so many hot ones of all, and their number less 1."""
+    wanted = min(max(BITS_PER_PLACE * found, MIN_BITS), most)
+    num_bits = 1 << max(6, (wanted - 1).bit_length())
+    return np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
 
 
 @functools.cache
 def no_words() -> ListedWords:
     """No boosted words and no hot places."""
     nothing, _ = compile_word_boosts(None, {})
-    return ListedWords(*nothing, read_only(np.zeros(1, np.uint64)), _LOW)
+    bits = read_only(np.zeros(1, np.uint64))
+    return ListedWords(*nothing, bits, _LOW, bits, _LOW)
 
 
 def list_words(boosts: CompiledBoosts, places: WordPlaces) -> ListedWords:
@@ -97,15 +107,27 @@ def list_words(boosts: CompiledBoosts, places: WordPlaces) -> ListedWords:
 
 
 @inlined
-def is_hot(words, place):
-    """Whether a boosted word, or a phrase of words, may be at a place."""
-    at = uint64(place) & words.hot_mask
-    return words.hot[at >> _WORD_OF_BITS] >> (at & _LOW) & _ONE != _ZERO
+def is_hot(words, row):
+    """Whether a boosted word, or a phrase of words, may be at a place of a row."""
+    at = uint64(row) & words.row_mask
+    return words.hot_rows[at >> _WORD_OF_BITS] >> (at & _LOW) & _ONE != _ZERO
+
+
+@inlined
+def hot_window(words, first):
+    """Which of 64 places in a row are hot, from a first one on: a bit for each."""
+    at = uint64(first) & words.hot_mask
+    shift, word = at & _LOW, at >> _WORD_OF_BITS
+    window = words.hot[word] >> shift
+    if shift != _ZERO:
+        following = (word + _ONE) & (words.hot_mask >> _WORD_OF_BITS)
+        window |= words.hot[following] << (uint64(64) - shift)
+    return window
 
 
 @jit
 def _by_word(words, splits, num_words):
-    """The places by word: splits int64 [W + 1], uint32 [words that are not 0]."""
+    """Rows and places by word: splits int64 [W + 1], uint32 [words that are not 0]."""
     word_splits = np.zeros(num_words + 1, np.int64)
     for word in words:
         if word != EPSILON:
@@ -113,14 +135,15 @@ def _by_word(words, splits, num_words):
     for word in range(num_words):
         word_splits[word + 1] += word_splits[word]
     at = word_splits[:-1].copy()
+    rows = np.empty(word_splits[-1], np.uint32)
     places = np.empty(word_splits[-1], np.uint32)
-    for place in range(len(splits) - 1):
-        for i in range(splits[place], splits[place + 1]):
-            word = np.int64(words[i])
+    for row in range(len(splits) - 1):
+        for place in range(splits[row], splits[row + 1]):
+            word = np.int64(words[place])
             if word != EPSILON:
-                places[at[word]] = place
+                rows[at[word]], places[at[word]] = row, place
                 at[word] += 1
-    return word_splits, places
+    return word_splits, rows, places
 
 
 @jit

@@ -18,7 +18,7 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
     where no entry is final, or with `use_final` off, the same of all entries without
     the graph's final costs.
 
-    `boosts`: for entries with a field `boost`, the final cost of each state of phrases
+    `boosts`: the boost states of the entries, the final cost of each state of phrases,
     and the size of an instalment, float32; or None.
     """
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
@@ -32,9 +32,10 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
                     continue
                 cost = np.float32(cost + np.float32(lm_scale * final))
             if boosts is not None:
-                boost = frontier[i].boost
-                rest = rest_of(boost, boosts[1])
-                cost = np.float32(cost + np.float32(boosts[0][state_of(boost)] - rest))
+                states, refund, size = boosts
+                boost = states[i]
+                rest = np.float32(refund[state_of(boost)] - rest_of(boost, size))
+                cost = np.float32(cost + rest)
             key = key_of(cost, frontier[i].state)
             if best < 0 or key < best_key or (key == best_key and boost < best_boost):
                 best, best_key, best_cost, best_boost = i, key, cost, boost

@@ -57,7 +57,7 @@ class CpuBackend:
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: list[k.Work] = []
-        self._word_nodes: WordPlaces | None = None
+        self._word_prons: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
         self._words = WeakKeyDictionary()
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
@@ -81,13 +81,13 @@ class CpuBackend:
             return no_words()
         with self._lock:
             if boosts not in self._words:
-                if self._word_nodes is None:
+                if self._word_prons is None:
                     trie = self.space.trie
                     num_words = int(trie.pron_word.max(initial=0)) + 1
-                    self._word_nodes = WordPlaces(
+                    self._word_prons = WordPlaces(
                         trie.pron_word, trie.node_pron_splits, num_words
                     )
-                self._words[boosts] = list_words(boosts, self._word_nodes)
+                self._words[boosts] = list_words(boosts, self._word_prons)
             return self._words[boosts]
 
     def take_work(self, num_tokens: int, entries: int) -> k.Work:

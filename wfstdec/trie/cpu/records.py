@@ -125,7 +125,7 @@ class Search(NamedTuple):
 
     space: SearchSpace
     scales: Scales
-    words: ListedWords  # the places are nodes
+    words: ListedWords  # the rows are nodes
     phrases: PhraseRows
 
 

@@ -80,7 +80,8 @@ def step_boosts(graph, scales, words, phrases, arc, boost):
         return float32(0), boost
     owed, state, credit = owed_of(boost), state_of(boost), float32(0)
     if word != _NONE:
-        credit = bonus_of(scales, words, arc)
+        if scales.has_words:
+            credit = find_bonus(words.keys, words.bonuses, arc.olabel)
     label = _NONE
     if phrases.of_words:
         label = word
@@ -111,27 +112,27 @@ def add_boosts_and_acoustic(
 
 
 @inlined
-def follow(graph, scales, words, phrases, work, entry, a, cutoff):
-    """What emitting arc `a` reaches: ((cost + graph) + extras) + acoustic.
+def follow(graph, scales, words, phrases, work, channel, i, a, cutoff):
+    """What emitting arc `a` of entry `i` reaches: ((cost + graph) + extras) + acoustic.
 
     Returns:
         (cost, boost state); see `add_boosts_and_acoustic` for the cutoff.
     """
     arc = graph.arcs[a]
-    cost = add_graph_and_insertion(scales, entry.cost, arc)
+    cost = add_graph_and_insertion(scales, channel.frontier[i].cost, arc)
     acoustic = work.token_costs[arc.ilabel & LABEL]
     if phrases is None:
         cost = float32(cost - bonus_of(scales, words, arc))
         return float32(cost + acoustic), uint32(0)
     else:
-        boost, most = entry.boost, entry.credit
+        boost, most = channel.boosts[i].boost, channel.boosts[i].credit
         return add_boosts_and_acoustic(
             graph, scales, words, phrases, arc, boost, most, cost, acoustic, cutoff
         )
 
 
 @inlined
-def write_candidate(graph, phrases, work, made, entry, a, cost, boost):
+def write_candidate(graph, work, made, entry, a, cost):
     """Write candidate number `made`: arc `a` from an entry of the frontier."""
     arc = graph.arcs[a]
     candidate = work.candidates[made]
@@ -140,9 +141,19 @@ def write_candidate(graph, phrases, work, made, entry, a, cost, boost):
     candidate.node = entry.node
     candidate.arc = flagged_arc(a, arc.ilabel)
     prefetch(work.slots, uint64(arc.nextstate))
-    if phrases is not None:
-        candidate.boost = boost
-        candidate.source_boost = entry.boost
+
+
+@inlined
+def write_side(graph, work, side, entry, a, cost, boost, source_boost):
+    """Write side candidate number `side`, with boost states of its own."""
+    arc = graph.arcs[a]
+    candidate = work.side[side]
+    candidate.cost = cost
+    candidate.state = arc.nextstate
+    candidate.node = entry.node
+    candidate.arc = flagged_arc(a, arc.ilabel)
+    candidate.boost = boost
+    candidate.source_boost = source_boost
 
 
 @inlined

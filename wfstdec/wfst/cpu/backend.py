@@ -53,8 +53,8 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
-        self._boosted_arrays: k.GraphArrays | None = None
-        self._word_states: WordPlaces | None = None
+        self._arrays_of: dict[str, k.GraphArrays] = {}
+        self._word_arcs: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
         self._words = WeakKeyDictionary()
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
@@ -75,12 +75,13 @@ class CpuBackend:
             return no_words()
         with self._lock:
             if boosts not in self._words:
-                if self._word_states is None:
-                    graph, olabel = self.graph, self.graph.arcs["olabel"]
-                    self._word_states = WordPlaces(
-                        olabel, graph.state_arc_splits, len(graph.words)
+                if self._word_arcs is None:
+                    graph = self.graph
+                    olabel, num_words = graph.arcs["olabel"], len(graph.words)
+                    self._word_arcs = WordPlaces(
+                        olabel, graph.state_arc_splits, num_words
                     )
-                self._words[boosts] = list_words(boosts, self._word_states)
+                self._words[boosts] = list_words(boosts, self._word_arcs)
             return self._words[boosts]
 
     def _lay_out(
@@ -89,13 +90,14 @@ class CpuBackend:
         """The graph where boosts have states, and the boosts; made once."""
         words, phrases = self._listed(boosts), boosts.phrases
         with self._lock:
-            if self._boosted_arrays is None:
-                self._boosted_arrays = with_plain_sets(self.graph, self.arrays)
             if phrases is None:
-                return self._boosted_arrays, words, NO_PHRASES
+                return self.arrays, words, NO_PHRASES
+            unit = phrases.unit
+            if unit not in self._arrays_of:
+                self._arrays_of[unit] = with_plain_sets(self.graph, self.arrays, unit)
             if phrases not in self._phrases:
                 self._phrases[phrases] = phrase_rows_of(phrases)
-            return self._boosted_arrays, words, self._phrases[phrases]
+            return self._arrays_of[unit], words, self._phrases[phrases]
 
     def take_work(self, entries: int, boosted: bool) -> k.Work:
         """Scratch for one thread and that many entries, from the pool or new."""
@@ -118,7 +120,8 @@ class CpuBackend:
             if self._channels[boosted]:
                 return self._channels[boosted].pop()
         return k.Channel(
-            frontier=np.empty(self._capacity, k.BOOSTED if boosted else k.ENTRY),
+            frontier=np.empty(self._capacity, k.ENTRY),
+            boosts=np.empty(self._capacity if boosted else 0, k.BOOST),
             trace=np.empty(16 * self._capacity, k.NODE),
             counts=np.zeros(8, np.int64),
             base=np.zeros(1),
@@ -171,12 +174,12 @@ class CpuSearch:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         channel, counts = self._channel, self._channel.counts
-        graph, scales, _, phrases = self._inputs
+        graph, scales, *_ = self._inputs
         at, cost, final, said = trace.best_path(
             self._history.state,
             *(channel.frontier, channel.trace, counts),
             *(graph.final_cost, scales.lm_scale),
-            None if phrases is None else (phrases.final_cost, scales.instalment),
+            self._boosts_at_end(),
         )
         state = channel.frontier[at]["state"]
         path = BestPath(
@@ -195,13 +198,13 @@ class CpuSearch:
         self._begin()
         self._fold()
         channel, counts = self._channel, self._channel.counts
-        graph, scales, _, phrases = self._inputs
+        graph, scales, *_ = self._inputs
         at, cost, ended = best_so_far(
             channel.frontier[: counts[k.FRONTIER]],
             graph.final_cost,
             scales.lm_scale,
             bool(counts[k.DIED] < 0),
-            None if phrases is None else (phrases.final_cost, scales.instalment),
+            self._boosts_at_end(),
         )
         nothing = np.zeros(0, np.int64), np.zeros(0, np.float32)
         history = self._history
@@ -211,6 +214,14 @@ class CpuSearch:
             num_frames=int(counts[k.FRAMES]),
             final_cost=ended - cost,
         )
+
+    def _boosts_at_end(self) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
+        """What `best_end` takes of boosts."""
+        _, scales, _, phrases = self._inputs
+        if phrases is None:
+            return None
+        states = self._channel.boosts["boost"]
+        return states, phrases.final_cost, scales.instalment
 
     def _begin(self) -> None:
         """Make the frontier before the first frame, where none has come."""
@@ -234,8 +245,10 @@ class CpuSearch:
             graph, boosted = self._backend.graph, self._boosted
             return _new_work(graph, 2 * entries, 2 * candidates, boosted)
         if status == k.GROW_FRONTIER:
-            frontier = _longer(channel.frontier, 2 * len(work.next))
-            self._channel = channel._replace(frontier=frontier)
+            size = 2 * len(work.next)
+            frontier = _longer(channel.frontier, size)
+            boosts = _longer(channel.boosts, size if self._boosted else 0)
+            self._channel = channel._replace(frontier=frontier, boosts=boosts)
         if status == k.GROW_TRACE:
             self._make_room_in_trace(len(work.next), frames_left)
         return work
@@ -266,13 +279,14 @@ def _new_work(
     graph: PackedGraph, entries: int, candidates: int, boosted: bool
 ) -> k.Work:
     num_labels = len(graph.tokens) + 1
-    kind = k.BOOSTED_ENTRY if boosted else k.ENTRY
     hashed = 1 << (2 * entries).bit_length() if boosted else 0
     return k.Work(
-        next=np.empty(entries, kind),
-        candidates=np.empty(candidates, kind),
+        next=np.empty(entries, k.ENTRY),
+        next_boosts=np.empty(entries if boosted else 0, k.NEXT_BOOSTS),
+        candidates=np.empty(candidates, k.ENTRY),
+        side=np.empty(candidates if boosted else 0, k.SIDE_ENTRY),
         chain=np.empty(entries if boosted else 0, np.uint32),
-        listed=np.empty(2 * BLOCK_ARCS if boosted else BLOCK_ARCS, k.ENTRY_ARC),
+        listed=np.empty(3 * BLOCK_ARCS if boosted else BLOCK_ARCS, k.ENTRY_ARC),
         slots=np.zeros(graph.num_states, np.uint32),
         hashed=np.zeros(hashed, np.uint64),
         table=np.zeros(2, np.uint64),

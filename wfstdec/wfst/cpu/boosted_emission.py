@@ -1,16 +1,13 @@
-"""Emission by label with boost states: `emission.py` says what goes by label.
+"""Emission by label where boosts have states: `emission.py` says what goes by label.
 
-Arcs on which boosts step are kept apart from the others from the start, so that no
-loop has to ask, and steps are made in a loop of their own, for what can survive:
+In the quiet boost state, where nothing is owed and no phrase has begun, nearly all arcs
+lead to it again, and are followed as if nothing was boosted. Three kinds of arcs are
+kept apart from the start, so that no loop has to ask:
 
-    list     a row's plain labels count from the cost of the entry, the others from
-             that less the most that a step is paid
-    plain    as without boosts; the boost state stays
-    bound    what can end within the cutoff if it is paid all that it can be
-    step     of those, the cost and the next boost state
-
-In the quiet boost state, where nothing is owed and no phrase has begun, all arcs are
-plain but those where a boosted word or a phrase may begin.
+    quiet     from quiet entries, where no boosted word or phrase may begin
+    still     from other entries, where boosts do not step
+    stepping  all others: those that can end within the cutoff if they are paid all that
+              they can be are written first, then their steps are made
 """
 
 from __future__ import annotations
@@ -18,9 +15,10 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.listed import is_hot
+from wfstdec.boost.instalments import owed_of
+from wfstdec.boost.listed import hot_window, is_hot
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import prefetch
+from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
@@ -28,6 +26,7 @@ from wfstdec.wfst.cpu.arc_costs import (
     flagged_arc,
     step_boosts,
     write_candidate,
+    write_side,
 )
 from wfstdec.wfst.cpu.live_labels import (
     BLOCK,
@@ -41,108 +40,143 @@ from wfstdec.wfst.cpu.live_labels import (
 )
 
 _NONE = uint64(k.NONE)
-_STEPPING = uint64(BLOCK_ARCS)
-"""Where `work.listed` has the arcs on which boosts step; before it are the others."""
+_STILL, _STEPPING = uint64(BLOCK_ARCS), uint64(2 * BLOCK_ARCS)
+"""Where `work.listed` has the arcs of these kinds; before them are the quiet ones."""
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
 @kernel
 def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, beam):
-    """Write the arcs that may survive to `work.candidates`; see `emission.emit`."""
+    """Write the arcs that may survive to `work.candidates` and `work.side`.
+
+    Returns:
+        As `emission.emit`.
+    """
     frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
-    candidates, top_credit = work.candidates, channel.top_credit[0]
+    boosts, top_credit = channel.boosts, channel.top_credit[0]
     find_live_sets(graph, scales, work, cutoff, top_credit, beam)
-    made, least = _ZERO, float32(np.inf)
-    first = _ZERO
+    made, side, least, first = _ZERO, _ZERO, float32(np.inf), _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
-        plain, stepping = _list_block(
-            graph, words, phrases, work, frontier, first, last, count, top_credit, beam
+        quiet, still, stepping = _list_block(
+            graph, words, phrases, work, channel, first, last, count, beam
         )
-        if made + plain + (stepping - _STEPPING) > uint64(len(candidates)):
-            return _NONE, least
-        for q in range(plain):
+        more = still - _STILL + (stepping - _STEPPING)
+        if made + quiet > uint64(len(work.candidates)):
+            return _NONE, side, least
+        if side + more > uint64(len(work.side)):
+            return _NONE, side, least
+        for q in range(quiet):
             entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
-            arc = graph.arcs[a]
-            reached = add_graph_and_insertion(scales, entry.cost, arc)
-            reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
-            write_candidate(graph, phrases, work, made, entry, a, reached, entry.boost)
+            reached = _reached(graph, scales, work, entry, a)
+            write_candidate(graph, work, made, entry, a, reached)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
-        bounded = _bound(graph, scales, work, frontier, made, stepping, cutoff)
-        for q in range(made, bounded):
-            reached = _step(graph, scales, words, phrases, work, made, candidates[q])
+        for q in range(_STILL, still):
+            i, a = uint64(work.listed[q].entry), uint64(work.listed[q].arc)
+            reached = _reached(graph, scales, work, frontier[i], a)
+            boost = boosts[i].boost
+            write_side(graph, work, side, frontier[i], a, reached, boost, boost)
             least = min(least, reached)
-            made += uint64(reached <= cutoff)
+            side += uint64(reached <= cutoff)
+        bounded = _bound(graph, scales, work, channel, side, stepping, cutoff)
+        for q in range(side, bounded):
+            reached = _step(graph, scales, words, phrases, work, side, work.side[q])
+            least = min(least, reached)
+            side += uint64(reached <= cutoff)
         first = last
-    return made, least
+    return made, side, least
 
 
 @inlined
-def _list_block(
-    graph, words, phrases, work, frontier, first, last, count, top_credit, beam
-):
-    """Fill `work.listed` with the live arcs of some entries.
+def _reached(graph, scales, work, entry, a):
+    """What an arc reaches on which boosts do not step."""
+    arc = graph.arcs[a]
+    reached = add_graph_and_insertion(scales, entry.cost, arc)
+    return float32(reached + work.token_costs[arc.ilabel & LABEL])
 
-    Returns:
-        Where the plain arcs end, and where those end on which boosts step.
-    """
-    per_nat, below_per_nat = levels_per_nat(beam), credit_levels_per_nat(top_credit)
-    live_sets, listed = work.live_sets, work.listed
-    plain, stepping = _ZERO, _STEPPING
+
+@inlined
+def _list_block(graph, words, phrases, work, channel, first, last, count, beam):
+    """Fill `work.listed` with the live arcs of some entries; where each kind ends."""
+    frontier, boosts, listed = channel.frontier, channel.boosts, work.listed
+    per_nat, sets = levels_per_nat(beam), work.live_sets
+    below_per_nat = credit_levels_per_nat(channel.top_credit[0])
+    quiet, still, stepping = _ZERO, _STILL, _STEPPING
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
-        state = uint64(frontier[i].state)
-        row = graph.rows[state]
-        steps = row.labels & ~row.plain
-        if frontier[i].boost == phrases.quiet:
-            if not is_hot(words, state):
-                steps &= phrases.begun if phrases.of_tokens else _ZERO
-        cost = frontier[i].cost
-        live = live_sets[level_of(cost, per_nat)] & row.labels & ~steps
-        plain = list_arcs(graph, row, live, i, listed, plain)
-        if steps != _ZERO:
-            cost = float32(cost - frontier[i].credit)
-            live = live_sets[credited_level_of(cost, per_nat, below_per_nat)] & steps
+        row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
+        live = sets[level_of(cost, per_nat)] & row.labels
+        cost = float32(cost - boosts[i].credit)
+        level = credited_level_of(cost, per_nat, below_per_nat)
+        if boosts[i].boost == phrases.quiet:
+            begun = phrases.begun & ~row.plain if phrases.of_tokens else _ZERO
+            hot = _ZERO
+            if is_hot(words, frontier[i].state):
+                hot = hot_window(words, row.emit)
+            if (begun & row.labels) | hot == _ZERO:
+                quiet = list_arcs(graph, row, live, i, listed, quiet)
+                continue
+            credited = sets[level] & row.labels
+            while credited != _ZERO:
+                bit = lowest_bit(credited)
+                credited ^= bit
+                at = bits_below(row.labels, bit)
+                a, begins = uint64(row.emit) + at, hot >> at & _ONE != _ZERO
+                if begins or bit & begun != _ZERO:
+                    prefetch(graph.arcs, a)
+                    listed[stepping].entry = uint32(i)
+                    listed[stepping].arc = uint32(a)
+                    stepping += _ONE
+                elif live & bit != _ZERO:
+                    prefetch(graph.arcs, a)
+                    listed[quiet].entry, listed[quiet].arc = uint32(i), uint32(a)
+                    quiet += _ONE
+        else:
+            steps = row.labels
+            if owed_of(boosts[i].boost) == uint32(0):
+                steps &= ~row.plain
+            still = list_arcs(graph, row, live & ~steps, i, listed, still)
+            live = sets[level] & steps
             stepping = list_arcs(graph, row, live, i, listed, stepping)
-    return plain, stepping
+    return quiet, still, stepping
 
 
 @inlined
-def _bound(graph, scales, work, frontier, made, stepping, cutoff):
-    """Write the arcs on which boosts step and that can survive, from `made` on.
+def _bound(graph, scales, work, channel, side, stepping, cutoff):
+    """Write the arcs on which boosts step and that can survive, from `side` on.
 
     Their cost is that before the step, their boost state the entry's.
 
     Returns:
         Where they end.
     """
-    candidates = work.candidates
+    frontier, boosts = channel.frontier, channel.boosts
     for q in range(_STEPPING, stepping):
-        entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
-        arc, candidate = graph.arcs[a], candidates[made]
+        i, a = uint64(work.listed[q].entry), uint64(work.listed[q].arc)
+        entry, arc, candidate = frontier[i], graph.arcs[a], work.side[side]
         cost = add_graph_and_insertion(scales, entry.cost, arc)
         acoustic = work.token_costs[arc.ilabel & LABEL]
         candidate.cost = cost
         candidate.node = entry.node
         candidate.arc = uint32(a)
-        candidate.boost = entry.boost
-        bound = float32(float32(cost - entry.credit) + acoustic)
-        made += uint64(bound <= cutoff)
-    return made
+        candidate.boost = boosts[i].boost
+        bound = float32(float32(cost - boosts[i].credit) + acoustic)
+        side += uint64(bound <= cutoff)
+    return side
 
 
 @inlined
-def _step(graph, scales, words, phrases, work, made, bounded):
-    """Make candidate number `made` of one from `_bound`; its cost."""
+def _step(graph, scales, words, phrases, work, side, bounded):
+    """Make side candidate number `side` of one from `_bound`; its cost."""
     cost, source, node, a = bounded.cost, bounded.boost, bounded.node, bounded.arc
     arc = graph.arcs[uint64(a)]
     paid, boost = step_boosts(graph, scales, words, phrases, arc, source)
     reached = float32(cost - paid)
     reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
-    candidate = work.candidates[made]
+    candidate = work.side[side]
     candidate.cost = reached
     candidate.state = arc.nextstate
     candidate.node = node

@@ -7,7 +7,7 @@ Two ways to find them, with the same result after recombination:
                of 64 cost levels; the arcs of their intersection are followed
     by row     all arcs of a row
 
-Where words are boosted, arcs of hot states are listed as if each had the largest bonus.
+Where words are boosted, hot arcs are listed as if each had the largest bonus.
 `boosted_emission.py` goes by label with boost states.
 """
 
@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.listed import is_hot
+from wfstdec.boost.listed import hot_window, is_hot
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import prefetch
+from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
@@ -28,6 +28,7 @@ from wfstdec.wfst.cpu.arc_costs import (
     follow,
     top_bonus,
     write_candidate,
+    write_side,
 )
 from wfstdec.wfst.cpu.boosted_emission import emit_boosted_by_label
 from wfstdec.wfst.cpu.live_labels import (
@@ -49,28 +50,21 @@ _ZERO = uint64(0)
 
 @inlined
 def emit(graph, scales, words, phrases, work, channel, beam, unbounded):
-    """Write the arcs that may survive to `work.candidates`.
+    """Write the arcs that may survive to `work.candidates` and `work.side`.
 
     The cutoff starts from the best entry's arcs; with `unbounded` there is none.
 
     Returns:
-        (candidates, least cost), or (NONE, ...) where they do not fit.
+        (candidates, side candidates, least cost), the first NONE if they do not fit.
     """
-    count = uint64(channel.counts[k.FRONTIER])
-    frontier = channel.frontier
     if unbounded:
-        return _emit_by_row(
-            graph, scales, words, phrases, work, frontier, count, NO_CUTOFF
-        )
-    best = frontier[channel.counts[k.BEST]]
-    least = _least_from(graph, scales, words, phrases, work, best)
+        return _emit_by_row(graph, scales, words, phrases, work, channel, NO_CUTOFF)
+    least = _least_from_best(graph, scales, words, phrases, work, channel)
     cutoff = min(float32(least + beam), NO_CUTOFF)
     if not graph.by_label:
-        return _emit_by_row(
-            graph, scales, words, phrases, work, frontier, count, cutoff
-        )
+        return _emit_by_row(graph, scales, words, phrases, work, channel, cutoff)
     if phrases is None:
-        return _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam)
+        return _emit_by_label(graph, scales, words, work, channel, cutoff, beam)
     else:
         return emit_boosted_by_label(
             graph, scales, words, phrases, work, channel, cutoff, beam
@@ -78,13 +72,13 @@ def emit(graph, scales, words, phrases, work, channel, beam, unbounded):
 
 
 @inlined
-def _least_from(graph, scales, words, phrases, work, entry):
-    """The least cost that the emitting arcs of one entry reach."""
-    least = NO_CUTOFF
-    state = uint64(entry.state)
+def _least_from_best(graph, scales, words, phrases, work, channel):
+    """The least cost that the emitting arcs of the best entry reach."""
+    least, best = NO_CUTOFF, channel.counts[k.BEST]
+    state = uint64(channel.frontier[best].state)
     row_end = uint64(graph.rows[state + _ONE].begin)
     for a in range(uint64(graph.rows[state].emit), row_end):
-        cost, _ = follow(graph, scales, words, phrases, work, entry, a, least)
+        cost, _ = follow(graph, scales, words, phrases, work, channel, best, a, least)
         least = min(least, cost)
     return least
 
@@ -100,12 +94,13 @@ def _prefetch_rows(graph, frontier, i, count):
 
 
 @kernel
-def _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam):
+def _emit_by_label(graph, scales, words, work, channel, cutoff, beam):
     """Candidates by intersecting label sets; see `emit`.
 
     Block by block: first the arcs are listed and asked for, then they are followed; by
     then they are in the cache.
     """
+    frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
     made, least = _ZERO, float32(np.inf)
     room = uint64(len(work.candidates))
     find_live_sets(graph, scales, work, cutoff, top_bonus(scales, words), beam)
@@ -116,7 +111,7 @@ def _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam):
             graph, scales, words, work, frontier, first, last, count, beam
         )
         if made + listed > room:
-            return _NONE, least
+            return _NONE, _ZERO, least
         for q in range(listed):
             flagged, a = work.listed[q].entry, uint64(work.listed[q].arc)
             entry, arc = frontier[flagged & ~_HOT], graph.arcs[a]
@@ -124,11 +119,11 @@ def _emit_by_label(graph, scales, words, work, frontier, count, cutoff, beam):
             if flagged & _HOT:
                 reached = float32(reached - bonus_of(scales, words, arc))
             reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
-            write_candidate(graph, None, work, made, entry, a, reached, uint32(0))
+            write_candidate(graph, work, made, entry, a, reached)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
         first = last
-    return made, least
+    return made, _ZERO, least
 
 
 @inlined
@@ -140,39 +135,67 @@ def _list_block(graph, scales, words, work, frontier, first, last, count, beam):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
-        level, flagged = level_of(cost, per_nat), uint32(i)
+        live = row.labels & work.live_sets[level_of(cost, per_nat)]
         if scales.has_words:
             if is_hot(words, frontier[i].state):
+                hot = hot_window(words, row.emit)
                 cost = float32(cost - bonus)
                 level = credited_level_of(cost, per_nat, below_per_nat)
-                flagged |= _HOT
-        live = row.labels & work.live_sets[level]
-        listed = list_arcs(graph, row, live, flagged, work.listed, listed)
+                credited = row.labels & work.live_sets[level]
+                listed = _list_hot(graph, row, live, credited, hot, i, work, listed)
+                continue
+        listed = list_arcs(graph, row, live, i, work.listed, listed)
+    return listed
+
+
+@inlined
+def _list_hot(graph, row, live, credited, hot, i, work, listed):
+    """The same for one entry with hot arcs, for which `credited` are live."""
+    credited |= live
+    while credited != _ZERO:
+        bit = lowest_bit(credited)
+        credited ^= bit
+        at = bits_below(row.labels, bit)
+        flag = _HOT if hot >> at & _ONE != _ZERO else uint32(0)
+        if flag != uint32(0) or live & bit != _ZERO:
+            a = uint64(row.emit) + at
+            prefetch(graph.arcs, a)
+            work.listed[listed].entry = uint32(i) | flag
+            work.listed[listed].arc = uint32(a)
+            listed += _ONE
     return listed
 
 
 @kernel
-def _emit_by_row(graph, scales, words, phrases, work, frontier, count, cutoff):
+def _emit_by_row(graph, scales, words, phrases, work, channel, cutoff):
     """Candidates by looking at every arc; see `emit`.
 
     Searching long rows for the live labels of the frame was tried and is slower.
     """
+    frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
     room = uint64(len(work.candidates))
-    made, least = _ZERO, float32(np.inf)
+    made, side, least = _ZERO, _ZERO, float32(np.inf)
     for i in range(count):
         _prefetch_rows(graph, frontier, i, count)
         entry = frontier[i]
         state = uint64(entry.state)
         first = uint64(graph.rows[state].emit)
         last = uint64(graph.rows[state + _ONE].begin)
-        if made + (last - first) > room:
-            return _NONE, least
+        if max(made, side) + (last - first) > room:
+            return _NONE, side, least
         for a in range(first, last):
             reached, boost = follow(
-                graph, scales, words, phrases, work, entry, a, cutoff
+                graph, scales, words, phrases, work, channel, i, a, cutoff
             )
-            if reached <= cutoff:
-                write_candidate(graph, phrases, work, made, entry, a, reached, boost)
-                least = min(least, reached)
-                made += _ONE
-    return made, least
+            if not reached <= cutoff:
+                continue
+            least = min(least, reached)
+            if phrases is not None:
+                source = channel.boosts[i].boost
+                if boost != phrases.quiet or source != phrases.quiet:
+                    write_side(graph, work, side, entry, a, reached, boost, source)
+                    side += _ONE
+                    continue
+            write_candidate(graph, work, made, entry, a, reached)
+            made += _ONE
+    return made, side, least

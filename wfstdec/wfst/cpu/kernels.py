@@ -42,7 +42,16 @@ from wfstdec.wfst.cpu.arc_costs import (
     top_bonus,
 )
 from wfstdec.wfst.cpu.emission import emit
-from wfstdec.wfst.cpu.recombination import find, improve, insert, start_table
+from wfstdec.wfst.cpu.recombination import (
+    MIN_SLOTS,
+    find,
+    find_quiet,
+    improve,
+    improve_quiet,
+    insert,
+    insert_quiet,
+    start_table,
+)
 from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _NONE = uint32(k.NONE)
@@ -94,15 +103,18 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
 @inlined
 def _begin(graph, scales, words, phrases, work, channel):
     """Make the frontier before the first frame; returns OK or what must grow."""
-    entry = work.next[0]
-    entry.state, entry.cost = uint32(0), float32(0)
-    entry.node, entry.arc = _NONE, _NONE
-    if phrases is not None:
-        entry.boost, entry.source_boost = phrases.start, _NONE
-        start_table(phrases, work, _ONE)
-        insert(phrases, work, _ZERO, entry)
     if phrases is None:
-        work.slots[0] = uint32(0)
+        entry = work.candidates[0]
+        entry.state, entry.cost = uint32(0), float32(0)
+        entry.node, entry.arc = _NONE, _NONE
+        insert_quiet(phrases, work, _ZERO, entry)
+    else:
+        first = work.side[0]
+        first.state, first.cost = uint32(0), float32(0)
+        first.node, first.arc = _NONE, _NONE
+        first.boost, first.source_boost = phrases.start, _NONE
+        start_table(phrases, work, _ONE)
+        insert(phrases, work, _ZERO, first)
     work.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, NO_CUTOFF)
@@ -119,27 +131,29 @@ def _next_frontier(graph, scales, words, phrases, work, channel, beam):
     Returns:
         (status, entries in `work.next`: 0 if none survives, candidates made).
     """
-    made, least = emit(graph, scales, words, phrases, work, channel, beam, False)
+    made, side, least = emit(graph, scales, words, phrases, work, channel, beam, False)
     if made == _NONE:
         return k.GROW_WORK, _ZERO, _ZERO
     cutoff = min(float32(least + beam), NO_CUTOFF)
-    count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
+    count, waiting, fits = _recombine(graph, phrases, work, made, side, cutoff)
     if fits and count < scales.min_active and count > _ZERO and cutoff < NO_CUTOFF:
-        made, least = emit(graph, scales, words, phrases, work, channel, beam, True)
+        made, side, least = emit(
+            graph, scales, words, phrases, work, channel, beam, True
+        )
         if made == _NONE:
             return k.GROW_WORK, _ZERO, _ZERO
-        count, waiting, fits = _recombine(graph, phrases, work, made, NO_CUTOFF)
+        count, waiting, fits = _recombine(graph, phrases, work, made, side, NO_CUTOFF)
         if fits:
             worst = nth_least(work.next, count, scales.min_active, NO_CUTOFF, work)
             cutoff = max(cutoff, cost_of(worst))
-            count, waiting, fits = _recombine(graph, phrases, work, made, cutoff)
+            count, waiting, fits = _recombine(graph, phrases, work, made, side, cutoff)
     if fits and count > _ZERO:
         count, fits = _close(
             graph, scales, words, phrases, work, count, waiting, cutoff
         )
     if not fits:
         return k.GROW_WORK, _ZERO, _ZERO
-    return k.OK, count, made
+    return k.OK, count, made + side
 
 
 @inlined
@@ -170,48 +184,74 @@ def _keep_least(phrases, work, channel, keep, limit):
     last = nth_least(frontier, count, keep, limit, work)
     last_boost = _NONE
     if phrases is not None:
-        last_boost = last_of_tie(frontier, count, keep, last, work)
+        last_boost = last_of_tie(frontier, channel.boosts, count, keep, last, work)
     kept = _ZERO
     for i in range(count):
         cost = frontier[i].cost
         key = key_of(cost, frontier[i].state)
         if phrases is not None:
-            if key == last and frontier[i].boost > last_boost:
+            if key == last and channel.boosts[i].boost > last_boost:
                 continue
         if key <= last:
             if cost == float32(0):
                 counts[k.BEST] = np.int64(kept)
             frontier[kept] = frontier[i]
+            if phrases is not None:
+                channel.boosts[kept] = channel.boosts[i]
             kept += _ONE
     counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
     return cost_of(last)
 
 
 @kernel
-def _recombine(graph, phrases, work, made, cutoff):
-    """Candidates to entries, one per state: the least (cost, arc, source).
+def _recombine(graph, phrases, work, made, side, cutoff):
+    """Candidates to entries, one per search state: the least (cost, arc, source).
 
     Returns:
         (entries, how many have epsilon arcs: their positions are in `work.waiting`,
         whether they fit into `work.next`).
     """
     candidates = work.candidates
-    start_table(phrases, work, made)
     count, waiting = _ZERO, _ZERO
     room = uint64(len(work.next))
     for q in range(made):
         if candidates[q].cost > cutoff:
             continue
-        i = find(phrases, work, count, candidates[q])
+        i = find_quiet(phrases, work, count, candidates[q].state, True)
         if i < count:
-            improve(phrases, work, i, candidates[q])
+            improve_quiet(phrases, work, i, candidates[q], True)
             continue
         if count == room:
             return count, waiting, False
         prefetch(graph.rows, uint64(candidates[q].state))
         work.waiting[waiting] = uint32(count)
         waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
-        insert(phrases, work, count, candidates[q])
+        insert_quiet(phrases, work, count, candidates[q])
+        count += _ONE
+    if phrases is not None:
+        start_table(phrases, work, side + uint64(MIN_SLOTS))
+        return _recombine_side(graph, phrases, work, side, cutoff, count, waiting)
+    return count, waiting, True
+
+
+@inlined
+def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
+    """The same with the side candidates."""
+    room = uint64(len(work.next))
+    for q in range(side):
+        candidate = work.side[q]
+        if candidate.cost > cutoff:
+            continue
+        i = find(phrases, work, count, candidate)
+        if i < count:
+            improve(work, i, candidate)
+            continue
+        if count == room:
+            return count, waiting, False
+        prefetch(graph.rows, uint64(candidate.state))
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(candidate.arc & _HAS_EPSILONS)
+        insert(phrases, work, count, candidate)
         count += _ONE
     return count, waiting, True
 
@@ -225,10 +265,10 @@ def _close(graph, scales, words, phrases, work, count, waiting, cutoff):
     overlap. Entries keep the position of their source, so that a source that improved
     meanwhile needs no correction: trace nodes are made later.
     """
-    entries, candidates = work.next, work.candidates
+    entries = work.next
     for rank in range(graph.num_ranks):
         work.rank_heads[rank] = _NONE
-    made = _ZERO
+    made, side = _ZERO, _ZERO
     for w in range(waiting):
         if w + _AHEAD < waiting:
             ahead = uint64(entries[uint64(work.waiting[w + _AHEAD])].state)
@@ -238,20 +278,22 @@ def _close(graph, scales, words, phrases, work, count, waiting, cutoff):
         if rank > uint32(0):
             _queue(work, i, uint64(rank))
             continue
-        made, fits = _relax(graph, scales, words, phrases, work, made, cutoff, i)
+        made, side, fits = _relax(
+            graph, scales, words, phrases, work, made, side, cutoff, i
+        )
         if not fits:
             return count, False
-    for q in range(made):
-        count, fits = _reach(graph, phrases, work, count, candidates[q])
-        if not fits:
-            return count, False
+    count, fits = _reach(graph, phrases, work, count, made, side)
+    if not fits:
+        return count, False
     for rank in range(_ONE, graph.num_ranks):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
-            made, fits = _relax(graph, scales, words, phrases, work, _ZERO, cutoff, i)
-            for q in range(made):
-                if fits:
-                    count, fits = _reach(graph, phrases, work, count, candidates[q])
+            made, side, fits = _relax(
+                graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
+            )
+            if fits:
+                count, fits = _reach(graph, phrases, work, count, made, side)
             if not fits:
                 return count, False
             i = uint64(work.links[i])
@@ -266,73 +308,101 @@ def _queue(work, i, rank):
 
 
 @inlined
-def _relax(graph, scales, words, phrases, work, made, cutoff, i):
-    """Make candidates of the epsilon arcs of entry `i`; (candidates, whether they fit).
+def _relax(graph, scales, words, phrases, work, made, side, cutoff, i):
+    """Make candidates of the epsilon arcs of entry `i`.
 
     An entry whose cheapest arc ends over the cutoff is passed by (exact: float
     addition is monotone).
+
+    Returns:
+        (candidates, side candidates, whether they fit).
     """
     entry, candidates = work.next[i], work.candidates
     row = graph.rows[uint64(entry.state)]
-    credit = _epsilon_credit(scales, words, phrases, entry)
+    credit = _epsilon_credit(scales, words, phrases, work, i)
     least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
     least = float32(float32(least - max_insertion_credit(scales)) - credit)
     if least > cutoff:
-        return made, True
+        return made, side, True
     first, last = uint64(row.begin), uint64(row.emit)
-    if made + (last - first) > uint64(len(candidates)):
-        return made, False
+    if max(made, side) + (last - first) > uint64(len(candidates)):
+        return made, side, False
     for a in range(first, last):
         arc = graph.arcs[a]
         reached = add_graph_and_insertion(scales, entry.cost, arc)
         if phrases is None:
             reached = float32(reached - bonus_of(scales, words, arc))
         else:
+            source = work.next_boosts[i].boost
             reached, boost = add_boosts_and_acoustic(
-                *(graph, scales, words, phrases, arc, entry.boost, credit, reached),
+                *(graph, scales, words, phrases, arc, source, credit, reached),
                 float32(0),
                 cutoff,
             )
-            candidates[made].boost = boost
-            candidates[made].source_boost = entry.boost
+            if boost != phrases.quiet or source != phrases.quiet:
+                candidate = work.side[side]
+                candidate.cost, candidate.state = reached, arc.nextstate
+                candidate.node = uint32(i)
+                candidate.arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
+                candidate.boost, candidate.source_boost = boost, source
+                side += uint64(reached <= cutoff)
+                continue
         candidates[made].cost = reached
         candidates[made].state = arc.nextstate
         prefetch(work.slots, uint64(arc.nextstate))
         candidates[made].node = uint32(i)
         candidates[made].arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
-    return made, True
+    return made, side, True
 
 
 @inlined
-def _epsilon_credit(scales, words, phrases, entry):
-    """No less than boosts pay on the epsilon arcs of an entry."""
+def _epsilon_credit(scales, words, phrases, work, i):
+    """No less than boosts pay on the epsilon arcs of entry `i`."""
     if phrases is None:
         credit = top_bonus(scales, words)
         if scales.has_words:
-            if not is_hot(words, entry.state):
+            if not is_hot(words, work.next[i].state):
                 credit = float32(0)
     else:
-        credit = most_credited(scales, words, phrases, entry.boost)
-        if entry.boost == phrases.quiet:
-            if not is_hot(words, entry.state):
+        boost = work.next_boosts[i].boost
+        credit = most_credited(scales, words, phrases, boost)
+        if boost == phrases.quiet:
+            if not is_hot(words, work.next[i].state):
                 credit = float32(0)
     return credit
 
 
 @inlined
-def _reach(graph, phrases, work, count, candidate):
-    """Make or improve the entry that an epsilon arc leads to; (entries, fits)."""
-    i = find(phrases, work, count, candidate)
-    if i < count:
-        improve(phrases, work, i, candidate)
-        return count, True
-    if count == uint64(len(work.next)):
-        return count, False
-    insert(phrases, work, count, candidate)
-    if candidate.arc & _HAS_EPSILONS:
-        _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
-    return count + _ONE, True
+def _reach(graph, phrases, work, count, made, side):
+    """Make or improve the entries that epsilon arcs lead to; (entries, fits)."""
+    room = uint64(len(work.next))
+    for q in range(made):
+        candidate = work.candidates[q]
+        i = find_quiet(phrases, work, count, candidate.state, False)
+        if i < count:
+            improve_quiet(phrases, work, i, candidate, False)
+            continue
+        if count == room:
+            return count, False
+        insert_quiet(phrases, work, count, candidate)
+        if candidate.arc & _HAS_EPSILONS:
+            _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
+        count += _ONE
+    if phrases is not None:
+        for q in range(side):
+            candidate = work.side[q]
+            i = find(phrases, work, count, candidate)
+            if i < count:
+                improve(work, i, candidate)
+                continue
+            if count == room:
+                return count, False
+            insert(phrases, work, count, candidate)
+            if candidate.arc & _HAS_EPSILONS:
+                _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
+            count += _ONE
+    return count, True
 
 
 @kernel
@@ -372,11 +442,11 @@ def _settle(graph, scales, words, phrases, work, channel, count):
         frontier[i].state = entries[i].state
         frontier[i].node = uint32(made)
         if phrases is not None:
-            credit, boost = quiet_credit, entries[i].boost
+            credit, boost = quiet_credit, work.next_boosts[i].boost
             if boost != phrases.quiet:
                 credit = most_credited(scales, words, phrases, boost)
                 top_credit = max(top_credit, credit)
-            frontier[i].boost, frontier[i].credit = boost, credit
+            channel.boosts[i].boost, channel.boosts[i].credit = boost, credit
         if cost <= scales.beam:
             within += _ONE
         if cost == float32(0):

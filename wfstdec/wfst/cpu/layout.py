@@ -9,6 +9,7 @@ from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
+from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.live_labels import MAX_LABELS
@@ -38,13 +39,14 @@ def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
     )
 
 
-def with_plain_sets(graph: PackedGraph, arrays: k.GraphArrays) -> k.GraphArrays:
-    """The same with the labels of arcs on which boosts never step."""
+def with_plain_sets(
+    graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
+) -> k.GraphArrays:
+    """The same with the labels of arcs on which such phrases do not step."""
     if not arrays.by_label:
         return arrays
     rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    steps = steps_on(graph, graph.arcs, "word") | steps_on(graph, graph.arcs, "token")
-    _fill_plain_sets(rows, labels, ~steps)
+    _fill_plain_sets(rows, labels, ~steps_on(graph, graph.arcs, unit))
     return arrays._replace(rows=rows)
 
 

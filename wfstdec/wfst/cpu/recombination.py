@@ -1,9 +1,11 @@
 """Recombination: the entries of a frontier being made, one per search state.
 
 `slots` has a place for each graph state, and needs no clearing: an entry of that place
-tells whether it is of this frame. Entries in boost states other than the quiet one
-stand in a hash table with chains, whose slots carry the stamp of the frame that they
-are of; it is no larger than the frame asks for.
+tells whether it is of this frame. That is all there is where boosts have no states, and
+most of what there is where they have: entries in the quiet boost state stand there too.
+The others stand in a hash table with chains, whose slots carry the stamp of the frame
+that they are of; it is no larger than the frame asks for. Their candidates are apart
+from the start, so that quiet ones go the way of a search without boosts.
 """
 
 from __future__ import annotations
@@ -23,55 +25,87 @@ _ONE = uint64(1)
 
 
 @inlined
-def find(phrases, work, count, candidate):
-    """Where the search state of a candidate stands in `work.next`, or `count`."""
-    entries, state = work.next, candidate.state
-    if phrases is None:
-        i = uint64(work.slots[state])
-        if i < count and entries[i].state == state:
+def find_quiet(phrases, work, count, state, alone):
+    """Where a state stands in `work.next`, quiet where boosts have states; or `count`.
+
+    `alone`: there are no other entries yet.
+    """
+    i = uint64(work.slots[state])
+    if i < count and work.next[i].state == state:
+        if phrases is None or alone:
             return i
-    elif candidate.boost == phrases.quiet:
-        i = uint64(work.slots[state])
-        if i < count and entries[i].state == state:
-            if entries[i].boost == phrases.quiet:
-                return i
-    else:
-        i = _head(work, _slot_of(work, candidate))
-        while i < count:
-            if entries[i].state == state and entries[i].boost == candidate.boost:
-                return i
-            i = uint64(work.chain[i])
+        if work.next_boosts[i].boost == phrases.quiet:
+            return i
     return count
 
 
 @inlined
-def improve(phrases, work, i, candidate):
-    """Replace entry `i` by the candidate if that is the less (cost, arc, source)."""
+def improve_quiet(phrases, work, i, candidate, alone):
+    """Replace entry `i` by a candidate of a quiet source, if that is the less."""
     entry = work.next[i]
     cost, arc, old, old_arc = candidate.cost, candidate.arc, entry.cost, entry.arc
     better = cost < old or (cost == old and arc < old_arc)
-    if phrases is not None:
+    if phrases is not None and not alone:
         if cost == old and arc == old_arc:
-            better = candidate.source_boost < entry.source_boost
+            better = work.next_boosts[i].source_boost > phrases.quiet
     if better:
         entry.cost, entry.node, entry.arc = cost, candidate.node, arc
-        if phrases is not None:
-            entry.source_boost = candidate.source_boost
+        if phrases is not None and not alone:
+            work.next_boosts[i].source_boost = phrases.quiet
+
+
+@inlined
+def insert_quiet(phrases, work, count, candidate):
+    """Make the candidate of a quiet source entry number `count`, quiet as well."""
+    work.slots[candidate.state] = uint32(count)
+    work.next[count] = candidate
+    if phrases is not None:
+        boosts = work.next_boosts[count]
+        boosts.boost, boosts.source_boost = phrases.quiet, phrases.quiet
+
+
+@inlined
+def find(phrases, work, count, candidate):
+    """Where the search state of a candidate stands in `work.next`, or `count`."""
+    state, boost = candidate.state, candidate.boost
+    if boost == phrases.quiet:
+        return find_quiet(phrases, work, count, state, False)
+    i = _head(work, _slot_of(work, candidate))
+    while i < count:
+        if work.next[i].state == state and work.next_boosts[i].boost == boost:
+            return i
+        i = uint64(work.chain[i])
+    return count
+
+
+@inlined
+def improve(work, i, candidate):
+    """Replace entry `i` by the candidate if that is the less (cost, arc, source)."""
+    entry, boosts = work.next[i], work.next_boosts[i]
+    cost, arc, old, old_arc = candidate.cost, candidate.arc, entry.cost, entry.arc
+    better = cost < old or (cost == old and arc < old_arc)
+    if cost == old and arc == old_arc:
+        better = candidate.source_boost < boosts.source_boost
+    if better:
+        entry.cost, entry.node, entry.arc = cost, candidate.node, arc
+        boosts.source_boost = candidate.source_boost
 
 
 @inlined
 def insert(phrases, work, count, candidate):
     """Make the candidate entry number `count`."""
-    if phrases is None:
-        work.slots[candidate.state] = uint32(count)
-    elif candidate.boost == phrases.quiet:
+    if candidate.boost == phrases.quiet:
         work.slots[candidate.state] = uint32(count)
     else:
         slot = _slot_of(work, candidate)
         work.chain[count] = uint32(_head(work, slot))
         work.hashed[slot] = work.table[0] << _HALF | count
         prefetch(phrases.rows, uint64(state_of(candidate.boost)))
-    work.next[count] = candidate
+    entry, boosts = work.next[count], work.next_boosts[count]
+    entry.cost, entry.state = candidate.cost, candidate.state
+    entry.node, entry.arc = candidate.node, candidate.arc
+    boosts.boost = candidate.boost
+    boosts.source_boost = candidate.source_boost
 
 
 @inlined

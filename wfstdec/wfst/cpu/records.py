@@ -25,22 +25,17 @@ ROW = np.dtype(
     ]
 )
 """A state's row: the set of its labels, its first arc, its first emitting arc, its
-epsilon rank, the least cost of its epsilon arcs, and the set of labels on whose arcs
-boosts never step."""
+epsilon rank, the least cost of its epsilon arcs, and with phrases the set of labels
+on whose arcs they do not step."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
-BOOSTED_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
-"""An entry being made, with boost states: its own, and its source's."""
-BOOSTED = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("state", "<u4"),
-        ("node", "<u4"),
-        ("boost", "<u4"),
-        ("credit", "<f4"),
-    ]
-)
-"""A frontier entry with boost states; the most that a step of its is paid."""
+SIDE_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
+"""A candidate with boost states of its own: where it leads to, and that of its source.
+"""
+NEXT_BOOSTS = np.dtype([("boost", "<u4"), ("source_boost", "<u4")])
+"""The boost states of an entry that is made: its own, and its source's."""
+BOOST = np.dtype([("boost", "<u4"), ("credit", "<f4")])
+"""The boost state of a frontier entry, and the most that a step from it is paid."""
 ENTRY_ARC = np.dtype([("entry", "<u4"), ("arc", "<u4")])
 """An arc to follow, from an entry of the frontier."""
 NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
@@ -66,7 +61,7 @@ class GraphArrays(NamedTuple):
     """The graph, read only: shared by all threads."""
 
     arcs: np.ndarray  # ARC [A]
-    rows: np.ndarray  # ROW [S + 1]; `plain` is filled where boosts have states
+    rows: np.ndarray  # ROW [S + 1]; `plain` is of one unit of phrases
     final_cost: np.ndarray  # float32 [S]
     by_label: bool  # whether `ROW.labels` is filled
     num_ranks: np.uint64
@@ -86,7 +81,8 @@ argument. They are needed for phrases, and for bonuses above an instalment.
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
-    frontier: np.ndarray  # ENTRY [F]; with boost states BOOSTED
+    frontier: np.ndarray  # ENTRY [F]
+    boosts: np.ndarray  # BOOST [F], where boosts have states
     trace: np.ndarray  # NODE [N]
     counts: np.ndarray  # int64 [8]
     base: np.ndarray  # float64 [1]: what re-basing took off
@@ -97,14 +93,16 @@ class Channel(NamedTuple):
 class Work(NamedTuple):
     """Scratch of one thread; its content between frames means nothing.
 
-    With boost states entries are BOOSTED_ENTRY, and `hashed` has those of all states
-    but the quiet one: the last entry of each slot in the lower half.
+    Where boosts have states, `hashed` has the entries in other states than the quiet
+    one: the last entry of each slot in the lower half.
     """
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
+    next_boosts: np.ndarray  # NEXT_BOOSTS [F]
     candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
+    side: np.ndarray  # SIDE_ENTRY [C]: those that are not between quiet entries
     chain: np.ndarray  # uint32 [F]: the entry before in the same slot of `hashed`
-    listed: np.ndarray  # ENTRY_ARC [2 * BLOCK_ARCS]: with boost states in two halves
+    listed: np.ndarray  # ENTRY_ARC [BLOCK_ARCS]; of three kinds with boost states
     slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
     hashed: np.ndarray  # uint64 [a power of two]
     table: np.ndarray  # uint64 [2]: the upper half of slots of `hashed` in use; how
@@ -116,6 +114,4 @@ class Work(NamedTuple):
     keys: np.ndarray  # uint64 [F]
     unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
     token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
-    live_sets: (
-        np.ndarray
-    )  # uint64 [LEVELS + CREDIT_LEVELS]: labels that can survive
+    live_sets: np.ndarray  # uint64 [LEVELS + CREDIT_LEVELS]: labels that can survive

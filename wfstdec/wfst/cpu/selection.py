@@ -54,11 +54,12 @@ def nth_least(entries, count, n, limit, work):
 
 
 @kernel
-def last_of_tie(entries, count, n, last, work):
+def last_of_tie(entries, boosts, count, n, last, work):
     """The boost state of the n-th least entry, ties going to the lower one.
 
     Args:
-        entries: BOOSTED_ENTRY [>= count].
+        entries: ENTRY [>= count].
+        boosts: BOOST [>= count].
         count: How many entries there are.
         n: 1 or more, at most as many as do not come after `last`.
         last: The key of the n-th, from `nth_least`.
@@ -69,7 +70,7 @@ def last_of_tie(entries, count, n, last, work):
         key = key_of(entries[i].cost, entries[i].state)
         before += uint64(key < last)
         if key == last:
-            work.keys[found] = uint64(entries[i].boost)
+            work.keys[found] = uint64(boosts[i].boost)
             found += _ONE
     return uint32(_nth_of(work.keys, found, n - before - _ONE))
 

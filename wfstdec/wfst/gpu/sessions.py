@@ -41,8 +41,8 @@ class DeviceSession(DeviceBatch):
         self._history = History(rule_of(device_graph.graph))
         self._lm_scale = np.float32(options.lm_scale)
         phrases = nothing_said() if boosts.phrases is None else boosts.phrases
-        size = instalment_size(options.beam)
-        self._boost_rest = (phrases.automaton.final_cost, size) if boosts else None
+        self._refund, self._boosted = phrases.automaton.final_cost, bool(boosts)
+        self._instalment = instalment_size(options.beam)
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
         """Pass the search through a chunk, [T, V]."""
@@ -57,7 +57,7 @@ class DeviceSession(DeviceBatch):
             self._device_graph.graph.final_cost,
             self._lm_scale,
             bool(one["died"] == NONE),
-            self._boost_rest,
+            self._boosts_at_end(frontier),
         )
         return PathSoFar(
             settled=history.settled,
@@ -71,8 +71,9 @@ class DeviceSession(DeviceBatch):
         frontier, final_costs = self.fold(), self._device_graph.graph.final_cost
         one = self.utterances[0]
         survived = bool(one["died"] == NONE)
+        boosts = self._boosts_at_end(frontier)
         at, cost, final = best_end(
-            frontier, final_costs, self._lm_scale, survived, self._boost_rest
+            frontier, final_costs, self._lm_scale, survived, boosts
         )
         self._share.close()
         self._buffers, self._newest = [], {}
@@ -101,6 +102,14 @@ class DeviceSession(DeviceBatch):
             self._device.wait()
             one["trace_count"] = count
         return frontier
+
+    def _boosts_at_end(
+        self, frontier: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
+        """What `best_end` takes of boosts."""
+        if not self._boosted:
+            return None
+        return frontier["boost"], self._refund, self._instalment
 
     @property
     def trace_is_half_full(self) -> bool:
