@@ -61,6 +61,7 @@ class PhraseRows(NamedTuple):
     arcs: np.ndarray  # ARC [A]
     dense: np.ndarray  # STEP [D * L]: of the root and states with many arcs
     final_cost: np.ndarray  # float32 [S]
+    credited: np.ndarray  # uint64 [S]: labels, modulo 64, that a step may credit
     of_words: bool
     of_tokens: bool
     quiet: np.uint32  # the boost state in which all labels but those begun do nothing
@@ -75,6 +76,7 @@ def no_phrases() -> PhraseRows:
         arcs=read_only(np.zeros(0, ARC)),
         dense=read_only(np.zeros(0, STEP)),
         final_cost=read_only(np.zeros(1, np.float32)),
+        credited=read_only(np.zeros(1, np.uint64)),
         of_words=False,
         of_tokens=False,
         quiet=np.uint32(0),
@@ -115,6 +117,7 @@ def lay_out(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         arcs=read_only(arcs),
         dense=read_only(dense.ravel()),
         final_cost=read_only(automaton.final_cost),
+        credited=read_only(_credited(inner, rows["begin"], arcs, dense[0]["cost"])),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
         quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
@@ -205,6 +208,23 @@ def _fill_credits(rows, begin, arcs, root_cost):
                 largest[s] = max(largest[s], abs(cost))
         slack = _ROUNDING * (length[s] + 2) * largest[s]
         rows[s].credit = float32(max(0.0, credit[s] + slack))
+
+
+@jit
+def _credited(rows, begin, arcs, root_cost):
+    """Sets that count all labels which a state or one that it backs off to has."""
+    credited = np.zeros(len(rows), np.uint64)
+    for label in range(len(root_cost)):
+        if root_cost[label] < 0:
+            credited[0] |= _ONE << (uint64(label) & _SET)
+    for s in range(len(rows)):
+        if s > 0:
+            credited[s] = credited[np.int64(rows[s].backoff)]
+            if rows[s].backoff_cost < 0:
+                credited[s] = ~_ZERO
+        for a in range(begin[s], begin[s + 1]):
+            credited[s] |= _ONE << (uint64(arcs[a].label) & _SET)
+    return credited
 
 
 @inlined

@@ -154,6 +154,7 @@ def write_side(graph, work, side, entry, a, cost, boost, source_boost):
     candidate.arc = flagged_arc(a, arc.ilabel)
     candidate.boost = boost
     candidate.source_boost = source_boost
+    prefetch(work.slots, uint64(arc.nextstate))
 
 
 @inlined

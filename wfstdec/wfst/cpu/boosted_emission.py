@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.instalments import owed_of
-from wfstdec.boost.listed import hot_window, is_hot
+from wfstdec.boost.instalments import owed_of, state_of
+from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
+from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
@@ -34,6 +34,7 @@ from wfstdec.wfst.cpu.live_labels import (
     credit_levels_per_nat,
     credited_level_of,
     find_live_sets,
+    hot_labels,
     level_of,
     levels_per_nat,
     list_arcs,
@@ -112,34 +113,23 @@ def _list_block(graph, words, phrases, work, channel, first, last, count, beam):
         cost = float32(cost - boosts[i].credit)
         level = credited_level_of(cost, per_nat, below_per_nat)
         if boosts[i].boost == phrases.quiet:
-            begun = phrases.begun & ~row.plain if phrases.of_tokens else _ZERO
-            hot = _ZERO
+            steps, credited = _ZERO, sets[level] & row.labels
+            if phrases.of_tokens:
+                steps = phrases.begun & ~row.plain
             if is_hot(words, frontier[i].state):
-                hot = hot_window(words, row.emit)
-            if (begun & row.labels) | hot == _ZERO:
-                quiet = list_arcs(graph, row, live, i, listed, quiet)
-                continue
-            credited = sets[level] & row.labels
-            while credited != _ZERO:
-                bit = lowest_bit(credited)
-                credited ^= bit
-                at = bits_below(row.labels, bit)
-                a, begins = uint64(row.emit) + at, hot >> at & _ONE != _ZERO
-                if begins or bit & begun != _ZERO:
-                    prefetch(graph.arcs, a)
-                    listed[stepping].entry = uint32(i)
-                    listed[stepping].arc = uint32(a)
-                    stepping += _ONE
-                elif live & bit != _ZERO:
-                    prefetch(graph.arcs, a)
-                    listed[quiet].entry, listed[quiet].arc = uint32(i), uint32(a)
-                    quiet += _ONE
+                steps |= hot_labels(words, row, credited)
+            quiet = list_arcs(graph, row, live & ~steps, i, listed, quiet)
+            if steps & credited != _ZERO:
+                credited &= steps
+                stepping = list_arcs(graph, row, credited, i, listed, stepping)
         else:
-            steps = row.labels
-            if owed_of(boosts[i].boost) == uint32(0):
+            steps, credited, boost = row.labels, ~_ZERO, boosts[i].boost
+            if owed_of(boost) == uint32(0):
                 steps &= ~row.plain
+                if phrases.of_tokens and not is_hot(words, frontier[i].state):
+                    credited = phrases.credited[state_of(boost)]
             still = list_arcs(graph, row, live & ~steps, i, listed, still)
-            live = sets[level] & steps
+            live = (sets[level] & credited | live) & steps
             stepping = list_arcs(graph, row, live, i, listed, stepping)
     return quiet, still, stepping
 
@@ -173,6 +163,7 @@ def _step(graph, scales, words, phrases, work, side, bounded):
     """Make side candidate number `side` of one from `_bound`; its cost."""
     cost, source, node, a = bounded.cost, bounded.boost, bounded.node, bounded.arc
     arc = graph.arcs[uint64(a)]
+    prefetch(work.slots, uint64(arc.nextstate))
     paid, boost = step_boosts(graph, scales, words, phrases, arc, source)
     reached = float32(cost - paid)
     reached = float32(reached + work.token_costs[arc.ilabel & LABEL])

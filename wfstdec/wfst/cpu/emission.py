@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.listed import hot_window, is_hot
+from wfstdec.boost.listed import is_hot
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
+from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
@@ -36,6 +36,7 @@ from wfstdec.wfst.cpu.live_labels import (
     credit_levels_per_nat,
     credited_level_of,
     find_live_sets,
+    hot_labels,
     level_of,
     levels_per_nat,
     list_arcs,
@@ -138,31 +139,13 @@ def _list_block(graph, scales, words, work, frontier, first, last, count, beam):
         live = row.labels & work.live_sets[level_of(cost, per_nat)]
         if scales.has_words:
             if is_hot(words, frontier[i].state):
-                hot = hot_window(words, row.emit)
                 cost = float32(cost - bonus)
                 level = credited_level_of(cost, per_nat, below_per_nat)
-                credited = row.labels & work.live_sets[level]
-                listed = _list_hot(graph, row, live, credited, hot, i, work, listed)
-                continue
+                hot = hot_labels(words, row, row.labels & work.live_sets[level])
+                live &= ~hot
+                flagged = uint32(i) | _HOT
+                listed = list_arcs(graph, row, hot, flagged, work.listed, listed)
         listed = list_arcs(graph, row, live, i, work.listed, listed)
-    return listed
-
-
-@inlined
-def _list_hot(graph, row, live, credited, hot, i, work, listed):
-    """The same for one entry with hot arcs, for which `credited` are live."""
-    credited |= live
-    while credited != _ZERO:
-        bit = lowest_bit(credited)
-        credited ^= bit
-        at = bits_below(row.labels, bit)
-        flag = _HOT if hot >> at & _ONE != _ZERO else uint32(0)
-        if flag != uint32(0) or live & bit != _ZERO:
-            a = uint64(row.emit) + at
-            prefetch(graph.arcs, a)
-            work.listed[listed].entry = uint32(i) | flag
-            work.listed[listed].arc = uint32(a)
-            listed += _ONE
     return listed
 
 

@@ -45,10 +45,12 @@ from wfstdec.wfst.cpu.emission import emit
 from wfstdec.wfst.cpu.recombination import (
     MIN_SLOTS,
     find,
+    find_alone,
     find_quiet,
     improve,
     improve_quiet,
     insert,
+    insert_alone,
     insert_quiet,
     start_table,
 )
@@ -107,7 +109,7 @@ def _begin(graph, scales, words, phrases, work, channel):
         entry = work.candidates[0]
         entry.state, entry.cost = uint32(0), float32(0)
         entry.node, entry.arc = _NONE, _NONE
-        insert_quiet(phrases, work, _ZERO, entry)
+        insert_alone(phrases, work, _ZERO, entry)
     else:
         first = work.side[0]
         first.state, first.cost = uint32(0), float32(0)
@@ -217,7 +219,7 @@ def _recombine(graph, phrases, work, made, side, cutoff):
     for q in range(made):
         if candidates[q].cost > cutoff:
             continue
-        i = find_quiet(phrases, work, count, candidates[q].state, True)
+        i = find_alone(work, count, candidates[q].state)
         if i < count:
             improve_quiet(phrases, work, i, candidates[q], True)
             continue
@@ -226,7 +228,7 @@ def _recombine(graph, phrases, work, made, side, cutoff):
         prefetch(graph.rows, uint64(candidates[q].state))
         work.waiting[waiting] = uint32(count)
         waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
-        insert_quiet(phrases, work, count, candidates[q])
+        insert_alone(phrases, work, count, candidates[q])
         count += _ONE
     if phrases is not None:
         start_table(phrases, work, side + uint64(MIN_SLOTS))
@@ -242,7 +244,7 @@ def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
         candidate = work.side[q]
         if candidate.cost > cutoff:
             continue
-        i = find(phrases, work, count, candidate)
+        i = find(work, count, candidate.state, candidate.boost)
         if i < count:
             improve(work, i, candidate)
             continue
@@ -379,7 +381,7 @@ def _reach(graph, phrases, work, count, made, side):
     room = uint64(len(work.next))
     for q in range(made):
         candidate = work.candidates[q]
-        i = find_quiet(phrases, work, count, candidate.state, False)
+        i = find_quiet(phrases, work, count, candidate.state)
         if i < count:
             improve_quiet(phrases, work, i, candidate, False)
             continue
@@ -392,7 +394,7 @@ def _reach(graph, phrases, work, count, made, side):
     if phrases is not None:
         for q in range(side):
             candidate = work.side[q]
-            i = find(phrases, work, count, candidate)
+            i = find(work, count, candidate.state, candidate.boost)
             if i < count:
                 improve(work, i, candidate)
                 continue

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from numpy import float32, int32, uint32, uint64
 
+from wfstdec.boost.listed import hot_window
 from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
 from wfstdec.search.costs import NO_CUTOFF
@@ -131,3 +132,16 @@ def list_arcs(graph, row, live, i, listed, count):
         listed[count].entry, listed[count].arc = uint32(i), uint32(a)
         count += _ONE
     return count
+
+
+@inlined
+def hot_labels(words, row, among):
+    """Those of some of a state's labels whose arcs are hot, uint64."""
+    hot, labels = hot_window(words, row.emit), _ZERO
+    if hot != _ZERO:
+        while among != _ZERO:
+            bit = lowest_bit(among)
+            among ^= bit
+            if hot >> bits_below(row.labels, bit) & _ONE != _ZERO:
+                labels |= bit
+    return labels

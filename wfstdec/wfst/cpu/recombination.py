@@ -2,10 +2,11 @@
 
 `slots` has a place for each graph state, and needs no clearing: an entry of that place
 tells whether it is of this frame. That is all there is where boosts have no states, and
-most of what there is where they have: entries in the quiet boost state stand there too.
-The others stand in a hash table with chains, whose slots carry the stamp of the frame
-that they are of; it is no larger than the frame asks for. Their candidates are apart
-from the start, so that quiet ones go the way of a search without boosts.
+most of what there is where they have: the first boost state at a graph state stands
+there. Others stand in a hash table with chains, whose slots carry the stamp of the
+frame that they are of; it is no larger than the frame asks for. Candidates that are not
+between quiet entries are apart from the start, so that quiet ones, which come first, go
+the way of a search without boosts.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ _ONE = uint64(1)
 
 
 @inlined
-def find_quiet(phrases, work, count, state, alone):
-    """Where a state stands in `work.next`, quiet where boosts have states; or `count`.
-
-    `alone`: there are no other entries yet.
-    """
+def find_alone(work, count, state):
+    """Where a graph state stands in `work.next`, or `count`: the only entry there."""
     i = uint64(work.slots[state])
-    if i < count and work.next[i].state == state:
-        if phrases is None or alone:
-            return i
-        if work.next_boosts[i].boost == phrases.quiet:
-            return i
-    return count
+    return i if i < count and work.next[i].state == state else count
+
+
+@inlined
+def find_quiet(phrases, work, count, state):
+    """Where a state stands in `work.next`, or `count`; quiet, if boosts have states."""
+    if phrases is None:
+        i = find_alone(work, count, state)
+    else:
+        i = find(work, count, state, phrases.quiet)
+    return i
 
 
 @inlined
@@ -55,8 +58,8 @@ def improve_quiet(phrases, work, i, candidate, alone):
 
 
 @inlined
-def insert_quiet(phrases, work, count, candidate):
-    """Make the candidate of a quiet source entry number `count`, quiet as well."""
+def insert_alone(phrases, work, count, candidate):
+    """Make the candidate of a quiet source entry number `count`, the first there."""
     work.slots[candidate.state] = uint32(count)
     work.next[count] = candidate
     if phrases is not None:
@@ -65,12 +68,24 @@ def insert_quiet(phrases, work, count, candidate):
 
 
 @inlined
-def find(phrases, work, count, candidate):
-    """Where the search state of a candidate stands in `work.next`, or `count`."""
-    state, boost = candidate.state, candidate.boost
-    if boost == phrases.quiet:
-        return find_quiet(phrases, work, count, state, False)
-    i = _head(work, _slot_of(work, candidate))
+def insert_quiet(phrases, work, count, candidate):
+    """Make the candidate of a quiet source entry number `count`, quiet as well."""
+    if phrases is None:
+        insert_alone(phrases, work, count, candidate)
+    else:
+        _place(work, count, candidate.state, phrases.quiet)
+        work.next[count] = candidate
+        boosts = work.next_boosts[count]
+        boosts.boost, boosts.source_boost = phrases.quiet, phrases.quiet
+
+
+@inlined
+def find(work, count, state, boost):
+    """Where a search state stands in `work.next`, or `count`."""
+    i = find_alone(work, count, state)
+    if i == count or work.next_boosts[i].boost == boost:
+        return i
+    i = _head(work, _slot_of(work, state, boost))
     while i < count:
         if work.next[i].state == state and work.next_boosts[i].boost == boost:
             return i
@@ -94,18 +109,24 @@ def improve(work, i, candidate):
 @inlined
 def insert(phrases, work, count, candidate):
     """Make the candidate entry number `count`."""
-    if candidate.boost == phrases.quiet:
-        work.slots[candidate.state] = uint32(count)
-    else:
-        slot = _slot_of(work, candidate)
-        work.chain[count] = uint32(_head(work, slot))
-        work.hashed[slot] = work.table[0] << _HALF | count
-        prefetch(phrases.rows, uint64(state_of(candidate.boost)))
+    _place(work, count, candidate.state, candidate.boost)
+    prefetch(phrases.rows, uint64(state_of(candidate.boost)))
     entry, boosts = work.next[count], work.next_boosts[count]
     entry.cost, entry.state = candidate.cost, candidate.state
     entry.node, entry.arc = candidate.node, candidate.arc
     boosts.boost = candidate.boost
     boosts.source_boost = candidate.source_boost
+
+
+@inlined
+def _place(work, count, state, boost):
+    """Let entry number `count` be found: in its slot, or else in the hash table."""
+    if find_alone(work, count, state) == count:
+        work.slots[state] = uint32(count)
+    else:
+        slot = _slot_of(work, state, boost)
+        work.chain[count] = uint32(_head(work, slot))
+        work.hashed[slot] = work.table[0] << _HALF | count
 
 
 @inlined
@@ -120,9 +141,9 @@ def start_table(phrases, work, made):
 
 
 @inlined
-def _slot_of(work, candidate):
-    """The place of a candidate in the hash table."""
-    mixed = candidate.state ^ uint32(candidate.boost * uint32(0x9E3779B1))
+def _slot_of(work, state, boost):
+    """The place of a search state in the hash table."""
+    mixed = uint32(state) ^ uint32(boost * uint32(0x9E3779B1))
     mixed ^= mixed >> uint32(15)
     return uint64(mixed) & work.table[1]
 

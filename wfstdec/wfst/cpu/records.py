@@ -93,8 +93,8 @@ class Channel(NamedTuple):
 class Work(NamedTuple):
     """Scratch of one thread; its content between frames means nothing.
 
-    Where boosts have states, `hashed` has the entries in other states than the quiet
-    one: the last entry of each slot in the lower half.
+    Where boosts have states, `hashed` has the entries that are not in `slots`: the last
+    entry of each slot in the lower half.
     """
 
     next: np.ndarray  # ENTRY [F]: the frontier being made
