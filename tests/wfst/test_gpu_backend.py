@@ -200,7 +200,9 @@ def test_phrases_at_the_end_of_a_search_that_died():
         options = dataclasses.replace(options, max_active=3, min_active=0)
         for x in batch:
             x[len(x) // 2 :] = -np.inf
-        boosts = [one._replace(phrases=random_phrases(rng, graph)) for one in boosts]
+        boosts = [
+            CompiledBoosts(one.words, random_phrases(rng, graph)) for one in boosts
+        ]
         backend = DeviceBackend(graph, EmulatedDevice(), first_capacity=64)
         drawn = (graph, options, batch, boosts)
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
@@ -433,7 +435,7 @@ def test_phrases_stay_on_the_device_while_someone_has_them():
     backend = DeviceBackend(graph, EmulatedDevice())
     before = backend.device.budget.left
     phrases = random_phrases(np.random.default_rng(0), graph, "word")
-    boosts = [NO_BOOSTS._replace(phrases=phrases)] * len(batch)
+    boosts = [CompiledBoosts(NO_BOOSTS.words, phrases)] * len(batch)
     store = backend.device_graph.phrases
     uploaded = store.get(phrases)
     backend.decode_batch(batch, options, boosts)

@@ -30,8 +30,8 @@ class BoostLists:
 
     def __init__(
         self,
-        words: BoostFile | Mapping[str, float] | None = None,
-        phrases: BoostFile | Mapping[str, float] | None = None,
+        words: BoostFile | Mapping[str, float | None] | None = None,
+        phrases: BoostFile | Mapping[str, float | None] | None = None,
         compiler: PhraseCompiler | None = None,
     ) -> None:
         self._words, self._phrases = _as_file(words), _as_file(phrases)
@@ -61,7 +61,7 @@ class BoostLists:
         return Boosts(words or {}, self._compiled[id(phrases)])
 
 
-def _as_file(lists: BoostFile | Mapping[str, float] | None) -> BoostFile:
+def _as_file(lists: BoostFile | Mapping[str, float | None] | None) -> BoostFile:
     if isinstance(lists, BoostFile):
         return lists
     return BoostFile(dict(lists or {}))

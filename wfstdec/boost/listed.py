@@ -61,7 +61,7 @@ class WordPlaces:
         self._sizes = len(splits) - 1, len(words)
         self._splits, self._rows, self._places = _by_word(words, splits, num_words)
 
-    def bits(self, words: np.ndarray) -> tuple[np.ndarray, np.uint64, np.ndarray, Any]:
+    def bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """What `ListedWords` has of rows and places, of some words.
 
         Args:

@@ -12,13 +12,13 @@ read the same arrays:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.errors import BoostError
-from wfstdec.jit import kernel
+from wfstdec.jit import jit, kernel
 from wfstdec.text.symbols import EPSILON
 
 MAX_BONUS = 1e6
@@ -43,6 +43,11 @@ class WordBoosts(NamedTuple):
         """The bonus of a word id, 0 where it has none."""
         return float(find_bonus(self.keys, self.bonuses, np.uint32(word)))
 
+    def total(self, words: Sequence[int]) -> float:
+        """The bonuses of some word ids together, each as often as it is there."""
+        ids = np.asarray(words, np.uint32)
+        return float(_total(self.keys, self.bonuses, ids))
+
     def __bool__(self) -> bool:
         return bool(self.keys.any())
 
@@ -65,7 +70,7 @@ def compile_word_boosts(
     known: dict[int, float] = {}
     unknown = []
     for word, bonus in (boosts or {}).items():
-        _check_entry(word, bonus)
+        check_bonus(word, bonus)
         if word in word_ids:
             known[word_ids[word]] = float(bonus)
         else:
@@ -73,7 +78,8 @@ def compile_word_boosts(
     return _fill(known), sorted(unknown)
 
 
-def _check_entry(word: object, bonus: object) -> None:
+def check_bonus(word: object, bonus: object) -> None:
+    """Raise `BoostError` where a word is no string, or its bonus no number in range."""
     if not isinstance(word, str):
         raise BoostError(f"boosted word {word!r}, expected a string")
     numeric = isinstance(bonus, int | float | np.number)
@@ -93,6 +99,14 @@ def _fill(known: dict[int, float]) -> WordBoosts:
             slot = (slot + 1) & (size - 1)
         keys[slot], bonuses[slot] = word, bonus
     return WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
+
+
+@jit
+def _total(keys, bonuses, words):
+    total = 0.0
+    for word in words:
+        total += np.float64(find_bonus(keys, bonuses, word))
+    return total
 
 
 @kernel

@@ -17,10 +17,13 @@ import sys
 
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.decoding import decode_file
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.phrase_flags import phrase_arguments, refuse_phrase_flags
+from wfstdec.cli.phrase_flags import (
+    phrase_arguments,
+    phrase_options,
+    refuse_phrase_flags,
+)
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
 from wfstdec.io.logprobs import open_logprobs
@@ -35,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--logprobs", required=True)
     add_flags(parser, "--output", "--format", "--boost")
     add_flags(parser, "--phrases", "--phrase-totals", "--phrase-unit")
+    add_flags(parser, "--phrase-context", "--phrase-depth", "--phrase-unknown")
     add_flags(parser, "--phrase-boundary", "--sentencepiece")
     add_decoder_flags(parser)
 
@@ -93,6 +97,5 @@ def _boosts_for(
         )
     if phrases is None:
         return BoostLists(words)
-    worth = PhraseOptions(weights_are_totals=args.phrase_totals)
-    compiler = decoder.phrase_compiler(worth, **phrase_arguments(args))
+    compiler = decoder.phrase_compiler(phrase_options(args), **phrase_arguments(args))
     return BoostLists(words, phrases, compiler)

@@ -226,8 +226,10 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--boost": {
         "metavar": "FILE",
-        "help": "'word<TAB>nats' for all, or JSON lines with lists by utterance",
+        "help": "'word<TAB>nats' for all, or JSON lines with lists by utterance; "
+        "without nats as much as is safe",
     },
+    "--boost-scale": _search("boost_scale", "times all boosts", **_FACTOR),
     "--phrase-unit": {
         "choices": ("word", "token"),
         "help": "what phrases are credited by (default: word; token without words)",
@@ -236,6 +238,22 @@ FLAGS: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "weights of --phrases are nats for a whole phrase, as those of --boost "
         "are (default: times 1 nat for its first label, 2 + ln(place) for the others)",
+    },
+    "--phrase-context": {
+        "type": above_zero,
+        "metavar": "NATS",
+        "help": "what the first label of a phrase is worth, by its weight (default: 1)",
+    },
+    "--phrase-depth": {
+        "type": float,
+        "metavar": "FACTOR",
+        "help": "labels after the first are worth so many times that, and ln(place) "
+        "(default: 2)",
+    },
+    "--phrase-unknown": {
+        "type": float,
+        "metavar": "NATS",
+        "help": "what a label of no phrase costs (default: 0)",
     },
     "--phrase-boundary": {
         "metavar": "TOKEN",
@@ -339,6 +357,15 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": ("LOW", "HIGH"),
         "help": "where to look for the insertion (--greedy: the blank penalty), nats "
         "(default: {} to {})".format(*RANGES["word_insertion"]),
+    },
+    "--boost-range": {
+        "nargs": 2,
+        "type": float,
+        "default": RANGES["boost_scale"],
+        "metavar": ("LOW", "HIGH"),
+        "help": "where to look for the scale of --boost (default: {} to {})".format(
+            *RANGES["boost_scale"]
+        ),
     },
     "--max-trials": {
         "type": count_above_zero,

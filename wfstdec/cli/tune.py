@@ -1,5 +1,7 @@
 """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
+With --boost also the scale of these boosts.
+
 For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie with
 its options, --tokens, --lexicon, --arpa or --lm), or the greedy decoder (--greedy
 with its options, --tokens, --arpa or --lm). A grid over both ranges first, then ever
@@ -25,6 +27,7 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.tuning import Range, Trial, one_setting, tune
 from wfstdec.errors import OptionError
+from wfstdec.io.boost_files import read_boosts
 
 HELP = "LM scale and word insertion for a dev set"
 
@@ -36,16 +39,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     for name in ("--wfst", "--trie", "--greedy"):
         add_flags(which, name, default=None, nargs="*")
-    add_flags(parser, "--lm-scale-range", "--insertion-range", "--max-trials")
+    add_flags(parser, "--boost", "--lm-scale-range", "--insertion-range")
+    add_flags(parser, "--boost-range", "--max-trials")
 
 
 def run(args: argparse.Namespace) -> None:
     """Search, say every trial, and then the best."""
-    searches = _searches(args)
+    searches, speech = _searches(args), compare_flags.speech_of(args)
+    prepare, boosts = one_setting(searches), None
+    tunable = searches[0].tunable
+    if args.boost:
+        lists = read_boosts(args.boost)
+        given = [lists.of(utterance) for utterance in speech.logprobs]
+        boosts = searches[0].compile_boosts(given)
+        tunable = (*tunable, "boost_scale")
     tuning = tune(
-        one_setting(searches),
-        compare_flags.speech_of(args),
-        _ranges(args, searches[0].tunable),
+        prepare,
+        speech,
+        _ranges(args, tunable),
+        boosts=boosts,
         max_trials=args.max_trials,
         say=lambda trial: _say(trial, quiet=args.quiet),
     )
@@ -57,9 +69,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _ranges(args: argparse.Namespace, options: Iterable[str]) -> dict[str, Range]:
-    """Where to look for each option: the scale's range, or that of insertions."""
-    ends = {True: tuple(args.lm_scale_range), False: tuple(args.insertion_range)}
-    return {name: ends[name == "lm_scale"] for name in options}
+    """Where to look for each option: ranges of the scales, or that of insertions."""
+    scales = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
+    return {name: tuple(scales.get(name, args.insertion_range)) for name in options}
 
 
 def _searches(args: argparse.Namespace) -> list[DecoderSearch]:

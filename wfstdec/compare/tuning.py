@@ -16,6 +16,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from wfstdec.compare.grids import label
 from wfstdec.compare.points import Decode, Search, Setting
@@ -31,7 +32,12 @@ DIGITS = 6
 """Values are rounded to so many."""
 
 Range = tuple[float, float]
-RANGES: Mapping[str, Range] = {"lm_scale": (0.2, 1.8), "word_insertion": (-4.0, 4.0)}
+RANGES: Mapping[str, Range] = {
+    "lm_scale": (0.2, 1.8),
+    "word_insertion": (-4.0, 4.0),
+    "boost_scale": (0.0, 2.0),
+}
+"""Where to look if nobody says; the scale of boosts only where there are any."""
 
 _log = logging.getLogger("wfstdec.compare")
 _Place = tuple[float, ...]
@@ -147,8 +153,9 @@ class _Search:
 def tune(
     prepare: Callable[[Setting], Decode],
     speech: Speech,
-    ranges: Mapping[str, Range] = RANGES,
+    ranges: Mapping[str, Range] | None = None,
     *,
+    boosts: Sequence[Any] | None = None,
     max_trials: int = 80,
     say: Callable[[Trial], None] | None = None,
 ) -> Tuning:
@@ -158,6 +165,8 @@ def tune(
         prepare: Makes a decoder with these options; `DecoderSearch.prepare`, for one.
         speech: The dev set.
         ranges: Where to look for each option, both ends included; equal ends fix it.
+            `None` is `RANGES`.
+        boosts: Of each utterance, as `prepare`'s decoder takes them.
         max_trials: The most evaluations.
         say: Called with each trial; None logs it.
 
@@ -165,11 +174,13 @@ def tune(
         OptionError: `max_trials` is below 1, no option, or a range upside down.
         ShapeError, LogprobError: As the decoder's.
     """
+    if ranges is None:
+        ranges = {n: r for n, r in RANGES.items() if boosts or n != "boost_scale"}
     _check(ranges, max_trials)
     utterances = list(speech.logprobs.values())
 
     def evaluate(setting: Setting) -> WordErrors:
-        texts = [found.text.split() for found in prepare(setting)(utterances, None)]
+        texts = [found.text.split() for found in prepare(setting)(utterances, boosts)]
         hypotheses = dict(zip(speech.logprobs, texts, strict=True))
         return score_texts(speech.references, hypotheses).errors
 

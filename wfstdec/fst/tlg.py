@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -129,7 +130,8 @@ def build_graph(
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
         tlg = stages.made("T o LG", _compose_t(topology, lg, labels))
-        return stages.made("pack", _pack(tlg, marked, labels, topology))
+        costs = _word_costs(model, labels.words, unk_cost)
+        return stages.made("pack", _pack(tlg, marked, labels, topology, costs))
 
 
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
@@ -207,8 +209,27 @@ def _compose_t(topology: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
     return compose(t, replace(lg, ilabel=ilabel))
 
 
+def _word_costs(
+    model: ArpaModel | WordAcceptor, words: Sequence[str], unk_cost: float | None
+) -> np.ndarray:
+    """Unigram costs, `GraphTables.word_cost`; none of a user's own grammar."""
+    if isinstance(model, WordAcceptor):
+        return np.zeros(0, np.float32)
+    unknown = np.inf if unk_cost is None else unk_cost
+    unigrams = model.ngrams[0]
+    costs = np.full(len(model.words), np.inf, np.float32)
+    costs[unigrams.words[:, 0]] = unigrams.cost
+    found = [model.index.get(word) for word in words]
+    said = [unknown if at is None else costs[at] for at in found]
+    return np.array([np.inf, *said[1:]], np.float32)
+
+
 def _pack(
-    tlg: FstArrays, marked: MarkedLexicon, labels: LabelSpace, topology: str
+    tlg: FstArrays,
+    marked: MarkedLexicon,
+    labels: LabelSpace,
+    topology: str,
+    word_cost: np.ndarray,
 ) -> PackedGraph:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
@@ -223,6 +244,7 @@ def _pack(
         separated=marked.fillers.ends_words,
         topology=topology,
         marks_repeats=True,
+        word_cost=word_cost,
     )
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
     return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables)

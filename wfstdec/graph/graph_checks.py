@@ -106,6 +106,11 @@ def check_tables(tables: GraphTables) -> None:
         bad = values[(values < low) | (values > top)]
         if len(bad):
             raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+    costs = tables.word_cost
+    if len(costs) not in (0, len(words)) or np.isnan(costs).any():
+        raise GraphError(
+            f"{len(costs)} costs of words, expected {len(words)} numbers, or none"
+        )
     if (said.word[1:] < said.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
     if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():

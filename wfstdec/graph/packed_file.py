@@ -45,7 +45,8 @@ def table_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
         "topology": tables.topology,
         "marks_repeats": tables.marks_repeats,
     }
-    return {
+    known = {"word_cost": tables.word_cost} if len(tables.word_cost) else {}
+    return known | {
         "tokens": _bytes(json.dumps(tables.tokens.names)),
         "words": _bytes("\n".join(tables.words)),
         "pronunciation_word": pronunciations.word,
@@ -77,6 +78,7 @@ def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
         separated=meta["separated"],
         topology=meta["topology"],
         marks_repeats=meta["marks_repeats"],
+        word_cost=arrays.get("word_cost", np.zeros(0, np.float32)),
     )
 
 

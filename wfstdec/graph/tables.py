@@ -93,6 +93,8 @@ class GraphTables:
         separated: Whether one of these always stands between two words.
         topology: The name of the CTC topology, or "" where it is not known.
         marks_repeats: Whether `REPEAT` tells repeats of a token from new ones.
+        word_cost: float32 [W], what each word costs whatever was said before, nats,
+            `inf` where that is not known; empty where no language model says it.
     """
 
     tokens: TokenTable
@@ -102,3 +104,4 @@ class GraphTables:
     separated: bool = False
     topology: str = ""
     marks_repeats: bool = False
+    word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))

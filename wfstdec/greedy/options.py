@@ -13,7 +13,7 @@ class GreedyOptions(CheckedOptions):
     """Options of the greedy decoder; as those of `TrieOptions` of the same names.
 
         total = acoustic_scale * acoustic + lm_scale * graph
-                + token_insertion * tokens - boosts
+                + token_insertion * tokens - boost_scale * boosts
 
     Attributes:
         acoustic_scale: Multiplies the negated log-probs.
@@ -21,6 +21,7 @@ class GreedyOptions(CheckedOptions):
         token_insertion: Added for every token; changes costs, but no choice.
         blank_penalty: Subtracted from the blank's log-prob, before the scale; part
             of the acoustic cost.
+        boost_scale: Multiplies all boosts.
 
     Raises:
         OptionError: A value is out of range.
@@ -30,10 +31,11 @@ class GreedyOptions(CheckedOptions):
     lm_scale: float = 1.0
     token_insertion: float = 0.0
     blank_penalty: float = 0.0
+    boost_scale: float = 1.0
 
     blank_skip_threshold: ClassVar[None] = None  # no frame costs enough to skip it
 
     def __post_init__(self) -> None:
         """Check every value."""
-        self.check_scales("acoustic_scale", "lm_scale")
+        self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("token_insertion", "blank_penalty")

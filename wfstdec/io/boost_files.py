@@ -6,7 +6,13 @@ A file is of one of two forms; in the second, an own list replaces the common on
     {"id": "1272-128104-0000", "boosts": {"quilter": 4.0}}     JSON lines, one each
     {"boosts": {"quilter": 4.0}}                               for those without one
 
-Bonuses are nats. Lists of phrases have weights, 1 where none is given, and may do
+Bonuses are nats, and may be left out: they then follow from the list. A phrase without
+one that ends in a number needs a tab behind it.
+
+    quilter
+    {"boosts": ["quilter"]}     or     {"boosts": {"quilter": null, "hatton": 4.0}}
+
+Lists of phrases have weights, 1 where none is given, and may do
 without them:
 
     mister quilter<TAB>0.5
@@ -26,6 +32,8 @@ from typing import Any
 from wfstdec.errors import BoostError, FormatError
 from wfstdec.text.files import read_lines
 
+Numbers = dict[str, float | None]
+"""Words or phrases, and their numbers."""
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
 """The key of a list in JSON lines, and what its numbers are called."""
 
@@ -35,23 +43,28 @@ class BoostFile:
     """What a boost file holds: the lists of many utterances.
 
     Attributes:
-        common: Word to bonus, or phrase to weight, for the utterances that have no
-            list of their own.
+        common: Word to bonus (None follows from the list), or phrase to weight, for
+            the utterances that have no list of their own.
         own: The lists of their own, by utterance.
     """
 
-    common: dict[str, float] = field(default_factory=dict)
-    own: dict[str, dict[str, float]] = field(default_factory=dict)
+    common: Numbers = field(default_factory=dict)
+    own: dict[str, Numbers] = field(default_factory=dict)
 
-    def of(self, utterance: str) -> dict[str, float] | None:
+    def of(self, utterance: str) -> Numbers | None:
         """The list of an utterance, or None where it is empty."""
         return self.own.get(utterance, self.common) or None
 
     @property
     def favoured(self) -> set[str]:
-        """What has a number above 0 in any list."""
+        """What has a number above 0, or none, in any list."""
         lists = (self.common, *self.own.values())
-        return {one for found in lists for one, number in found.items() if number > 0}
+        return {
+            one
+            for found in lists
+            for one, number in found.items()
+            if number is None or number > 0
+        }
 
 
 def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
@@ -68,13 +81,15 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
     lines = _numbered_lines(path)
     if _are_json(lines):
         return _read_json(lines, *_WORDS)
-    common: dict[str, float] = {}
+    common: Numbers = {}
     for place, line in lines:
-        word, *bonus = line.split("\t") if "\t" in line.strip() else line.split()
-        word = " ".join(word.split())
-        if len(bonus) != 1 or not word:
+        word, *bonus = line.rstrip("\n").split("\t")
+        if not bonus and len(word.split()) == 2 and _is_number(word.split()[1]):
+            word, *bonus = word.split()
+        word, bonus = " ".join(word.split()), [one for one in bonus if one.strip()]
+        if len(bonus) > 1 or not word:
             raise BoostError(f"{place}: found {line!r}, expected 'word<TAB>bonus'")
-        _add(common, word, bonus[0].strip(), place, "bonus")
+        _add(common, word, bonus[0].strip() if bonus else None, place, "bonus")
     return BoostFile(common)
 
 
@@ -91,7 +106,7 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostFile:
     lines = _numbered_lines(path)
     if _are_json(lines):
         return _read_json(lines, *_PHRASES)
-    common: dict[str, float] = {}
+    common: Numbers = {}
     for place, line in lines:
         phrase, *weight = line.rstrip("\n\t").split("\t")
         phrase = " ".join(phrase.split())
@@ -145,7 +160,7 @@ def _is_of_words(line: str) -> bool:
 
 
 def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostFile:
-    lists: dict[str | None, dict[str, float]] = {}
+    lists: dict[str | None, Numbers] = {}
     for place, line in lines:
         utterance, given = _parse_object(line, place, key, number)
         if utterance in lists:
@@ -171,19 +186,31 @@ def _parse_object(
     if not isinstance(found, dict) or not found.keys() <= {"id", key}:
         raise BoostError(f"{place}: found {line!r}, {expected}")
     utterance, given = found.get("id"), found.get(key)
-    if isinstance(given, list) and key == "phrases":
-        given = dict.fromkeys(map(str, given), 1.0)
+    if isinstance(given, list):
+        without = 1.0 if key == "phrases" else None
+        given = dict.fromkeys(map(str, given), without)
     if not isinstance(utterance, str | None) or not isinstance(given, dict):
         raise BoostError(f"{place}: found {line!r}, {expected}")
     return utterance, list(given.items())
 
 
-def _add(known: dict[str, float], word: str, text: Any, place: str, name: str) -> None:
-    """Add a word and its number."""
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _add(known: Numbers, word: str, text: Any, place: str, name: str) -> None:
+    """Add a word and its number; a bonus may be None."""
     if not word.split():
         raise BoostError(f"{place}: found {word!r} in the list, expected words")
     if word in known:
         raise BoostError(f"{place}: {word!r} a second time, expected once")
+    if text is None and name == "bonus":
+        known[word] = None
+        return
     try:
         value = float(text)
     except (TypeError, ValueError):

@@ -98,6 +98,10 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         other.options = replace(self.options, **changes)
         return other
 
+    def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
+        """What searches take of n utterances' boosts."""
+        return self._boosts.compile(boosts, n, float(self.options.boost_scale))
+
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
 
@@ -111,7 +115,9 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
                 NumPy or torch, float16 or wider; `-inf` is an impossible token.
             lengths: [B] frames of each utterance; `None` for all.
             boosts: For all utterances, or a sequence with one for each: word to bonus
-                in nats (above 0 favours), compiled phrases, `Boosts`, or `None`.
+                in nats (above 0 favours), words and phrases without (their bonuses
+                follow from the list), compiled phrases, `Boosts`, or `None`. A
+                sequence of strings is one list, for all utterances.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
@@ -123,7 +129,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             BoostWarning: Boosted words are unknown; names them.
         """
         utterances = self._utterances(logprobs, lengths)
-        compiled = self._boosts.compile(boosts, len(utterances))
+        compiled = self._compiled(boosts, len(utterances))
         return self._read(self._search(utterances, compiled), compiled)
 
     def decode_nbest(
@@ -136,7 +142,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         """
         self._check_nbest()
         utterances = self._utterances(logprobs, lengths)
-        compiled = self._boosts.compile(boosts, len(utterances))
+        compiled = self._compiled(boosts, len(utterances))
         return list(map(self._nbest, self._search(utterances, compiled), compiled))
 
     def phrase_compiler(
@@ -182,7 +188,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
 
     def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
         """Begin one utterance: its search, and its boosts, compiled."""
-        compiled = self._boosts.compile([boosts], 1)
+        compiled = self._compiled([boosts], 1)
         self._check_boosts(compiled)
         return self._backend.start(self.options, compiled[0]), compiled[0]
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
@@ -123,12 +124,24 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         super().__init__(
             options,
             make_backend(BACKENDS, backend, space),
-            BoostCompiler(self.words, word_ids(self.words), len(self.tokens)),
+            BoostCompiler(
+                self.words,
+                word_ids(self.words),
+                len(self.tokens),
+                lambda: DefaultBonuses(self.words, self.lexicon, self._word_cost()),
+            ),
             num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
         self._builder = HypothesisBuilder(space, self)
+
+    def _word_cost(self) -> np.ndarray | None:
+        """Unigram costs, float32 [W]; None without a language model."""
+        if self.lm is None:
+            return None
+        root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
+        return self.lm.row(root)[0][: len(self.words)]
 
     @property
     def vocabulary(self) -> Vocabulary:

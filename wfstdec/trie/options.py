@@ -16,7 +16,8 @@ class TrieOptions(CheckedOptions):
     """Options of the trie decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
-                + word_insertion * words + token_insertion * tokens - boosts
+                + word_insertion * words + token_insertion * tokens
+                - boost_scale * boosts
 
     Those that `WfstOptions` has too mean the same there.
 
@@ -39,6 +40,7 @@ class TrieOptions(CheckedOptions):
         token_insertion: Added for every token that begins, separators included.
         blank_penalty: Subtracted from the blank's log-prob, before the scale; part
             of the acoustic cost.
+        boost_scale: Multiplies all boosts.
         blank_skip_threshold: At a frame where the blank's probability is at least
             this, only blanks are followed; `None` follows all.
 
@@ -57,6 +59,7 @@ class TrieOptions(CheckedOptions):
     word_insertion: float = 0.0
     token_insertion: float = 0.0
     blank_penalty: float = 0.0
+    boost_scale: float = 1.0
     blank_skip_threshold: float | None = None
 
     def __post_init__(self) -> None:
@@ -67,6 +70,6 @@ class TrieOptions(CheckedOptions):
         self.check_choice("merge", get_args(Merge))
         self.check_count("nbest")
         self.check_choice("lookahead", get_args(LookaheadKind))
-        self.check_scales("acoustic_scale", "lm_scale")
+        self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("word_insertion", "token_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")

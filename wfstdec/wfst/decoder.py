@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
+from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
@@ -61,7 +62,12 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         super().__init__(
             options or WfstOptions(),
             make_backend(BACKENDS, backend, graph),
-            BoostCompiler(graph.words, graph.word_ids, len(graph.tokens)),
+            BoostCompiler(
+                graph.words,
+                graph.word_ids,
+                len(graph.tokens),
+                lambda: _default_bonuses(graph),
+            ),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
@@ -139,3 +145,10 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             num_frames=path.num_frames,
             died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,
         )
+
+
+def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
+    """What bonuses the words of a graph get in a list without numbers."""
+    tables = graph.tables
+    lexicon = tables.pronunciations.lexicon(tables.words)
+    return DefaultBonuses(tables.words, lexicon, tables.word_cost)

@@ -12,7 +12,7 @@ class WfstOptions(CheckedOptions):
     """Options of the WFST decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
-                + word_insertion * words - boosts
+                + word_insertion * words - boost_scale * boosts
 
     Attributes:
         beam: Entries that cost more than the frame's best plus `beam` are dropped;
@@ -26,6 +26,7 @@ class WfstOptions(CheckedOptions):
         word_insertion: Added for every word; above 0 penalises.
         blank_penalty: Subtracted from the blank's log-prob, before the scale; part
             of the acoustic cost.
+        boost_scale: Multiplies all boosts.
         blank_skip_threshold: At a frame where the blank's probability is at least
             this, only blank arcs are followed; `None` follows all.
         beam_delta: Where `max_active` binds, the next frame's beam is the worst kept
@@ -42,6 +43,7 @@ class WfstOptions(CheckedOptions):
     lm_scale: float = 1.0
     word_insertion: float = 0.0
     blank_penalty: float = 0.0
+    boost_scale: float = 1.0
     blank_skip_threshold: float | None = None
     beam_delta: float | None = None
 
@@ -52,7 +54,7 @@ class WfstOptions(CheckedOptions):
         limit = MAX_COUNT if self.max_active is None else self.max_active
         expected = f"0 to max_active ({self.max_active!r})"
         self.check("min_active", is_count(0, limit), expected)
-        self.check_scales("acoustic_scale", "lm_scale")
+        self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("word_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")
         self.check_width("beam_delta", optional=True)
