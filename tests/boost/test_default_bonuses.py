@@ -1,0 +1,219 @@
+"""Lists without numbers: their bonuses, how words sound, and scaling."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from wfstdec.boost.boosts import BoostCompiler, Boosts
+from wfstdec.boost.confusions import DISTINCT, HOMOPHONE, NEIGHBOUR, likelier_sounds
+from wfstdec.boost.defaults import HOMOPHONES, MOST, NEIGHBOURS, DefaultBonuses
+from wfstdec.boost.instalments import STATE_BITS
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.scaling import scaled_phrases, scaled_words
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BoostError, BoostWarning, ShapeError
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.text.vocabulary import word_ids
+
+WORDS = ("<eps>", "the", "matter", "mater", "wither", "whether", "fuchs", "withers")
+SAID = {
+    "the": "1 2",
+    "matter": "3 4 5 2",
+    "mater": "3 4 5 2",
+    "whether": "6 7 8",
+    "wither": "6 9 8",
+    "withers": "6 9 8 9",
+    "fuchs": "9 9 9 9 9 9",
+}
+COST = np.array([np.inf, 2, 6, 12, 11, 5, 12, 13], np.float32)
+LEXICON = Lexicon(
+    tuple(SAID),
+    tuple(tuple(map(int, said.split())) for said in SAID.values()),
+    np.zeros(len(SAID), np.float32),
+)
+
+
+def sounds(words, lexicon, cost):
+    """By comparing every pair of pronunciations."""
+    ids, found = word_ids(words), np.zeros(len(words), np.uint8)
+    said = list(zip(lexicon.words, lexicon.pronunciations, strict=True))
+    for word, one in said:
+        for other, another in said:
+            if cost[ids[other]] < cost[ids[word]]:
+                kind = (
+                    HOMOPHONE
+                    if one == another
+                    else NEIGHBOUR * edits_are_one(one, another)
+                )
+                found[ids[word]] = max(found[ids[word]], kind)
+    return found
+
+
+def edits_are_one(a, b):
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    if len(longer) == len(shorter):
+        return sum(x != y for x, y in zip(a, b, strict=True)) == 1
+    cuts = (longer[:i] + longer[i + 1 :] for i in range(len(longer)))
+    return len(longer) == len(shorter) + 1 and shorter in cuts
+
+
+def test_sounds_by_hand():
+    found = likelier_sounds(LEXICON, word_ids(WORDS), COST)
+    kinds = dict(zip(WORDS, found.tolist(), strict=True))
+    assert kinds["mater"] == HOMOPHONE and kinds["matter"] == DISTINCT
+    assert kinds["wither"] == NEIGHBOUR and kinds["whether"] == DISTINCT
+    assert kinds["withers"] == NEIGHBOUR and kinds["fuchs"] == DISTINCT
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sounds_by_all_pairs(seed):
+    rng = np.random.default_rng(seed)
+    words = ("<eps>", *(f"w{i}" for i in range(25)))
+    said = rng.choice(words[1:], 40)
+    spelt = [tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist()) for _ in said]
+    lexicon = Lexicon(tuple(map(str, said)), tuple(spelt), np.zeros(40, np.float32))
+    cost = rng.integers(1, 9, len(words)).astype(np.float32)
+    found = likelier_sounds(lexicon, word_ids(words), cost)
+    assert found.tolist() == sounds(words, lexicon, cost).tolist()
+
+
+def test_bonuses_follow_from_the_list():
+    defaults = DefaultBonuses(WORDS, LEXICON, COST)
+    [alone] = defaults.of(["fuchs"]).values()
+    assert alone == MOST  # its mass is 6e-6
+    found = defaults.of(["fuchs", "the", "wither", "mater"])
+    mass = sum(math.exp(-cost) for cost in (12, 2, 11, 12))
+    assert found["fuchs"] == found["the"] == pytest.approx(math.log(1 + 1 / mass))
+    assert found["wither"] == pytest.approx(NEIGHBOURS * found["fuchs"])
+    assert found["mater"] == pytest.approx(HOMOPHONES * found["fuchs"])
+    phrase = defaults.of(["mater fuchs"])
+    assert phrase["mater fuchs"] == MOST  # as distinct as its most distinct word
+    assert defaults.of(["unheard"]) == {"unheard": MOST}
+    assert DefaultBonuses(WORDS).of(["fuchs"])["fuchs"] == pytest.approx(
+        math.log(1 + len(WORDS))
+    )
+
+
+def test_longer_lists_get_less():
+    rng = np.random.default_rng(1)
+    words = ("<eps>", *(f"w{i}" for i in range(3000)))
+    cost = rng.uniform(8, 14, len(words))
+    defaults = DefaultBonuses(words, None, cost)
+    sizes = [1, 10, 100, 1000, 3000]
+    bonuses = [defaults.of(words[1 : n + 1])["w0"] for n in sizes]
+    assert bonuses == sorted(bonuses, reverse=True) and bonuses[-1] < bonuses[0] / 2
+
+
+def compiler():
+    return BoostCompiler(
+        WORDS, word_ids(WORDS), 5, lambda: DefaultBonuses(WORDS, LEXICON, COST)
+    )
+
+
+def bonuses_of(boosts):
+    ids = word_ids(WORDS)
+    return {word: boosts.words.bonus(ids[word]) for word in ids}
+
+
+def test_a_sequence_of_strings_is_one_list():
+    one, other = compiler().compile(["fuchs", "the"], 2)
+    assert one is other and bonuses_of(one)["fuchs"] > 0
+    first, second, third, none = compiler().compile(
+        [["fuchs"], {"the": 3.0}, ("the", "fuchs"), None], 4
+    )
+    assert bonuses_of(first)["fuchs"] == MOST and bonuses_of(first)["the"] == 0
+    assert bonuses_of(second)["the"] == 3
+    assert bonuses_of(third) == bonuses_of(one)
+    assert not none
+
+
+def test_numbers_that_are_given_stay():
+    [found] = compiler().compile({"fuchs": None, "the": 4.0, "mater": -1.0}, 1)
+    assert bonuses_of(found)["the"] == 4 and bonuses_of(found)["mater"] == -1
+    [alone] = compiler().compile(["fuchs"], 1)
+    assert bonuses_of(found)["fuchs"] == bonuses_of(alone)["fuchs"]
+
+
+def test_the_order_of_a_list_changes_nothing():
+    a, b = (
+        compiler().compile(one, 1)[0] for one in (["the", "mater"], ["mater", "the"])
+    )
+    assert bonuses_of(a) == bonuses_of(b)
+
+
+def test_equal_lists_are_compiled_once():
+    make = compiler()
+    [one] = make.compile({"fuchs": None, "the": 1.0}, 1)
+    assert make.compile({"the": 1.0, "fuchs": None}, 1) == [one]
+    assert make.compile({"the": 1.0, "fuchs": None}, 1, scale=2.0) != [one]
+
+
+@pytest.mark.parametrize(
+    ("boosts", "message"),
+    [
+        (["fuchs", ""], "boosted word '', expected a string of words"),
+        (["fuchs", 3], "2 boost lists, expected 1"),
+        ([["fuchs", 3]], "boosted word 3, expected a string of words"),
+        ("fuchs", "boosts is a str, expected a mapping"),
+        ({"the  fuchs": 1.0, "the fuchs": 2.0}, "'the fuchs' has the bonuses 1.0 and"),
+        ({"fuchs": "1"}, "bonus '1' of 'fuchs', expected a number of nats"),
+    ],
+)
+def test_lists_that_are_wrong(boosts, message):
+    with pytest.raises((BoostError, ShapeError), match=message.replace("(", "\\(")):
+        compiler().compile(boosts, 1)
+
+
+def test_words_in_any_script_are_named_where_they_are_unknown():
+    with pytest.warns(BoostWarning, match="'Ωμέγα'.*'東京'|'東京'.*'Ωμέγα'"):
+        compiler().compile(["東京", "Ωμέγα", "fuchs"], 1)
+
+
+def test_a_million_entries():
+    words = ("<eps>", *(f"w{i}" for i in range(50_000)))
+    rng = np.random.default_rng(2)
+    pairs = rng.integers(1, len(words), (1_000_000, 2))
+    phrases = {f"{words[a]} {words[b]}": 2.0 for a, b in pairs.tolist()}
+    [found] = BoostCompiler(words, word_ids(words), 5).compile(phrases, 1)
+    for a, b in pairs[:50].tolist():
+        assert found.cost([a, b], ()) <= -2.0
+    assert found.phrases.num_states < 1 << STATE_BITS
+
+
+def test_scaled():
+    ids = word_ids(WORDS)
+    words, _ = compile_word_boosts({"fuchs": 4.0, "the": -1.0}, ids)
+    half = scaled_words(words, 0.5)
+    assert (half.bonus(ids["fuchs"]), half.bonus(ids["the"])) == (2.0, -0.5)
+    assert half.top_bonus == 2
+    assert scaled_words(words, 0.0).top_bonus == 0
+
+
+@pytest.mark.parametrize("boundary", [None, 0])
+@pytest.mark.parametrize("seed", range(10))
+def test_scaled_phrases_are_worth_as_much_less(seed, boundary):
+    """To the last bit where the amounts are whole multiples of the grain after it."""
+    rng = np.random.default_rng(seed)
+    labels = [f"t{i}" for i in range(5)]
+    spelt = [[tuple(rng.integers(1, 5, rng.integers(1, 5)).tolist())] for _ in range(6)]
+    weights = {str(i): float(rng.choice([1, 2, 3, -1])) for i in range(6)}
+    options = PhraseOptions(weights_are_totals=True, outside_cost=0.5)
+    table = token_table(labels, "t0") if boundary is None else token_table(labels, "t4")
+    phrases = PhraseCompiler(
+        lambda texts: [spelt[int(text)] for text in texts], table, options, boundary
+    ).compile(weights)
+    for scale in (0.0, 0.5, 0.75, 2.0):
+        scaled = scaled_phrases(phrases, scale)
+        for _ in range(20):
+            said = rng.integers(0, 5, rng.integers(0, 9)).tolist()
+            expected = scale * phrases.total(said)
+            assert scaled.total(said) == pytest.approx(expected, abs=1e-9)
+
+
+def test_compiling_warns_of_nothing_without_unknown_words():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiler().compile(Boosts(["fuchs"]), 1)

@@ -1,0 +1,184 @@
+"""Credits in instalments: what is paid when, and that the sum is what it was."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from text_graphs import text_graph
+
+from wfstdec.boost.account import BoostAccount
+from wfstdec.boost.boosts import BoostCompiler, Boosts
+from wfstdec.boost.instalments import (
+    MAX_OWED,
+    STATE_BITS,
+    check_states,
+    instalment_size,
+    join,
+    most_paid,
+    owed_of,
+    pay,
+    rest_of,
+    state_of,
+)
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.errors import BoostError
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+WORDS = ("<eps>", "new", "york", "art")
+
+
+def paid_in_all(credit, size):
+    """What is paid until nothing is owed."""
+    parts, owed, credit = [], 0, np.float32(credit)
+    while True:
+        paid, owed = pay(owed, credit, size)
+        parts.append(float(paid))
+        credit = np.float32(0)
+        if owed == 0:
+            return parts
+
+
+def test_by_hand():
+    """A beam of 8 nats pays at most 4 at once."""
+    size = instalment_size(8.0)
+    assert size == 4
+    assert paid_in_all(3, size) == [3]
+    assert paid_in_all(4, size) == [4]
+    assert paid_in_all(13, size) == [4, 4, 4, 1]
+    assert paid_in_all(-20, size) == [-20]  # a penalty drops nothing but itself
+    owed = pay(0, np.float32(10), size)[1]
+    assert owed == 6  # quarters: 6 nats
+    assert pay(owed, np.float32(-2), size) == (4, 0)  # a refund is taken from it first
+    assert pay(owed, np.float32(-9), size) == (-3, 0)
+
+
+@pytest.mark.parametrize("beam", [0.0, 0.001, 3.3, 8.0, 13.0, 1e4, math.inf])
+def test_the_sum_is_exact_and_no_part_above_half_the_beam(beam):
+    size = instalment_size(beam)
+    assert 0 < size <= max(beam / 2, 4 / 16384)
+    rng = np.random.default_rng(5)
+    for credit in [*rng.uniform(-5, 60, 200), *rng.uniform(0, 40, 50) * float(size)]:
+        credit = np.float32(min(round(credit * 1024) / 1024, 1000))
+        parts = paid_in_all(credit, size)
+        assert math.fsum(parts) == credit
+        most = max(size, credit - np.float32(MAX_OWED) * size / 4)
+        assert max(parts) <= most
+        assert len(parts) == 1 or min(parts) > 0
+
+
+def test_no_credit_pays_more_than_the_bound_says():
+    rng = np.random.default_rng(6)
+    for _ in range(3000):
+        size = instalment_size(rng.choice([1.0, 8.0, 13.3]))
+        owed, credit = int(rng.integers(0, MAX_OWED + 1)), rng.choice([3, 30, 1e4])
+        top = np.float32(rng.normal() * credit)
+        less = np.float32(top - abs(rng.normal() * rng.choice([1e-3, 1, credit])))
+        most = most_paid(owed, top, size)
+        assert pay(owed, less, size)[0] <= most and pay(owed, top, size)[0] <= most
+
+
+def test_boost_states():
+    assert (owed_of(join(63, 5)), state_of(join(63, 5))) == (63, 5)
+    assert join(63, (1 << STATE_BITS) - 1) < 1 << 31  # int32 of the trie
+    assert rest_of(join(3, 9), np.float32(4)) == 3
+    check_states(1 << STATE_BITS)
+    with pytest.raises(BoostError, match="33,554,433 states, expected at most 33,554"):
+        check_states((1 << STATE_BITS) + 1)
+
+
+def compiled(words=None, phrases=None):
+    ids = {word: i for i, word in enumerate(WORDS) if i}
+    automaton = None
+    if phrases:
+        options = PhraseOptions(weights_are_totals=True)
+        by_words = BoostCompiler(WORDS, ids, 5)._phrases.speller
+        automaton = PhraseCompiler(by_words, WORDS, options).compile(phrases)
+    [one] = BoostCompiler(WORDS, ids, 5).compile(Boosts(words or {}, automaton), 1)
+    return one
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_steps_are_credited_what_they_were_without_instalments(seed):
+    """Words and phrases at once; steps of words, tokens and both."""
+    rng = np.random.default_rng(seed)
+    boosts = compiled(
+        {"new": float(rng.integers(-9, 40)), "art": 12.25},
+        {"new york": 13.0, "york york": float(rng.integers(1, 30)), "art": -3.0},
+    )
+    account, whole = (BoostAccount(boosts, beam) for beam in (2.0, math.inf))
+    for _ in range(20):
+        steps = [
+            (rng.choice([None, 1, 2, 3]), rng.choice([None, 4]))
+            for _ in range(rng.integers(0, 12))
+        ]
+        totals = []
+        for one in (account, whole):
+            boost, total = one.start, 0.0
+            for word, token in steps:
+                cost, boost = one.step(boost, word, token)
+                total += float(cost)
+            totals.append(total + float(one.rest(boost)))
+        said = [word for word, _ in steps if word is not None]
+        assert totals[0] == totals[1] == pytest.approx(boosts.cost(said, ()), abs=1e-9)
+
+
+RIVALS = """
+    0 1 a - 0
+    1 2 b - 0
+    2 3 c art 0
+    0 4 a new 0.5
+    4 5 b - 0
+    5 6 d - 0
+    3 0
+    6 0
+"""
+
+
+def test_a_bonus_above_the_beam_does_not_drive_out_what_is_right():
+    """A word is credited on its first token; its third speaks against it."""
+    graph = text_graph(RIVALS, tokens="_ a b c d")
+    x = np.full((3, len(graph.tokens)), -20.0, np.float32)
+    for frame, token in enumerate("abc"):
+        x[frame, graph.tokens.ids[token]] = -0.5
+    found = [
+        WfstDecoder(graph, WfstOptions(beam=beam), backend).decode(
+            [x], boosts={"new": 9.0}
+        )[0]
+        for beam in (4.0, 100.0)
+        for backend in ("reference", "cpu")
+    ]
+    assert {one.text for one in found} == {"art"}
+    assert {one.total_cost for one in found} == {1.5}
+
+
+def test_decoders_agree_where_nothing_is_pruned():
+    tokens = ("<blank>", "s", "n", "y", "a")
+    spelt = {"new": ("n",), "york": ("y", "n"), "art": ("a",)}
+    table = token_table(tokens)
+    ids = tuple(tuple(table.ids[t] for t in said) for said in spelt.values())
+    lexicon = Lexicon(tuple(spelt), ids, np.zeros(len(spelt), np.float32))
+    rng = np.random.default_rng(3)
+    for boosts in ({"york": 30.0}, {"new york": 25.0, "art": -2.0, "york": 9.0}):
+        x = np.log(rng.dirichlet(np.ones(5), 9)).astype(np.float32)
+        results = []
+        for beam in (6.0, 1e5):
+            options = TrieOptions(beam=beam, beam_size=10**6)
+            for backend in ("reference", "cpu"):
+                decoder = TrieDecoder(
+                    tokens=table,
+                    lexicon=lexicon,
+                    separator="s",
+                    options=options,
+                    backend=backend,
+                )
+                results.append(decoder.decode([x], boosts=boosts)[0])
+        wide = dataclasses.asdict(results[2])
+        assert dataclasses.asdict(results[0]) == dataclasses.asdict(results[1])
+        assert wide == dataclasses.asdict(results[3])
+        assert wide["boost_cost"] <= results[0].boost_cost + 1e-6
