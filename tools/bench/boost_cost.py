@@ -1,0 +1,150 @@
+"""What boosting costs: the time of a search with a list over that without one.
+
+    python -m tools.bench.boost_cost --output run.json
+
+Lists of 1 to 20,000 words, of rare pairs of words, and of pairs that are said, by words
+and by tokens; 4 nats each, for all utterances. The search alone is timed, by turns;
+lists are compiled before. Entries are search states per frame, over those without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tools.bench import experiments
+from tools.bench.cases import Case
+from tools.bench.command import Run, exit_with
+from tools.bench.report import Row
+from tools.bench.timing import Turns
+from wfstdec import TrieDecoder, TrieOptions, WfstOptions
+from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.search.decoder import Decoder
+
+SIZES = (1, 100, 20_000)
+NATS = 4.0
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--beam", type=float, default=13.0)
+    parser.add_argument("--beam-size", type=int, default=256)
+
+
+def texts_of(case: Case, args: argparse.Namespace) -> dict[str, list[str]]:
+    """20,000 texts of each kind; shorter lists are the first of them."""
+    assert case.lexicon is not None
+    rng, most = random.Random(args.seed), max(SIZES)
+    rare, words = experiments.rare_words(case, args.common), sorted(case.lexicon.words)
+    words = list(dict.fromkeys(words))
+    rng.shuffle(rare)
+    known, said = set(words), []
+    for reference in case.speech.references.values():
+        pairs = zip(reference, reference[1:], strict=False)
+        said += [" ".join(pair) for pair in pairs if set(pair) <= known]
+    said = sorted(set(said))
+    rng.shuffle(said)
+    pairs = [f"{rng.choice(rare)} {rng.choice(words)}" for _ in range(most)]
+    return {
+        "words": (rare + words)[:most],
+        "rare pairs": pairs,
+        "pairs that are said": (said[:100] + pairs)[:most],
+    }
+
+
+def boosts_of(case: Case, decoder: Decoder, args: argparse.Namespace) -> dict[str, Any]:
+    """What is boosted, by name; None is nothing."""
+    tokens = decoder.phrase_compiler(
+        PhraseOptions(weights_are_totals=True), unit="token"
+    )
+    boosts: dict[str, Any] = {"none": None}
+    for kind, texts in texts_of(case, args).items():
+        for size in SIZES:
+            listed = dict.fromkeys(texts[:size], NATS)
+            boosts[f"{size} {kind}"] = listed
+            if kind == "pairs that are said":
+                boosts[f"{size} {kind}, by tokens"] = tokens.compile(listed)
+    return boosts
+
+
+def search_all(decoder: Decoder, utterances: list[np.ndarray], compiled: list) -> Any:
+    """Search every utterance; costs of the results, and the work that was done."""
+    costs, work = [], 0
+    for logprobs, boosts in zip(utterances, compiled, strict=True):
+        search = decoder._backend.start(decoder.options, boosts)
+        search.advance(logprobs)
+        work += search.counts["active"]
+        found = search.finish()
+        best = found[0] if isinstance(found, list) else found
+        costs.append(best.search_cost)
+    return costs, work
+
+
+def rows_of(
+    name: str, decoder: Decoder, boosts: dict[str, Any], args: Any
+) -> list[Row]:
+    """A row for each list."""
+    utterances = args.arrays
+    compiled = {
+        key: decoder._compiled(given, len(utterances)) for key, given in boosts.items()
+    }
+    tasks: dict[str, Callable[[], Any]] = {
+        key: partial(search_all, decoder, utterances, one)
+        for key, one in compiled.items()
+    }
+    turns = Turns(tasks)
+    answers = turns.take()  # kernels are compiled
+    for seconds in turns.seconds.values():
+        seconds.clear()
+    for _ in range(args.repeats):
+        if turns.take() != answers:
+            raise SystemExit("two turns have different results")
+    base, rows = turns.seconds["none"], []
+    for key, seconds in turns.seconds.items():
+        ratios = [one / other for one, other in zip(seconds, base, strict=True)]
+        row = {
+            "search": name,
+            "list": key,
+            "ratio": round(statistics.median(ratios), 3),
+            "entries": round(answers[key][1] / answers["none"][1], 3),
+            "seconds": [round(one, 4) for one in seconds],
+        }
+        print(f"{name:5s} {key:34s} {row['ratio']:6.2f} {row['entries']:6.2f}")
+        rows.append(row)
+    return rows
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = experiments.parse_arguments(__doc__, argv, add_own)
+    case = experiments.load_case(args)
+    if case.lexicon is None:
+        raise SystemExit("words are boosted: a case with a lexicon, please")
+    run = Run("tools.bench.boost_cost", args)
+    arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
+    args.arrays = arrays
+    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
+    trie = TrieDecoder(
+        tokens=case.tokens,
+        lexicon=case.lexicon,
+        lm=case.arpa,
+        separator=case.separator,
+        options=TrieOptions(
+            beam=args.beam, beam_size=args.beam_size, lm_scale=case.lm_scale
+        ),
+        threads=1,
+    )
+    rows: list[Row] = []
+    for name, decoder in (("wfst", case.wfst_decoder(options)), ("trie", trie)):
+        rows += rows_of(name, decoder, boosts_of(case, decoder, args), args)
+    del args.arrays
+    run.write(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)
