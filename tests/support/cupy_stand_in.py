@@ -2,12 +2,16 @@
 
 import contextlib
 import ctypes
+import functools
+import re
 import threading
 import types
 from typing import ClassVar
 
 import numpy as np
 from cuda_emulation.device import EmulatedDevice
+
+from wfstdec.gpu.device import Grid
 
 
 class Array(np.ndarray):
@@ -99,20 +103,21 @@ def current_stream():
 
 
 class Kernel:
-    num_regs = 64
     shared_size_bytes = 5800
     max_dynamic_shared_size_bytes = None
     preferred_shared_memory_carveout = None
     launched: ClassVar[list] = []
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, macros=()):
+        self.name, self.macros = name, macros
 
     def __call__(self, grid, block, arguments, *, shared_mem):
         assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
         Kernel.launched.append((self.name, current_stream().ptr))
-        device = EmulatedDevice(*block)
-        device.launch(self.name, *grid, *arguments, shared_mem)
+        (record,) = arguments  # CuPy takes a record of NumPy by value
+        assert type(record) is np.ndarray and record.shape == (1,)
+        grid = Grid(self.name, *grid, shared_mem, self.macros)
+        EmulatedDevice(*block).launch(grid, record)
 
 
 class CudaRuntimeError(RuntimeError):
@@ -136,6 +141,7 @@ class CudaDevice(contextlib.nullcontext):
         "MaxRegistersPerMultiprocessor": 65536,
         "MaxThreadsPerMultiProcessor": 2048,
         "MultiProcessorCount": 3,
+        "MaxBlocksPerMultiprocessor": 24,
         "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
         "MaxSharedMemoryPerBlockOptin": 99 * 1024,
         "ReservedSharedMemoryPerBlock": 1024,
@@ -188,8 +194,12 @@ class Nvrtc:
 
 def raw_module(path):
     with open(path, "rb") as file:
-        assert file.read().startswith((b"machine code of ", b"PTX of "))
-    return types.SimpleNamespace(get_function=Kernel)
+        found = file.read().decode()
+    assert found.startswith(("machine code of ", "PTX of "))
+    head = found.partition("#line")[0]
+    macros = [(name, int(value)) for name, value in re.findall(r"(\w+) (\d+)\n", head)]
+    get_function = functools.partial(Kernel, macros=tuple(macros))
+    return types.SimpleNamespace(get_function=get_function)
 
 
 def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
@@ -228,5 +238,6 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
             Device=CudaDevice,
             Stream=Stream,
             get_current_stream=current_stream,
+            alloc_pinned_memory=bytearray,
         ),
     )

@@ -7,11 +7,28 @@ kernels on the CPU.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.program import Macros
+
+
+class Grid(NamedTuple):
+    """What runs.
+
+    Attributes:
+        kernel: The kernel's name.
+        num_blocks: Its blocks.
+        shared_bytes: Shared memory of each, besides its own variables.
+        macros: What it is compiled for.
+    """
+
+    kernel: str
+    num_blocks: int
+    shared_bytes: int = 0
+    macros: Macros = ()
 
 
 class Device(Protocol):
@@ -45,22 +62,24 @@ class Device(Protocol):
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""
 
-    def copy(self, target: Any, source: int, num_bytes: int) -> None:
-        """Copy from an address on the device to the beginning of a buffer."""
+    def staging(self, num_bytes: int) -> AbstractContextManager[np.ndarray]:
+        """Memory of the host to copy from, uint8, at least so many bytes.
+
+        It is used again after the context: the copy has to be done by then.
+        """
+
+    def copy(self, target: int, source: int, num_bytes: int) -> None:
+        """Copy from one address on the device to another."""
 
     def address(self, buffer: Any) -> int:
         """Where the kernels find a buffer."""
 
-    def launch(
-        self, kernel: str, num_blocks: int, packet: Any, shared_bytes: int
-    ) -> None:
+    def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """Run a kernel.
 
         Args:
-            kernel: Its name.
-            num_blocks: So many blocks.
-            packet: The buffer whose address is the kernel's one argument.
-            shared_bytes: Shared memory of each block, besides its own variables.
+            grid: Which, and how many blocks.
+            argument: One record, the kernel's one argument, by value.
         """
 
     def wait(self) -> None:

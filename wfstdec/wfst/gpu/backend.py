@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.errors import LogprobError
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
@@ -63,6 +65,7 @@ class DeviceBackend:
 
         Raises:
             DeviceMemoryError: The device's memory does not suffice.
+            LogprobError: A number is no log-prob; no session has moved.
         """
         advance(sessions, chunks)
 
@@ -76,22 +79,30 @@ class DeviceBackend:
 
         Raises:
             DeviceMemoryError: Not even one utterance fits.
+            LogprobError: A number is no log-prob: the first utterance that has one.
         """
         paths: dict[int, BestPath] = {}
+        bad: list[LogprobError] = []
         parts = list(self._parts([len(one) for one in utterances]))[::-1]
         while parts:
-            part = parts.pop()
+            part = sorted(parts.pop())
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             lengths = [len(chunk) for chunk in chunks]
             try:
                 batch = DeviceBatch(self.device_graph, options, given, lengths)
                 batch.advance(chunks)
                 paths.update(zip(part, batch.finish(), strict=True))
+            except LogprobError as error:
+                assert isinstance(error.utterance, int)
+                error.utterance = part[error.utterance]
+                bad.append(error)  # another part may have one before it
             except DeviceMemoryError:
                 if len(part) < 2:
                     raise
                 half = len(part) // 2
                 parts += [part[half:], part[:half]]
+        if bad:
+            raise min(bad, key=attrgetter("utterance"))
         return [paths[i] for i in range(len(utterances))]
 
     def memory_plan(

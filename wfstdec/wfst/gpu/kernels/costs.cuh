@@ -32,7 +32,7 @@ struct Costs {
         float reached = cost + task.lm_scale * arc.cost;
         if (arc.ilabel & CARRIES_WORD)
             reached += task.word_insertion - find_bonus(utterance.words, arc.olabel);
-        if (utterance.phrases == nullptr) return reached;
+        if (!has_phrases(utterance)) return reached;
         const u32 label = phrase_label(arc);
         return label == NONE ? reached
                              : reached + step(phrases.automaton, boost, label);
