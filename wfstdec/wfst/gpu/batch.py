@@ -130,6 +130,7 @@ class DeviceBatch:
 
     @takes_times.setter
     def takes_times(self, takes: bool) -> None:
+        """Set it before `advance`."""
         self._variant = self._variant._replace(times=takes)
 
     @property
