@@ -242,7 +242,19 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
 
     def _map(self, function: Callable[[int], _Item], items: list[int]) -> list[_Item]:
         """Call for every item, in threads where that helps; results in order."""
-        if self.threads == 1 or len(items) < 2:
+        others = min(self.threads, len(items)) - 1
+        if others < 1:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(self.threads, len(items))) as pool:
-            return list(pool.map(function, items))
+        results: dict[int, _Item] = {}
+        left = iter(range(len(items)))  # all threads take from it, the next one each
+
+        def work() -> None:
+            for at in left:
+                results[at] = function(items[at])
+
+        with ThreadPoolExecutor(others) as pool:
+            done = [pool.submit(work) for _ in range(others)]
+            work()
+            for one in done:
+                one.result()
+        return [results[at] for at in range(len(items))]

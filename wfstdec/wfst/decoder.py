@@ -15,13 +15,12 @@ from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
 from wfstdec.search.contract import BatchBackend
-from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
-from wfstdec.text.symbols import token_of
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
@@ -115,27 +114,29 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
 
-    def _hypothesis(self, path: BestPath, boosts: CompiledBoosts) -> Hypothesis:
-        options, shift, read = self.options, self.frame_shift_s, path.said
-        frames = self._aligner.word_frames(read, path.reached_final)
-        ids, tokens = read.word.tolist(), token_of(read.ilabel).tolist()
-        costs = CostAccount.of_path(
-            options,
-            graph=read.graph_cost + path.final_cost,
-            acoustic=read.acoustic_cost,
-            insertion=insertion_cost(options.word_insertion, len(ids)),
-            boost=boosts.cost(ids, tokens),
+    def _read(
+        self, results: list[BestPath], boosts: list[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        batch = self._batch_of(results, boosts)
+        return [
+            self._hypothesis(path, one, (batch, i))
+            for i, (path, one) in enumerate(zip(results, boosts, strict=True))
+        ]
+
+    def _batch_of(
+        self, paths: list[BestPath], boosts: list[CompiledBoosts]
+    ) -> HypothesisBatch:
+        options, shift = self.options, self.frame_shift_s
+        return HypothesisBatch(
+            Reader(self.graph, self._aligner, options, shift), paths, boosts
         )
-        texts = map(self.graph.words.__getitem__, ids)
-        times, frames = (frames * shift).T.tolist(), frames.T.tolist()
-        return Hypothesis(
-            words=tuple(map(Word, texts, *times, *frames)),
-            token_ids=tuple(tokens),
-            token_frames=(tuple(read.start.tolist()), tuple(read.end.tolist())),
-            token_names=self.graph.tokens.names,
-            frame_shift_s=shift,
-            **costs._asdict(),
-            reached_final=path.reached_final,
-            num_frames=path.num_frames,
-            died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,
-        )
+
+    def _hypothesis(
+        self,
+        path: BestPath,
+        boosts: CompiledBoosts,
+        place: tuple[HypothesisBatch, int] | None = None,
+    ) -> Hypothesis:
+        """Of a path; `place`: where it stands among those that are read together."""
+        batch, i = place or (self._batch_of([path], [boosts]), 0)
+        return batch.hypothesis(i)

@@ -38,9 +38,9 @@ from wfstdec.search.logprobs import bad_logprob
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import NARROWER, trace_nodes
-from wfstdec.wfst.history import History, rule_of
+from wfstdec.wfst.history import read_paths, rule_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.path import BestPath, PathTokens
 from wfstdec.wfst.scales import scales_of
 
 RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
@@ -174,23 +174,27 @@ class DeviceBatch:
             self._run(self._unfinished())  # begins those that never got a frame
             capacity = self.utterances["frames"].astype(np.int64)
             capacity = _STEPS_PER_FRAME * capacity + 16
-            paths = dict(self._find_paths(np.arange(len(self.utterances)), capacity))
-            longer = [i for i, steps in paths.items() if steps is None]
+            said = self._said(np.arange(len(self.utterances)), capacity)
             length = self.utterances["path_length"].astype(np.int64)
-            paths |= dict(self._find_paths(np.array(longer, np.int64), length[longer]))
+            longer = np.flatnonzero(length > capacity)
+            for i, one in zip(longer, self._said(longer, length[longer]), strict=True):
+                said[i] = one
         self._share.close()
         self._buffers = []
-        return [
-            self._path(utterance, paths[i])
-            for i, utterance in enumerate(self.utterances)
-        ]
+        return self._paths(said)
+
+    def _said(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
+        """What some utterances say; nothing where `capacity` is too small."""
+        if len(which) == 0:
+            return []
+        steps, first = self._find_paths(which, capacity)
+        count = self.utterances["path_length"][which].astype(np.int64)
+        return read_paths(self._rule, steps, first, count * (count <= capacity))
 
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray
-    ) -> list[tuple[int, np.ndarray | None]]:
-        """STEP [N] of some utterances, None where `capacity` is too small."""
-        if len(which) == 0:
-            return []
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """STEP of all paths, the last step of each first, and where each begins."""
         starts = np.concatenate([[0], np.cumsum(capacity)])
         buffer = self._device.empty(int(starts[-1]), d.STEP)
         first = self._device.address(buffer)
@@ -198,28 +202,22 @@ class DeviceBatch:
         self.utterances["path_capacity"][which] = capacity
         grid = Grid("best_paths", len(which), 0, self._variant.macros)
         self._launch(grid, which)
-        steps = self._device.download(buffer, d.STEP)
-        length = self.utterances["path_length"][which]
-        return [
-            (int(i), steps[a : a + n][::-1] if n <= room else None)
-            for i, a, n, room in zip(which, starts[:-1], length, capacity, strict=True)
-        ]
+        return self._device.download(buffer, d.STEP), starts[:-1]
 
-    def _path(self, utterance: np.void, steps: np.ndarray | None) -> BestPath:
-        assert steps is not None
-        final = bool(utterance["reached_final"])
-        died = int(utterance["died"])
-        final_cost = self._device_graph.graph.final_cost[utterance["end_state"]]
-        return BestPath(
-            said=History(self._rule).read(
-                0, steps["arc"].astype(np.int64), steps["acoustic"].copy()
-            ),
-            final_cost=float(final_cost) if final else 0.0,
-            search_cost=float(utterance["base"]) + float(utterance["end_cost"]),
-            reached_final=final,
-            num_frames=int(utterance["frames"]),
-            died_at_frame=-1 if died == NONE else died,
+    def _paths(self, said: list[PathTokens]) -> list[BestPath]:
+        """The paths that say so, with what the records know of them."""
+        found = self.utterances
+        final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
+        final_cost = self._device_graph.graph.final_cost[found["end_state"]]
+        columns = (
+            np.where(final, final_cost, np.float32(0)).astype(np.float64),
+            found["base"] + found["end_cost"].astype(np.float64),
+            final,
+            found["frames"],
+            np.where(died == NONE, -1, died),
         )
+        lists = (column.tolist() for column in columns)
+        return list(map(BestPath, said, *lists))
 
     # ------------------------------------------------------------------- launches
     def _unfinished(self) -> np.ndarray:
