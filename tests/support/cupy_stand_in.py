@@ -5,6 +5,7 @@ import ctypes
 import functools
 import re
 import threading
+import time
 import types
 from typing import ClassVar
 
@@ -104,6 +105,7 @@ def current_stream():
 
 class Kernel:
     shared_size_bytes = 5800
+    attributes: ClassVar[dict] = {"num_regs": 62, "local_size_bytes": 0}
     max_dynamic_shared_size_bytes = None
     preferred_shared_memory_carveout = None
     launched: ClassVar[list] = []
@@ -145,11 +147,23 @@ class CudaDevice(contextlib.nullcontext):
         "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
         "MaxSharedMemoryPerBlockOptin": 99 * 1024,
         "ReservedSharedMemoryPerBlock": 1024,
+        "ClockRate": 1_000_000,
     }
 
     def __init__(self, number=0):
         assert number == 0
         super().__init__()
+
+    def synchronize(self):
+        pass
+
+
+class Event:
+    def record(self):
+        self.s = time.perf_counter()
+
+    def synchronize(self):
+        pass
 
 
 class NVRTCError(RuntimeError):
@@ -214,6 +228,16 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         getDeviceCount=get_device_count,
         CUDARuntimeError=CudaRuntimeError,
         memGetInfo=lambda: (free, 2 * free),
+        getDeviceProperties=lambda _: {
+            "name": b"a stand-in",
+            "multiProcessorCount": 3,
+            "major": 9,
+            "minor": 0,
+            "totalGlobalMem": 2 * free,
+            "l2CacheSize": 1 << 20,
+        },
+        driverGetVersion=lambda: 13000,
+        runtimeGetVersion=lambda: 13000,
         memcpyDeviceToDevice=3,
         memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
             to, source, count
@@ -225,6 +249,11 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         get_limit=lambda: pool_limit,
     )
     return types.SimpleNamespace(
+        __version__="0",
+        uint8=np.uint8,
+        zeros=lambda count, dtype: array_of(np.zeros(1024, dtype)),
+        empty_like=lambda array: np.empty_like(array),
+        copyto=np.copyto,
         RawModule=raw_module,
         asarray=array_of,
         ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
@@ -236,6 +265,8 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
             nvrtc=Nvrtc(),
             memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
             Device=CudaDevice,
+            Event=Event,
+            get_elapsed_time=lambda start, end: 1e3 * (end.s - start.s),
             Stream=Stream,
             get_current_stream=current_stream,
             alloc_pinned_memory=bytearray,

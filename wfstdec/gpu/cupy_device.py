@@ -97,7 +97,7 @@ class CupyDevice:
                 f"most {MAX_THREADS}"
             )
         self.cupy = cupy = load_cupy()
-        self._threads, self._program = threads, program
+        self.threads, self._program = threads, program
         self.number = cupy.cuda.Device().id
         self._limits = limits = dict(cupy.cuda.Device().attributes)
         own = program.own_bytes
@@ -201,7 +201,7 @@ class CupyDevice:
     def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """See `Device`."""
         run = self.kernels(grid.macros)[grid.kernel]
-        blocks, threads = (grid.num_blocks,), (self._threads,)
+        blocks, threads = (grid.num_blocks,), (self.threads,)
         run(blocks, threads, (argument,), shared_mem=grid.shared_bytes)
 
     def wait(self) -> None:

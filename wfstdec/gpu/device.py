@@ -37,12 +37,14 @@ class Device(Protocol):
     Buffers are arrays of the device's own kind; streams too.
 
     Attributes:
+        threads: Of a block.
         num_blocks: Blocks that run side by side; a launch of more gains nothing.
         budget: The memory that all work on it may take.
         shared_bytes: Shared memory that a block of the search has besides its own
             variables: what `Program.shared_bytes` made of what there is.
     """
 
+    threads: int
     num_blocks: int
     budget: Budget
     shared_bytes: int
