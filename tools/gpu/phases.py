@@ -48,6 +48,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--batches", nargs="+", type=int, default=list(BATCHES))
     add("--threads", nargs="+", type=int, default=list(THREADS), help="of a block")
+    add("--lm", help="a name in the data, or an ARPA file")
     add("--beam", type=float, default=13.0)
     add("--max-active", type=int, default=7000)
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
@@ -166,7 +167,7 @@ def measure(args: argparse.Namespace, gpu: Gpu) -> list[Row]:
     if args.resume and args.output.exists():
         rows = json.loads(args.output.read_text("utf-8"))["rows"]
     inputs, begin = Inputs.of(args), time.monotonic()
-    lm = data.default_lms(inputs.data)[0]
+    lm = args.lm or data.default_lms(inputs.data)[0]
     profile = Profile(make_case(load_set("dev", inputs), lm, inputs), gpu, args)
     done = {_point(row) for row in rows if "rtfx" in row}
     for point in points(args):

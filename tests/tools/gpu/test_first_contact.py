@@ -215,6 +215,7 @@ def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
     assert bundle.stat().st_size < 54_000_000
     environment = os.environ | {
         "PYTHONPATH": str(STAND_IN),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "CONTACT_FOLDER": str(tmp_path / "unpacked"),
     }
     machine = tmp_path / "machine"
