@@ -99,6 +99,7 @@ class CupyDevice:
         self.cupy = cupy = load_cupy()
         self.threads, self._program = threads, program
         self.number = cupy.cuda.Device().id
+        self.failures = tuple(_failures(cupy))
         self._limits = limits = dict(cupy.cuda.Device().attributes)
         own = program.own_bytes
         if shared_bytes is None:
@@ -207,6 +208,14 @@ class CupyDevice:
     def wait(self) -> None:
         """See `Device`."""
         self.cupy.cuda.get_current_stream().synchronize()
+
+
+def _failures(cupy: Any) -> Iterator[type[Exception]]:
+    """The errors of CUDA's two interfaces."""
+    yield cupy.cuda.runtime.CUDARuntimeError
+    driver: Any = getattr(cupy.cuda, "driver", None)
+    if hasattr(driver, "CUDADriverError"):
+        yield driver.CUDADriverError
 
 
 def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:

@@ -42,12 +42,14 @@ class Device(Protocol):
         budget: The memory that all work on it may take.
         shared_bytes: Shared memory that a block of the search has besides its own
             variables: what `Program.shared_bytes` made of what there is.
+        failures: What is raised where the device itself fails.
     """
 
     threads: int
     num_blocks: int
     budget: Budget
     shared_bytes: int
+    failures: tuple[type[Exception], ...]
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
         """A context in which all work goes to a stream; None: the current one."""

@@ -8,18 +8,23 @@ As audio comes in: `decoder.sessions()`.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
@@ -37,7 +42,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         graph: From `build_graph`, `load_graph` or a conversion.
         options: Search options.
         backend: `"cpu"`, `"cuda"` (tested in emulation, not yet on a GPU),
-            `"reference"` (plain Python, slow), or `"auto"`, which is the CPU.
+            `"reference"` (plain Python, slow), or `"auto"`: what `choose_backend` says
+            for each batch, and the CPU for sessions.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
 
@@ -67,6 +73,56 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         )
         self.graph = graph
         self._aligner = Aligner(graph)
+        self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
+        self.last_choice: BackendChoice | None = None
+
+    def decode(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[Hypothesis]:
+        """As `Decoder.decode`; `"auto"` leaves what it took in `last_choice`."""
+        if self._auto is None:
+            return super().decode(logprobs, lengths, boosts)
+        if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
+            logprobs = list(logprobs)
+        choice = self._auto.choose(batch_of(logprobs, lengths), self.options.beam)
+        self.last_choice = choice
+        if choice.backend == CPU:
+            return super().decode(logprobs, lengths, boosts)
+        other = copy.copy(self)
+        other._auto, other._backend = None, self._auto.cuda()
+        return other.decode(logprobs, lengths, boosts)
+
+    def choose_backend(
+        self,
+        num_utterances: int,
+        num_frames: int,
+        *,
+        longest: int | None = None,
+        on_gpu: bool = False,
+    ) -> BackendChoice:
+        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
+
+        The CPU until a GPU has passed the tests on this machine (`pytest -m gpu`); then
+        for batches no larger than its threads, and where it is predicted to be quicker.
+
+        Args:
+            num_utterances: Utterances of the batch.
+            num_frames: Frames of all of them.
+            longest: Frames of the longest; `None` where all are as long.
+            on_gpu: Whether their log-probs are on the GPU.
+
+        Raises:
+            BackendError: The decoder was made with a backend by name.
+        """
+        if self._auto is None:
+            raise BackendError(
+                "this decoder has a backend by name, expected backend='auto' for a "
+                "choice"
+            )
+        most = longest or -(-num_frames // max(1, num_utterances))
+        num_bytes = 4 * num_frames * len(self.graph.tokens)
+        batch = Batch(num_utterances, num_frames, most, num_bytes, on_gpu)
+        return self._auto.choose(batch, self.options.beam)
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -98,6 +98,10 @@ def load_search(macros):
     return load_library(compile_kernels(PROGRAM.source(macros)))
 
 
+class DeviceFault(Exception):
+    """What a device raises that fails."""
+
+
 class EmulatedDevice:
     """Blocks of `threads` fibers.
 
@@ -115,6 +119,7 @@ class EmulatedDevice:
     Attributes:
         launches: the names of the kernels that ran.
         macros: of every launch.
+        fail_after: the device fails at any launch after so many; None: it does not.
     """
 
     def __init__(
@@ -133,6 +138,7 @@ class EmulatedDevice:
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget = Budget(memory_limit)
         self.shared_bytes = shared_slots * SLOT_BYTES
+        self.failures, self.fail_after = (DeviceFault,), None
         self.launches, self.macros, self._sources = [], [], []
         self._library = library
         self._staging = np.zeros(0, np.uint8)
@@ -183,6 +189,8 @@ class EmulatedDevice:
 
     def launch(self, grid, argument):
         self.launches.append(grid.kernel)
+        if self.fail_after is not None and len(self.launches) > self.fail_after:
+            raise DeviceFault("an illegal memory access was encountered")
         self.macros.append(grid.macros)
         run = getattr(self.load(grid.macros), f"emulate_{grid.kernel}")
         run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]

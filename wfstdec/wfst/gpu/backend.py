@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.errors import LogprobError
+from wfstdec.errors import DeviceError, LogprobError
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
@@ -28,6 +28,8 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
 _LOGPROB_BYTES = 4
+_MOST_NAMED = 20
+"""Utterances that a message names."""
 
 
 class DeviceBackend:
@@ -80,6 +82,7 @@ class DeviceBackend:
         Raises:
             DeviceMemoryError: Not even one utterance fits.
             LogprobError: A number is no log-prob: the first utterance that has one.
+            DeviceError: The device failed; has the paths of the parts that were done.
         """
         paths: dict[int, BestPath] = {}
         bad: list[LogprobError] = []
@@ -101,6 +104,9 @@ class DeviceBackend:
                     raise
                 half = len(part) // 2
                 parts += [part[half:], part[:half]]
+            except self.device.failures as error:
+                missing = set(range(len(utterances))) - set(paths)
+                raise DeviceError(_failed(error, missing), missing, paths) from error
         if bad:
             raise min(bad, key=attrgetter("utterance"))
         return [paths[i] for i in range(len(utterances))]
@@ -138,3 +144,14 @@ class DeviceBackend:
             taken += one
         if part:
             yield part
+
+
+def _failed(error: Exception, missing: set[int]) -> str:
+    """What a device's failure left undone."""
+    named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
+    more = ", ..." if len(missing) > _MOST_NAMED else ""
+    return (
+        f"the device failed ({type(error).__name__}: {error}) before utterances {named}"
+        f"{more} were done, {len(missing)} in all; those that were are in `done`: "
+        "decode the others by backend='cpu', the device may need a new process"
+    )

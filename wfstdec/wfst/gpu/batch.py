@@ -37,7 +37,7 @@ from wfstdec.gpu.records import NONE
 from wfstdec.search.logprobs import bad_logprob
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import NARROWER, trace_nodes
+from wfstdec.wfst.gpu.memory import NARROWER, Scratch, trace_nodes
 from wfstdec.wfst.history import read_paths, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathTokens
@@ -241,21 +241,26 @@ class DeviceBatch:
         pool = self._device_graph.scratch
         scratch = pool.take(min(len(queue), self._device.num_blocks))
         self._task["checked"] = checked
-        while len(queue):
-            scratch.fill_in(self._task)
-            blocks, shared = min(len(queue), scratch.blocks), self._device.shared_bytes
-            self._launch(
-                Grid("search_chunk", blocks, shared, self._variant.macros), queue
-            )
-            if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
-                break
-            self._task["checked"] = True
-            status = self.utterances["status"][queue]
-            queue = queue[status != d.OK]
-            self._make_room(queue, scratch.entries)
-            if (status == d.GROW_SCRATCH).any():
-                scratch = pool.grow(scratch, len(queue))
-        pool.give(scratch)
+        try:
+            while len(queue):
+                queue = self._launch_search(queue, scratch)
+                if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
+                    break
+                self._task["checked"] = True
+                status = self.utterances["status"][queue]
+                self._make_room(queue, scratch.entries)
+                if (status == d.GROW_SCRATCH).any():
+                    scratch = pool.grow(scratch, len(queue))
+        finally:
+            pool.give(scratch)
+
+    def _launch_search(self, queue: np.ndarray, scratch: Scratch) -> np.ndarray:
+        """Launch once; the utterances that did not get to the end of their chunks."""
+        scratch.fill_in(self._task)
+        blocks, shared = min(len(queue), scratch.blocks), self._device.shared_bytes
+        grid = Grid("search_chunk", blocks, shared, self._variant.macros)
+        self._launch(grid, queue)
+        return queue[self.utterances["status"][queue] != d.OK]
 
     def _refuse(self, chunks: Sequence[DeviceLogprobs], before: np.ndarray) -> None:
         """Put everything back and raise, where a number is no log-prob."""

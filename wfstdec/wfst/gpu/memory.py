@@ -140,9 +140,10 @@ class ScratchPool:
         return self._new(blocks, self.entries)
 
     def give(self, scratch: Scratch) -> None:
-        """Put scratch back."""
-        with self._lock:
-            self._kept.append(scratch)
+        """Put scratch back, unless there is nothing left of it."""
+        if scratch.arrays:
+            with self._lock:
+                self._kept.append(scratch)
 
     def grow(self, scratch: Scratch, blocks: int) -> Scratch:
         """Twice as much for each of up to so many blocks, in place of what there was.
