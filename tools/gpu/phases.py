@@ -169,6 +169,7 @@ def measure(args: argparse.Namespace, gpu: Gpu) -> list[Row]:
     inputs, begin = Inputs.of(args), time.monotonic()
     lm = args.lm or data.default_lms(inputs.data)[0]
     profile = Profile(make_case(load_set("dev", inputs), lm, inputs), gpu, args)
+    run.write(rows)
     done = {_point(row) for row in rows if "rtfx" in row}
     for point in points(args):
         if point in done or time.monotonic() - begin > 60 * args.minutes:
