@@ -10,7 +10,7 @@ import pytest
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.layout import STEP
 from wfstdec.wfst.history import History, read_paths, rule_of
@@ -60,6 +60,8 @@ def test_any_look_makes_it_whole(look):
         _ = other.words
         expected = look(other)
         assert seen == expected and hypothesis == other
+        _ = hypothesis.words, hypothesis.token_ids
+        assert all(type(word) is Word for word in hypothesis.words)
         names = {name for name in vars(hypothesis) if name != "tokens"}
         assert names == set(Hypothesis.__dataclass_fields__)
 

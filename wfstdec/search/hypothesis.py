@@ -80,12 +80,13 @@ class Hypothesis:
 
     @classmethod
     def when_asked(
-        cls, make: Callable[[], dict[str, Any]], died_at_frame: int | None
+        cls, make: Callable[[str], dict[str, Any]], died_at_frame: int | None
     ) -> Self:
-        """One whose other attributes are made at the first look at any of them.
+        """One whose other attributes are made when they are looked at.
 
         Args:
-            make: Gives all but `died_at_frame`, by name; always the same.
+            make: Given the name of an attribute, it and others by name, always the
+                same; not of `died_at_frame`.
             died_at_frame: See above.
         """
         hypothesis = object.__new__(cls)
@@ -97,16 +98,18 @@ class Hypothesis:
         """Called for what is not there, or not yet."""
         known = self.__dict__
         make = known.get("_make")
-        if make is not None and not name.startswith("_"):
-            known |= make()  # by two threads: the same twice
-            known.pop("_make", None)
+        if make is not None and name in self.__dataclass_fields__:
+            known |= make(name)  # by two threads: the same twice
+            if all(field in known for field in self.__dataclass_fields__):
+                known.pop("_make", None)
         if name in known:
             return known[name]
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
         """All attributes, for pickles and copies."""
-        _ = self.words
+        for name in self.__dataclass_fields__:
+            getattr(self, name)
         return dict(self.__dict__)
 
     @property

@@ -43,18 +43,19 @@ class Reader(NamedTuple):
     frame_shift_s: float
 
 
-class _Lists(NamedTuple):
-    """The numbers of all hypotheses, as lists of Python's numbers."""
+class _Numbers(NamedTuple):
+    """The numbers of all hypotheses; of what is made at each look as Python's own."""
 
-    tokens: list[int]
-    starts: list[int]
-    ends: list[int]
+    joined: JoinedPaths
     words: list[str]
     times: tuple[list[float], list[float]]
     frames: tuple[list[int], list[int]]
-    token_splits: list[int]
     word_splits: list[int]
     costs: list[CostAccount]
+
+
+_TOKENS = ("token_ids", "token_frames")
+_word = partial(tuple.__new__, Word)  # of a tuple of its fields
 
 
 class HypothesisBatch:
@@ -73,7 +74,7 @@ class HypothesisBatch:
         boosts: Sequence[CompiledBoosts],
     ) -> None:
         self._reader, self._paths, self._boosts = reader, paths, boosts
-        self._made: _Lists | None = None
+        self._made: _Numbers | None = None
         self._lock = threading.Lock()
 
     def hypothesis(self, i: int) -> Hypothesis:
@@ -82,59 +83,59 @@ class HypothesisBatch:
         make = partial(self._fields, i)
         return Hypothesis.when_asked(make, died if died >= 0 else None)
 
-    def _fields(self, i: int) -> dict[str, Any]:
-        """All fields of hypothesis `i` but `died_at_frame`."""
+    def _fields(self, i: int, name: str) -> dict[str, Any]:
+        """Field `name` of hypothesis `i`, and those that are made with it."""
         with self._lock:
             if self._made is None:
                 self._made = self._make()
-        made, path = self._made, self._paths[i]
+        made = self._made
+        if name in _TOKENS:
+            first, end = made.joined.token_splits[i : i + 2].tolist()
+            said = (column[first:end] for column in made.joined.said[:3])
+            ilabel, starts, ends = said
+            return {
+                "token_ids": tuple(token_of(ilabel).tolist()),
+                "token_frames": (tuple(starts.tolist()), tuple(ends.tolist())),
+            }
+        path, account = self._paths[i], made.costs[i]
         first, end = made.word_splits[i : i + 2]
         of_words = (made.words, *made.times, *made.frames)
-        words = map(Word, *(column[first:end] for column in of_words))
-        first, end = made.token_splits[i : i + 2]
-        starts, ends = made.starts[first:end], made.ends[first:end]
+        words = zip(*(column[first:end] for column in of_words), strict=True)
         return {
-            "words": tuple(words),
-            "token_ids": tuple(made.tokens[first:end]),
-            "token_frames": (tuple(starts), tuple(ends)),
+            "words": tuple(map(_word, words)),
             "token_names": self._reader.graph.tokens.names,
             "frame_shift_s": self._reader.frame_shift_s,
-            **made.costs[i]._asdict(),
+            **dict(zip(CostAccount._fields, account, strict=True)),
             "reached_final": path.reached_final,
             "num_frames": path.num_frames,
         }
 
-    def _make(self) -> _Lists:
+    def _make(self) -> _Numbers:
         graph, aligner, _, shift = self._reader
         joined = join_paths([path.said for path in self._paths])
         complete = np.array([path.reached_final for path in self._paths], np.bool_)
         frames = aligner.frames_of_all(joined, complete)
         begin_s, end_s = (frames * shift).T.tolist()
         begin, end = frames.T.tolist()
-        tokens, words = token_of(joined.said.ilabel).tolist(), joined.said.word.tolist()
-        return _Lists(
-            tokens,
-            joined.said.start.tolist(),
-            joined.said.end.tolist(),
+        words = joined.said.word.tolist()
+        return _Numbers(
+            joined,
             list(map(graph.words.__getitem__, words)),
             (begin_s, end_s),
             (begin, end),
-            joined.token_splits.tolist(),
             joined.word_splits.tolist(),
-            self._costs(joined, tokens, words),
+            self._costs(joined, words),
         )
 
-    def _costs(
-        self, joined: JoinedPaths, tokens: list[int], words: list[int]
-    ) -> list[CostAccount]:
+    def _costs(self, joined: JoinedPaths, words: list[int]) -> list[CostAccount]:
         options = self._reader.options
-        at_words, at_tokens = joined.word_splits.tolist(), joined.token_splits.tolist()
+        at_words = joined.word_splits.tolist()
         accounts = []
         for i, (path, boosts) in enumerate(zip(self._paths, self._boosts, strict=True)):
             first, end = at_words[i : i + 2]
             boost = 0.0
             if boosts:
-                said = tokens[slice(*at_tokens[i : i + 2])]
+                said = token_of(path.said.ilabel).tolist()
                 boost = boosts.cost(words[first:end], said)
             account = CostAccount.of_path(
                 options,
