@@ -71,6 +71,15 @@ FIRST = (
     ),
     Step("ncu", _NCU, 60, needs="ncu"),
     Step("nemo", _module("tools.gpu.tokens", "--output", "{folder}/nemo.json"), 60),
+    Step(
+        "table",
+        _module(
+            "tools.gpu.phases", "--table", "{folder}/phases.json",
+            "{folder}/gpu-riva.json", "{folder}/nemo.json", "--plot",
+            "{folder}/phases.png",
+        ),
+        60,
+    ),
 )  # fmt: skip
 """The steps of a first contact, in the order of what they teach."""
 SANITIZERS = tuple(

@@ -53,7 +53,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--max-active", type=int, default=7000)
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
     add("--resume", action="store_true", help="go on with the output's points")
-    add("--table", nargs="+", type=Path, help="measure nothing: show these files")
+    add("--table", nargs="+", type=Path, help="measure nothing: show those there are")
     add("--plot", type=Path, help="a file for a picture of --table")
     args = command.parse(parser, argv, PROFILES)
     if args.table is None and args.output is None:
@@ -189,7 +189,8 @@ def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
     if args.table is None:
         rows = measure(args, gpu or Gpu())
     else:
-        texts = [path.read_text("utf-8") for path in args.table]
+        there = [path for path in args.table if path.exists()]
+        texts = [path.read_text("utf-8") for path in there]
         rows = [row for text in texts for row in json.loads(text)["rows"]]
     print(table(rows))
     if args.plot is not None:

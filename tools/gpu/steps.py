@@ -29,8 +29,9 @@ ROOT = Path(__file__).parents[2]
 OK, WRONG, FAILED = "ok", "wrong answers", "failed"
 CRASHED, HUNG, MEMORY = "crashed", "timed out", "out of memory"
 MISSING, LEFT = "not there", "no time left"
-WRONG_STATUS = 1
-"""The exit status of a step that found other answers than the CPU's."""
+WRONG_STATUS, MISSING_STATUS = 1, 3
+"""The exit status of a step that found other answers than the CPU's, and of one whose
+peer is not installed."""
 RESULTS = "steps.json"
 LONGEST_LOG = 1 << 20
 """Bytes of a log that go home: half from its beginning, half from its end."""
@@ -199,6 +200,8 @@ def judge(status: int | None, log: str, limit_s: float) -> tuple[str, str]:
     if status == 0:
         return OK, ""
     told_status = f"exit status {status}"
+    if status == MISSING_STATUS:
+        return MISSING, log.strip().splitlines()[-1] if log.strip() else told_status
     if status < 0:
         with contextlib.suppress(ValueError):
             told_status = signal.Signals(-status).name

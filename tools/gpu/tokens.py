@@ -24,6 +24,7 @@ import numpy as np
 from tools.bench import command, data
 from tools.bench.cases import Inputs, load_set
 from tools.bench.report import Row
+from tools.gpu.steps import MISSING_STATUS
 from wfstdec.compare.peers.nemo import NemoPeer
 from wfstdec.compare.points import PeerInputs
 from wfstdec.compare.speech import evenly_spaced
@@ -32,8 +33,6 @@ from wfstdec.text.symbols import TokenTable, read_tokens
 
 PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "batches": [1, 8]}}
 SETTING = {"beam_size": 16, "beam_threshold": 20.0}
-MISSING_STATUS = 3
-"""The exit status where NeMo is not there."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

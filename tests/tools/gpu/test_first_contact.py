@@ -45,6 +45,11 @@ FAULTS = {
         "out of memory",
         "exit status 1",
     ),
+    "no peer": (
+        python("no peer", "print('nothing there'); raise SystemExit(3)"),
+        "not there",
+        "nothing there",
+    ),
     "error": (python("error", "raise SystemExit(4)"), "failed", "exit status 4"),
     "no such program": (
         Step("no such program", ("there-is-no-such-program",), 5.0),

@@ -82,7 +82,8 @@ def test_others_stand_in_the_same_table(tmp_path, capsys):
     file.write_text(json.dumps({"rows": [row(), row(batch=1)]}))
     riva = {"decoder": "riva", "batch": 8, "ms_per_batch": 2.0, "rtfx": 7.0}
     other.write_text(json.dumps({"rows": [riva, {"decoder": "riva", "failed": "x"}]}))
-    assert phases.main(["--table", str(file), str(other)]) == 0
+    absent = str(tmp_path / "absent.json")
+    assert phases.main(["--table", str(file), str(other), absent]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "1.00 (1.00)" in lines[2]
     assert [line.split()[0] for line in lines[2:]] == ["ours", "ours", "riva"]
