@@ -46,7 +46,7 @@ _NCU = (
 )
 FIRST = (
     Step("versions", _module("tools.gpu.check", "versions"), 60),
-    Step("search", _module("tools.gpu.check", "search"), 90),
+    Step("search", _module("tools.gpu.check", "search"), 150),
     Step(
         "phases",
         _module(

@@ -159,7 +159,7 @@ class DeviceBatch:
             self._variant = self._variant._replace(logprob_type=type_of(placed))
             checked = all(isinstance(chunk, np.ndarray) for chunk in chunks)
             try:
-                self._run(self._unfinished(), checked)
+                self._run(self._unfinished(checked), checked)
                 self._refuse(placed, before)
             finally:
                 share.close()
@@ -220,13 +220,16 @@ class DeviceBatch:
         return list(map(BestPath, said, *lists))
 
     # ------------------------------------------------------------------- launches
-    def _unfinished(self) -> np.ndarray:
+    def _unfinished(self, checked: bool = True) -> np.ndarray:
         """Utterances with frames to do, and those not yet begun; the longest first.
 
-        Where nothing survived frames are only checked.
+        Where nothing survived frames are only looked at for numbers that are no
+        log-probs, and not where they are known to be `checked`.
         """
         frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
-        todo = (frames > 0) | (self.utterances["frontier_count"] == 0)
+        survived = self.utterances["died"] == NONE
+        todo = (frames > 0) & (survived | (not checked))
+        todo |= self.utterances["frontier_count"] == 0
         queue = np.flatnonzero(todo)
         return queue[np.argsort(-frames[queue], kind="stable")]
 
