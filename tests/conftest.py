@@ -9,6 +9,8 @@ import os
 import pytest
 
 from wfstdec.gpu import cupy_device as cuda
+from wfstdec.gpu.passed import record_pass
+from wfstdec.wfst.gpu.layout import PROGRAM
 
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
@@ -28,6 +30,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker("gpu")
         if item.get_closest_marker("gpu") and not cuda.is_available():
             item.add_marker(no_gpu)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Tests of the GPU, all of them and nothing failed: `"auto"` may take it."""
+    asked = session.config.option.markexpr == "gpu"
+    whole = not session.config.option.keyword and session.testscollected > 0
+    if asked and whole and exitstatus == 0 and cuda.is_available():
+        record_pass(PROGRAM)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from wfstdec.text.symbols import read_tokens as read_tokens
     from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
     from wfstdec.trie.options import TrieOptions as TrieOptions
+    from wfstdec.wfst.choice import BackendChoice as BackendChoice
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import WfstOptions as WfstOptions
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BackendChoice": "wfstdec.wfst.choice",
     "Boosts": "wfstdec.boost.boosts",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",

@@ -4,6 +4,11 @@ Every message reads `[place: ]what was found, what was expected[; what to do]`.
 Input errors are also `ValueError`, a missing backend is also `RuntimeError`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 
 class WfstdecError(Exception):
     """Root of all errors that wfstdec raises on purpose."""
@@ -87,3 +92,24 @@ class BoostWarning(UserWarning):
 
 class BackendError(WfstdecError, RuntimeError):
     """A backend or engine is unknown, or what it needs is not installed."""
+
+
+class DeviceError(BackendError):
+    """A device failed while it decoded a batch.
+
+    Args:
+        message: What happened.
+        missing: Positions of the utterances that were not done.
+        done: What was found, by position.
+
+    Attributes:
+        missing: The same, in order.
+        done: The hypotheses of those that were done, by position.
+    """
+
+    def __init__(
+        self, message: str, missing: Iterable[int], done: Mapping[int, Any]
+    ) -> None:
+        super().__init__(message)
+        self.missing = tuple(sorted(missing))
+        self.done: dict[int, Any] = dict(done)

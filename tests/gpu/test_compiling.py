@@ -6,14 +6,14 @@ import re
 import pytest
 
 from tools.gpu import kernel_resources
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, MIXED
 from wfstdec.gpu.records import BLOCKS_PER_SM
-from wfstdec.wfst.gpu.layout import PROGRAM
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
 pytestmark = pytest.mark.nvrtc
 MOST_REGISTERS = 64
 """So that two blocks of `MAX_THREADS` fit into a multiprocessor."""
-MOST_SHARED = 8 * 1024
-SLOTS = {"sm_75": 1024, "sm_80": 2048, "sm_90": 4096, "sm_100": 4096}
+SLOTS = {"sm_75": 1331, "sm_80": 3840, "sm_90": 5478, "sm_100": 5478}
 """Of the table in shared memory, with two blocks in a multiprocessor."""
 
 
@@ -23,35 +23,76 @@ def nvrtc():
 
 
 @functools.cache
-def compiled(target):
-    return kernel_resources.compile_for(target)
+def compiled(target, macros=()):
+    return kernel_resources.compile_for(target, PROGRAM.source(macros))
 
 
-@pytest.mark.parametrize("target", kernel_resources.TARGETS)
-def test_every_target(target):
-    ptx, log = compiled(target)
+VARIANTS = {
+    "all": (),
+    "times of all": (("TIMES", 1),),
+    "plain": PLAIN.macros,
+    "halves": PLAIN._replace(logprob_type=FLOAT16).macros,
+    "phrases": PLAIN._replace(phrases=True).macros,
+    "phrases, bfloat16": PLAIN._replace(phrases=True, logprob_type=BFLOAT16).macros,
+    "min_active": PLAIN._replace(min_active=True).macros,
+    "min_active, mixed": PLAIN._replace(min_active=True, logprob_type=MIXED).macros,
+    "times": PLAIN._replace(times=True).macros,
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "variant"),
+    [(t, v) for t in kernel_resources.TARGETS for v in ("all", "plain")]
+    + [("sm_90", variant) for variant in VARIANTS if variant not in ("all", "plain")],
+)
+def test_every_target(target, variant):
+    ptx, log = compiled(target, VARIANTS[variant])
     assert "warning" not in log
     kernels = kernel_resources.resources(log)
     assert set(kernels) == set(PROGRAM.kernels)
     for kernel in kernels.values():
         assert kernel.registers <= MOST_REGISTERS
         assert kernel.spilled == 0
-        assert kernel.shared <= MOST_SHARED
+        assert kernel.shared <= PROGRAM.own_bytes
     assert not re.search(r"\bfma\.|\.ftz\b", ptx), "sums would differ from the CPU's"
 
 
 @pytest.mark.parametrize("target", SLOTS)
 def test_two_blocks_with_their_tables_fit_into_a_multiprocessor(target):
     _, log = compiled(target)
-    taken = kernel_resources.resources(log)["search_chunk"].shared
-    slots, block = kernel_resources.table_slots(target, taken)
+    assert kernel_resources.resources(log)["search_chunk"].shared <= PROGRAM.own_bytes
+    slots, block = kernel_resources.table_slots(target, PROGRAM.own_bytes)
     assert slots == SLOTS[target]
     whole = kernel_resources.SHARED_MEMORY[target][0] * kernel_resources.KIB
     assert BLOCKS_PER_SM * block <= whole
 
 
+def instructions(ptx):
+    return ptx.count(";\n")
+
+
+def test_a_variant_leaves_out_what_it_is_not_compiled_for():
+    everything, _ = compiled("sm_90")
+    plain, _ = compiled("sm_90", PLAIN.macros)
+    phrases, _ = compiled("sm_90", VARIANTS["phrases"])
+    assert instructions(plain) < 0.6 * instructions(everything)
+    assert instructions(plain) < instructions(phrases) < instructions(everything)
+    assert "clock64" not in everything
+    assert "%clock64" in compiled("sm_90", (("TIMES", 1),))[0]
+
+
+def test_arrays_are_read_as_what_they_are():
+    """Most loads know their memory; the graph's are through the read-only cache."""
+    ptx, _ = compiled("sm_90", PLAIN.macros)
+    search = kernel_resources.body_of(ptx, "search_chunk")
+    generic = re.findall(r"\bld\.(?:v\d\.)?[bufs]\d+", search)
+    assert len(generic) < 40, "of tables, which may lie in shared memory"
+    assert len(re.findall(r"\bld\.global\.nc", search)) > 10
+    assert ".volatile" not in search and "ld.relaxed.cta" in search
+
+
 def test_an_error_shows_the_line_of_the_file():
-    wrong = PROGRAM.source.replace(
+    wrong = PROGRAM.source().replace(
         "bool bounded) const {", "bool bounded) const {;;,", 1
     )
     with pytest.raises(RuntimeError, match=r"sm_90: search\.cu\(\d+\): error"):

@@ -13,19 +13,28 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from cuda_emulation.device import as_given, in_16_bits
-from cupy_stand_in import Array, Kernel, Lengths, Stream, Tensor, array_of, stand_in
+from cupy_stand_in import (
+    Array,
+    CudaDevice,
+    Kernel,
+    Lengths,
+    Stream,
+    Tensor,
+    array_of,
+    stand_in,
+)
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from searches import Lockstep
 from text_graphs import text_graph
 
-from wfstdec.errors import BackendError, LogprobError, ShapeError
+from wfstdec.errors import BackendError, LogprobError, OptionError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
-from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
+from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import WfstOptions
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -177,19 +186,75 @@ def test_small_blocks_leave_room_for_more_of_them(cupy):
     cupy(stand_in())
     large, small = cuda.CupyDevice(PROGRAM), cuda.CupyDevice(PROGRAM, 128)
     assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
-    assert large.shared_bytes == 2048 * SLOT_BYTES
-    assert small.shared_bytes == 256 * SLOT_BYTES
+    assert large.shared_bytes == (49 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
+    assert small.shared_bytes == (11.5 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
+    tiny = cuda.CupyDevice(PROGRAM, 32, 0)
+    assert tiny.num_blocks == 3 * 14, "whose own variables fill shared memory"
     assert cuda.CupyDevice(PROGRAM, 512, 0).shared_bytes == 0
 
 
 @needs_compiler
 def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
     cupy(stand_in())
-    search = cuda.CupyDevice(PROGRAM)._kernels["search_chunk"]
-    block = 5800 + 2048 * SLOT_BYTES
-    assert search.max_dynamic_shared_size_bytes == 99 * 1024 - 5800
-    wanted = search.preferred_shared_memory_carveout
-    assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
+    device = cuda.CupyDevice(PROGRAM)
+    for macros in ((), PLAIN.macros):
+        search = device.kernels(macros)["search_chunk"]
+        block = OWN_BYTES + device.shared_bytes
+        assert search.max_dynamic_shared_size_bytes == 99 * 1024 - OWN_BYTES
+        wanted = search.preferred_shared_memory_carveout
+        assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
+
+
+@needs_compiler
+def test_no_more_blocks_than_a_multiprocessor_has_places_for(cupy, monkeypatch):
+    cupy(stand_in())
+    attributes = CudaDevice.attributes | {"MaxBlocksPerMultiprocessor": 5}
+    monkeypatch.setattr(CudaDevice, "attributes", attributes)
+    device = cuda.CupyDevice(PROGRAM, 64)
+    assert device.num_blocks == 3 * 5
+    assert device.shared_bytes == (19 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [0, 16, 33, 544, 1024])
+def test_threads_that_no_block_can_have_are_refused(cupy, threads):
+    cupy(stand_in())
+    message = f"threads={threads} of a block, expected a multiple of 32, at most 512"
+    with pytest.raises(OptionError, match=message):
+        CudaBackend(text_graph("0 0 a A 1\n0 0"), threads)
+
+
+@needs_compiler
+def test_what_a_batch_does_not_have_is_not_in_its_kernels(cupy):
+    module = stand_in()
+    cupy(module)
+    graph = text_graph("0 0 a A 1\n0 0")
+    x = np.zeros((2, 3), np.float32)
+    decoder = WfstDecoder(graph, backend="cuda")
+    decoder.decode([x])
+    decoder.decode([x], boosts={"A": 1.0})
+    assert len(module.cuda.nvrtc.compiled) == 1
+    phrases = decoder.phrase_compiler(unit="word").compile(["A A"])
+    decoder.decode([x, x], boosts=[None, phrases])
+    assert len(module.cuda.nvrtc.compiled) == 2
+    decoder.decode([array_of(x.astype(np.float16))])
+    assert len(module.cuda.nvrtc.compiled) == 3
+    decoder.with_options(min_active=2).decode([x])
+    assert len(module.cuda.nvrtc.compiled) == 4
+
+
+@needs_compiler
+def test_log_probs_of_the_host_go_by_pinned_memory_that_is_kept(cupy):
+    module = stand_in()
+    taken = []
+    module.cuda.alloc_pinned_memory = lambda size: taken.append(size) or bytearray(size)
+    cupy(module)
+    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
+    for frames in (9, 4, 9):
+        decoder.decode([np.zeros((frames, 3), np.float32)])
+    assert taken == [9 * 3 * 4]
+    decoder.decode([np.zeros((20, 3), np.float32)])
+    assert taken == [9 * 3 * 4, 20 * 3 * 4]
 
 
 @needs_compiler

@@ -8,41 +8,43 @@ import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels
 
+from wfstdec.gpu.device import Grid
+
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 KERNELS = """
 struct Words { unsigned *out, *counter; };
 
 // Each thread reads what another wrote before a barrier.
-extern "C" __global__ void turn_around(const Words* words) {
+extern "C" __global__ void turn_around(const __grid_constant__ Words words) {
     __shared__ unsigned shared[256];
     shared[threadIdx.x] = threadIdx.x;
     __syncthreads();
     const unsigned other = shared[blockDim.x - 1 - threadIdx.x];
-    words->out[blockIdx.x * blockDim.x + threadIdx.x] = other;
+    words.out[blockIdx.x * blockDim.x + threadIdx.x] = other;
 }
 
-extern "C" __global__ void shuffles(const Words* words) {
+extern "C" __global__ void shuffles(const __grid_constant__ Words words) {
     unsigned sum = threadIdx.x;
     for (unsigned step = 1; step < 32; step *= 2) {
         const unsigned other = __shfl_up_sync(~0u, sum, step);
         if (threadIdx.x % 32 >= step) sum += other;
     }
-    words->out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+    words.out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-extern "C" __global__ void atomics(const Words* words) {
-    const unsigned before = atomicAdd(words->counter, 1u);
-    words->out[before] = before;
-    atomicMin(&words->out[blockDim.x * gridDim.x], threadIdx.x + 5);
-    if (atomicCAS(&words->counter[1], 0u, 1u) == 0) words->counter[2] += 1;
+extern "C" __global__ void atomics(const __grid_constant__ Words words) {
+    const unsigned before = atomicAdd(words.counter, 1u);
+    words.out[before] = before;
+    atomicMin(&words.out[blockDim.x * gridDim.x], threadIdx.x + 5);
+    if (atomicCAS(&words.counter[1], 0u, 1u) == 0) words.counter[2] += 1;
 }
 
 // What shared memory holds before anything is written there.
-extern "C" __global__ void untouched(const Words* words) {
+extern "C" __global__ void untouched(const __grid_constant__ Words words) {
     __shared__ unsigned shared[64];
     DYNAMIC_SHARED(unsigned, dynamic);
-    unsigned* of_block = words->out + blockIdx.x * blockDim.x;
+    unsigned* of_block = words.out + blockIdx.x * blockDim.x;
     const unsigned* words_of = threadIdx.x % 2 ? shared : dynamic;
     of_block[threadIdx.x] = words_of[threadIdx.x];
     __syncthreads();
@@ -50,25 +52,25 @@ extern "C" __global__ void untouched(const Words* words) {
 }
 
 // Halves of a warp that go apart and meet again.
-extern "C" __global__ void halves(const Words* words) {
+extern "C" __global__ void halves(const __grid_constant__ Words words) {
     __shared__ unsigned shared[256];
     const unsigned other = threadIdx.x ^ 16;
     if (threadIdx.x & 16) shared[threadIdx.x] = threadIdx.x;
     __syncwarp();
     if (!(threadIdx.x & 16)) shared[threadIdx.x] = shared[other];
     __syncwarp();
-    words->out[blockIdx.x * blockDim.x + threadIdx.x] = shared[threadIdx.x | 16];
+    words.out[blockIdx.x * blockDim.x + threadIdx.x] = shared[threadIdx.x | 16];
 }
 
 // Wrong without preemption too, but only other schedules show it.
-extern "C" __global__ void lost_updates(const Words* words) {
+extern "C" __global__ void lost_updates(const __grid_constant__ Words words) {
     for (int i = 0; i < 8; ++i) {
-        const unsigned old = peek(words->counter);
-        atomicExch(words->counter, old + 1);
+        const unsigned old = peek(words.counter);
+        atomicExch(words.counter, old + 1);
     }
 }
 
-extern "C" __global__ void different_barriers(const Words*) {
+extern "C" __global__ void different_barriers(const __grid_constant__ Words) {
     if (threadIdx.x % 2) {
         __syncthreads();
     } else {
@@ -76,14 +78,14 @@ extern "C" __global__ void different_barriers(const Words*) {
     }
 }
 
-extern "C" __global__ void early_return(const Words*) {
+extern "C" __global__ void early_return(const __grid_constant__ Words) {
     if (threadIdx.x == 3) return;
     __syncthreads();
 }
 
-extern "C" __global__ void endless(const Words* words) {
+extern "C" __global__ void endless(const __grid_constant__ Words words) {
     if (threadIdx.x == 0) return;
-    __shfl_up_sync(~0u, *words->counter, 1);
+    __shfl_up_sync(~0u, *words.counter, 1);
 }
 """
 NAMES = (
@@ -99,7 +101,7 @@ def launch(name, blocks=2, threads=64, **options):
     out = np.full(blocks * threads + 1, 99, np.uint32)
     counter = np.zeros(3, np.uint32)
     task = np.array([out.ctypes.data, counter.ctypes.data], np.uint64)
-    device.launch(name, blocks, task, 4 * threads)
+    device.launch(Grid(name, blocks, 4 * threads), task)
     return out, counter
 
 

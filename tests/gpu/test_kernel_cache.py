@@ -78,7 +78,7 @@ def test_cupy_itself_compiles_without_a_gpu():
     cupy = pytest.importorskip("cupy", reason="needs the extra `nvrtc`")
     known = cupy.cuda.nvrtc.getSupportedArchs()
     newest = target_of(max(known), known)
-    source, file = PROGRAM.source, PROGRAM.file
+    source, file = PROGRAM.source(), PROGRAM.file
     assert compile_kernels(cupy, source, newest, file)[:4] == b"\x7fELF"
     ptx = compile_kernels(cupy, source, newest.replace("sm", "compute"), file)
     assert all(name.encode() in ptx for name in PROGRAM.kernels)

@@ -87,7 +87,7 @@ def test_a_swapped_pair_of_fields_of_equal_size_does_not_compile(struct):
     """None: nothing is swapped."""
     structs = PROGRAM.structs | {name: SWAPS[name] for name in SWAPS if name == struct}
     changed = dataclasses.replace(PROGRAM, structs=structs)
-    text = f'#include "emulation.h"\n{changed.source}'
+    text = f'#include "emulation.h"\n{changed.source()}'
     command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{HERE}", "-x", "c++", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     failed = set(re.findall(r"static assertion failed: ([\w. ]+)", done.stderr))
@@ -103,7 +103,7 @@ def test_nvrtc_sees_it_too():
     structs = PROGRAM.structs | {"Utterance": SWAPS["Utterance"]}
     changed = dataclasses.replace(PROGRAM, structs=structs)
     with pytest.raises(RuntimeError, match='failed with "Utterance.died"'):
-        kernel_resources.compile_for("sm_90", changed.source)
+        kernel_resources.compile_for("sm_90", changed.source())
 
 
 def test_constants_are_checked_too():

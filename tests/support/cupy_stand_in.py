@@ -2,12 +2,17 @@
 
 import contextlib
 import ctypes
+import functools
+import re
 import threading
+import time
 import types
 from typing import ClassVar
 
 import numpy as np
 from cuda_emulation.device import EmulatedDevice
+
+from wfstdec.gpu.device import Grid
 
 
 class Array(np.ndarray):
@@ -99,20 +104,22 @@ def current_stream():
 
 
 class Kernel:
-    num_regs = 64
     shared_size_bytes = 5800
+    attributes: ClassVar[dict] = {"num_regs": 62, "local_size_bytes": 0}
     max_dynamic_shared_size_bytes = None
     preferred_shared_memory_carveout = None
     launched: ClassVar[list] = []
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, macros=()):
+        self.name, self.macros = name, macros
 
     def __call__(self, grid, block, arguments, *, shared_mem):
         assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
         Kernel.launched.append((self.name, current_stream().ptr))
-        device = EmulatedDevice(*block)
-        device.launch(self.name, *grid, *arguments, shared_mem)
+        (record,) = arguments  # CuPy takes a record of NumPy by value
+        assert type(record) is np.ndarray and record.shape == (1,)
+        grid = Grid(self.name, *grid, shared_mem, self.macros)
+        EmulatedDevice(*block).launch(grid, record)
 
 
 class CudaRuntimeError(RuntimeError):
@@ -136,14 +143,27 @@ class CudaDevice(contextlib.nullcontext):
         "MaxRegistersPerMultiprocessor": 65536,
         "MaxThreadsPerMultiProcessor": 2048,
         "MultiProcessorCount": 3,
+        "MaxBlocksPerMultiprocessor": 24,
         "MaxSharedMemoryPerMultiprocessor": 100 * 1024,
         "MaxSharedMemoryPerBlockOptin": 99 * 1024,
         "ReservedSharedMemoryPerBlock": 1024,
+        "ClockRate": 1_000_000,
     }
 
     def __init__(self, number=0):
         assert number == 0
         super().__init__()
+
+    def synchronize(self):
+        pass
+
+
+class Event:
+    def record(self):
+        self.s = time.perf_counter()
+
+    def synchronize(self):
+        pass
 
 
 class NVRTCError(RuntimeError):
@@ -188,8 +208,12 @@ class Nvrtc:
 
 def raw_module(path):
     with open(path, "rb") as file:
-        assert file.read().startswith((b"machine code of ", b"PTX of "))
-    return types.SimpleNamespace(get_function=Kernel)
+        found = file.read().decode()
+    assert found.startswith(("machine code of ", "PTX of "))
+    head = found.partition("#line")[0]
+    macros = [(name, int(value)) for name, value in re.findall(r"(\w+) (\d+)\n", head)]
+    get_function = functools.partial(Kernel, macros=tuple(macros))
+    return types.SimpleNamespace(get_function=get_function)
 
 
 def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
@@ -204,6 +228,16 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         getDeviceCount=get_device_count,
         CUDARuntimeError=CudaRuntimeError,
         memGetInfo=lambda: (free, 2 * free),
+        getDeviceProperties=lambda _: {
+            "name": b"a stand-in",
+            "multiProcessorCount": 3,
+            "major": 9,
+            "minor": 0,
+            "totalGlobalMem": 2 * free,
+            "l2CacheSize": 1 << 20,
+        },
+        driverGetVersion=lambda: 13000,
+        runtimeGetVersion=lambda: 13000,
         memcpyDeviceToDevice=3,
         memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
             to, source, count
@@ -215,6 +249,11 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         get_limit=lambda: pool_limit,
     )
     return types.SimpleNamespace(
+        __version__="0",
+        uint8=np.uint8,
+        zeros=lambda count, dtype: array_of(np.zeros(1024, dtype)),
+        empty_like=lambda array: np.empty_like(array),
+        copyto=np.copyto,
         RawModule=raw_module,
         asarray=array_of,
         ascontiguousarray=lambda x: np.ascontiguousarray(x).view(Array),
@@ -226,7 +265,10 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
             nvrtc=Nvrtc(),
             memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
             Device=CudaDevice,
+            Event=Event,
+            get_elapsed_time=lambda start, end: 1e3 * (end.s - start.s),
             Stream=Stream,
             get_current_stream=current_stream,
+            alloc_pinned_memory=bytearray,
         ),
     )

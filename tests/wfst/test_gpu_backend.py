@@ -1,7 +1,9 @@
 """The CUDA kernels, unchanged, on this machine's CPU: the bits of the specification."""
 
+import ctypes
 import dataclasses
 import gc
+import re
 import shutil
 
 import numpy as np
@@ -30,10 +32,10 @@ from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.errors import BackendError
+from wfstdec.errors import BackendError, LogprobError
 from wfstdec.gpu.boosts import automaton_arrays
 from wfstdec.gpu.budget import Budget
-from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, first_bad
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import read_lexicon
@@ -41,7 +43,7 @@ from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
-from wfstdec.wfst.gpu.layout import KERNELS, NODE
+from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 
@@ -153,6 +155,53 @@ def test_frames_that_outgrow_the_table_in_shared_memory():
                 assert left_it == 0
                 assert in_shared == (counts["frames"] if slots else 0)
     assert spilled > 6 and shared > 2
+
+
+def test_a_table_that_is_full_is_not_looked_through_again_and_again():
+    """What overflows is lost: the rest of its frame must not probe every slot."""
+    count, room = 3000, 128
+    fan = [f"0 {1 + s} a W{s} 0" for s in range(count)]
+    graph = text_graph("\n".join([*fan, *(f"{1 + s} 0" for s in range(count))]))
+    device = EmulatedDevice(128, num_blocks=1, shared_slots=0)
+    backend = DeviceBackend(graph, device, first_capacity=room)
+    peeks = device.load(PLAIN.macros).emulated_peeks
+    peeks.restype = ctypes.c_ulonglong
+    options, x = WfstOptions(beam=np.inf), np.zeros((1, 2), np.float32)
+    # All candidates fit, so that only the table is too small.
+    (first,) = backend.decode_batch([x[:0]], options, [NO_BOOSTS])
+    scratch = backend.device_graph.scratch
+    before = peeks()
+    found = decoded(backend, options, [x], [NO_BOOSTS])
+    probes = peeks() - before
+    assert found == expected_paths(graph, options, [x], [NO_BOOSTS])
+    launches = device.launches.count("search_chunk") - 1
+    assert launches >= 5 and scratch.entries >= count
+    # Per launch: two or three words for each candidate and the bound before it.
+    assert probes < launches * 12 * count, "each of them probed all of a full table"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_phases_take_the_barriers_that_the_model_counts(rank):
+    """The clock of the emulation counts barriers: the same in every run."""
+    arcs = "0 0 a A 1\n0 0" if rank == 0 else "0 1 a A 1\n1 0 - - 0\n0 0"
+    graph = text_graph(arcs)
+    sums = []
+    for frames in (10, 20):
+        device = EmulatedDevice(64, num_blocks=1)
+        backend = DeviceBackend(graph, device)
+        x = np.zeros((frames, len(graph.tokens)), np.float32)
+        batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
+        batch.takes_times = True
+        batch.advance([x])
+        assert dict(device.macros[-1])["TIMES"] == 1
+        sums.append(batch.phase_times.astype(np.int64))
+        expected = expected_paths(graph, WfstOptions(), [x], [NO_BOOSTS])
+        assert list(map(bits, batch.finish())) == expected
+    each = dict(zip(PHASES, ((sums[1] - sums[0]) / 10).tolist(), strict=True))
+    assert each["emit"] == 3 and each["recombine"] == 2 and each["bound"] == 0
+    assert each["close"] == 7 * rank
+    assert each["settle"] == 4
+    assert sum(each.values()) == 10 + 7 * rank
 
 
 def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
@@ -291,12 +340,20 @@ def test_half_precision_is_read_as_it_is(kind):
         assert found == expected_paths(graph, options, given, boosts), i
 
 
+def refused(backend, chunks):
+    """The utterance and the frame of the first number that is no log-prob."""
+    try:
+        backend.decode_batch(chunks, WfstOptions(), [NO_BOOSTS] * len(chunks))
+    except LogprobError as error:
+        return error.utterance, int(re.search(r"in frame (\d+),", str(error))[1])
+
+
 def acoustic_costs(backend, chunk):
     """Of each frame of an utterance with one path."""
     batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
     batch.advance([chunk])
-    ((_, steps),) = batch._find_paths(np.array([0]), np.array([len(chunk)]))
-    return steps["acoustic"].tolist()
+    steps, _ = batch._find_paths(np.array([0]), np.array([len(chunk)]))
+    return steps["acoustic"][::-1].tolist()
 
 
 def test_every_number_of_16_bits():
@@ -312,30 +369,91 @@ def test_every_number_of_16_bits():
         fine &= (bits % 0x8000 < 0x800) | (bits % 7 == 0)  # all that are subnormal
         chunk = of_bits(np.stack([bits[fine]] * 2, axis=1), kind)
         assert acoustic_costs(backend, chunk) == (-values[fine]).tolist()
-        assert first_bad(device, [chunk], 2) is None
+        assert refused(backend, [chunk]) is None
         for impossible in bits[values < -1e20][:: 1 + (kind == BFLOAT16) * 997]:
             chunk = of_bits(np.full((1, 2), impossible), kind)
             (path,) = backend.decode_batch([chunk], WfstOptions(), [NO_BOOSTS])
             assert path.died_at_frame == 0
-            assert first_bad(device, [chunk], 2) is None
         for bad in bits[~(values <= 1e20)][::401]:
             chunk = of_bits(np.array([[0, 0], [0, bad]], np.uint16), kind)
-            assert first_bad(device, [chunk], 2) == (0, 1)
+            assert refused(backend, [chunk]) == (0, 1)
 
 
 def test_what_is_no_logprob_is_found_at_its_first_frame():
-    device = EmulatedDevice(32, preempt=3)
-    for i in range(40):
+    for i in range(60):
         rng = np.random.default_rng(i)
-        batch = [random_logprobs(rng, int(t), 4) for t in rng.integers(0, 6, 4)]
+        graph = random_graph(rng)
+        num_tokens = len(graph.tokens)
+        sizes = rng.integers(0, 40 if i % 4 == 0 else 6, 4)
+        batch = [random_logprobs(rng, int(t), num_tokens) for t in sizes]
+        for x in batch:
+            x[int(rng.integers(1 + len(x))) :] = rng.choice([-np.inf, -1.0])  # may die
         bad = [x for x in batch if len(x) and rng.random() < 0.4]
         for x in bad:
             for frame in rng.integers(0, len(x), 2):
-                x[frame, rng.integers(4)] = rng.choice([np.nan, np.inf, 2e20])
+                x[frame, rng.integers(num_tokens)] = rng.choice([np.nan, np.inf, 2e20])
         wrong = [(u, np.flatnonzero(~(x <= 1e20).all(1))) for u, x in enumerate(batch)]
         expected = [(u, int(frames[0])) for u, frames in wrong if len(frames)]
         chunks = [in_32_bits(x, int(rng.integers(0, 3))) for x in batch]
-        assert first_bad(device, chunks, 4) == (expected[0] if expected else None), i
+        device = EmulatedDevice(int(rng.choice([32, 64])), preempt=3 * (i % 2), seed=i)
+        in_parts = i % 3 == 0
+        capacity = 128 if in_parts else int(rng.choice([1, 64]))
+        backend = DeviceBackend(graph, device, first_capacity=capacity)
+        if in_parts:
+            plan = backend.memory_plan(1, 40)
+            room = 2 * plan["scratch"] + 3 * plan["utterances"] + 3 * plan["logprobs"]
+            device.budget.limit = plan["graph"] + room
+        assert refused(backend, chunks) == (expected[0] if expected else None), i
+
+
+@pytest.mark.parametrize("capacity", [2, 64])
+def test_a_bad_chunk_moves_no_session(capacity):
+    """Whatever grew or was about to: all go on from where they were."""
+    full = 0
+    for i in range(30):
+        rng = np.random.default_rng([capacity, i])
+        graph, options, batch, boosts = draw(rng, num_states=15, arcs_per_state=5)
+        batch = [
+            random_logprobs(rng, int(t), len(graph.tokens))
+            for t in rng.integers(1, 30, len(batch))
+        ]
+        device = EmulatedDevice(32, preempt=5 * (i % 2), seed=i)
+        backend = DeviceBackend(graph, device, first_capacity=capacity)
+        sessions = [backend.start(options, one) for one in boosts]
+        for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
+            wrong = [x.copy() for x in chunks]
+            long = [x for x in wrong if len(x)]
+            if long:
+                long[int(rng.integers(len(long)))][-1, -1] = np.nan
+                with pytest.raises(LogprobError):
+                    backend.advance(sessions, list(map(in_32_bits, wrong)))
+            launched = len(device.launches)
+            backend.advance(sessions, list(map(in_32_bits, chunks)))
+            full += len(device.launches) > launched + 1
+        found = [bits(session.finish()) for session in sessions]
+        assert found == expected_paths(graph, options, batch, boosts), i
+    assert full > 3 or capacity == 64
+
+
+def test_traces_that_fill_up_before_all_chunks_are_known_to_be_good():
+    rng = np.random.default_rng(6)
+    graph = dense_graph(rng, 12)
+    x = np.log(rng.dirichlet([0.3] * 3, 600)).astype(np.float32)
+    options = WfstOptions(beam=8.0)
+    backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=32)
+    batch = DeviceBatch(backend.device_graph, options, [NO_BOOSTS])
+    wrong = x[:300].copy()
+    wrong[290, 1] = np.inf
+    for _ in range(2):
+        with pytest.raises(LogprobError, match="utterance 0: .* has inf in frame 290"):
+            batch.advance([in_32_bits(wrong)])
+        assert batch.utterances["frontier_count"][0] == 0
+    for chunk in (x[:300], x[300:]):
+        batch.advance([in_32_bits(chunk)])
+    assert backend.device.launches.count("search_chunk") >= 5
+    assert batch.counts["entries"] > batch.utterances["trace_capacity"][0]
+    expected = bits(search(make_backend(BACKENDS, "cpu", graph), options, x))
+    assert [bits(path) for path in batch.finish()] == [expected]
 
 
 # ---------------------------------------------------------------- memory, long audio

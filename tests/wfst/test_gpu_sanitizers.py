@@ -20,9 +20,9 @@ FAULTS = {
     "an array written past its end": (
         "address,undefined",
         # of all blocks: what is written in another's part may lead anywhere
-        "scratch.entry_slots[at] = slot;",
-        "scratch.entry_slots[at] = slot;"
-        "scratch.entry_slots[at + gridDim.x * task.entry_capacity] = slot;",
+        "scratch.entry_slots()[at] = slot;",
+        "scratch.entry_slots()[at] = slot;"
+        "scratch.entry_slots()[at + gridDim.x * task.entry_capacity] = slot;",
         "heap-buffer-overflow",
     ),
     "a shift by all bits of a word": (
@@ -74,14 +74,14 @@ def run(sanitizer, source, num_cases):
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_no_fault_is_found(sanitizer):
-    done = run(sanitizer, PROGRAM.source, 12)
+    done = run(sanitizer, PROGRAM.source(), 12)
     assert (done.returncode, done.stdout) == (0, "12 cases agree\n"), done.stderr[:3000]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault):
     sanitizer, right, wrong, message = FAULTS[fault]
-    source = PROGRAM.source
+    source = PROGRAM.source()
     assert source.count(right) == 1
     done = run(sanitizer, source.replace(right, wrong), 12)
     assert done.returncode != 0

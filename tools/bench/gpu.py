@@ -69,7 +69,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--long", nargs="+", type=float, default=[], help="seconds of recordings")
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
     add("--resume", action="store_true", help="go on with the output's points")
-    add("--no-riva", action="store_true", help="ours alone")
+    add("--only", choices=("ours", "riva"), help="one of both, in this process")
     args = command.parse(parser, argv, PROFILES)
     if args.output is None or min(args.batches) < 1:
         parser.error("--output is needed, and --batches must be 1 or more")
@@ -122,13 +122,14 @@ class Points:
         benches = [
             Bench(case, self._args, self._gpu, self.skip) for case in cases(self._args)
         ]
+        only = self._args.only
         for bench, point in product(benches, self._args.settings):
-            for boosted in self._args.boosted:
+            for boosted in () if only == "riva" else self._args.boosted:
                 setting = Setting(*point, boosted)
                 expected = bench.expect(setting)
                 self.add(bench.cpu(setting))
                 self.add(bench.ours(setting, expected))
-        for bench in () if self._args.no_riva else benches:
+        for bench in () if only == "ours" else benches:
             self._gpu.release()
             try:
                 shift_s = bench.case.speech.frame_shift_s

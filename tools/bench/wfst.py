@@ -15,8 +15,9 @@ max_active binds, Kaldi narrows its next beam (by beam_delta, 0.5); ours does so
 Costs come first: where those of an utterance differ by more than 1e-5 (relative), no
 speed is given for that beam, and the exit status is 1. Then both are timed by turns, in
 CPU seconds of one thread. Ours is timed from posteriors to words with times, Kaldi's to
-a best path whose words nobody has read. The last column is ours alone: seconds on the
-wall with one thread over those with two.
+a best path whose words nobody has read; the column "unread" is the ratio where nobody
+reads ours either. The last columns are ours alone: seconds on the wall with one thread
+over those with two.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -93,15 +94,22 @@ class Duel:
                 peer.decode(logprobs)
 
         decoder.decode(utterances[:WARM_UP])
-        both = {"ours": lambda: decoder.decode(utterances), "kaldi": run_peer}
-        turns = Turns(both)
+        turns = Turns(
+            {
+                "ours": lambda: _words(decoder, utterances),
+                "kaldi": run_peer,
+                "unread": lambda: decoder.decode(utterances),
+            }
+        )
         turns.repeat(repeats)
-        ours, theirs = turns.seconds.values()
+        ours, theirs, unread = turns.seconds.values()
         return {
             **speed(self.case.speech.audio_s, ours),
             "kaldi": speed(self.case.speech.audio_s, theirs),
             "ratio": round(min(theirs) / min(ours), 3),
             "ratio_median": round(median(theirs) / median(ours), 3),
+            "unread": speed(self.case.speech.audio_s, unread),
+            "unread_ratio": round(min(theirs) / min(unread), 3),
         }
 
     def time_threads(self, options: WfstOptions, repeats: int) -> Row:
@@ -114,17 +122,32 @@ class Duel:
             return {}
         utterances = self.case.utterances
         one, two = (self.case.wfst_decoder(options, threads=n) for n in (1, 2))
-        both = {1: lambda: one.decode(utterances), 2: lambda: two.decode(utterances)}
-        turns = Turns(both, time.perf_counter)
-        found = turns.take()
-        assert found[1] == found[2], "threads change results"
-        turns.repeat(repeats - 1)
-        seconds = turns.seconds
+        runs = {
+            (threads, read.__name__): partial(read, decoder, utterances)
+            for threads, decoder in ((1, one), (2, two))
+            for read in (_paths, _words)
+        }
+        turns = Turns(runs, time.perf_counter)
+        assert one.decode(utterances) == two.decode(utterances), "threads matter"
+        turns.repeat(repeats)
+        seconds = {n: turns.seconds[n, "_words"] for n in (1, 2)}
+        unread = [min(turns.seconds[n, "_paths"]) for n in (1, 2)]
         return {
+            "two_threads_unread_ratio": round(unread[0] / unread[1], 3),
             "one_thread_wall_s": [round(one, 6) for one in seconds[1]],
             "two_threads_wall_s": [round(one, 6) for one in seconds[2]],
             "two_threads_ratio": round(min(seconds[1]) / min(seconds[2]), 3),
         }
+
+
+def _paths(decoder: WfstDecoder, utterances: list[Any]) -> None:
+    decoder.decode(utterances)
+
+
+def _words(decoder: WfstDecoder, utterances: list[Any]) -> None:
+    """Words and their times are made when they are read."""
+    for hypothesis in decoder.decode(utterances):
+        _ = hypothesis.words
 
 
 def time_loading(graph: PackedGraph) -> Row:

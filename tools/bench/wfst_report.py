@@ -32,7 +32,9 @@ SPEED: Columns = {
     " ratio": figure("ratio_median", ".2f"),
     "range %": lambda row: f"{range_percent(row['cpu_s']):.0f}",
     " Kaldi's": lambda row: f"{range_percent(row['kaldi']['cpu_s']):.0f}",
+    "unread": figure("unread_ratio", ".2f"),
     "2 threads": figure("two_threads_ratio", ".2f"),
+    " unread": figure("two_threads_unread_ratio", ".2f"),
 }
 """Columns by heading; those of timings have the fastest turn first."""
 

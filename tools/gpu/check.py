@@ -1,6 +1,7 @@
 """Whether a machine can run the CUDA backend: versions, limits, one search.
 
-python -m tools.gpu.check         # exit status 1 where the search is not the CPU's
+python -m tools.gpu.check versions   # and limits, and what kernels take
+python -m tools.gpu.check search     # exit status 1 where a search is not the CPU's
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from tools.bench.gpu_device import Gpu
+from tools.gpu.kernel_resources import VARIANTS
 from wfstdec import WfstDecoder, recipes
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
-PEER = "riva-asrlib-decoder"
+PEERS = ("riva-asrlib-decoder", "nemo-toolkit")
 UTTERANCES = 4
 
 
@@ -36,8 +38,10 @@ def describe_device() -> None:
     print("NVRTC", importlib.import_module("cupy").cuda.nvrtc.getVersion())
     begin = time.perf_counter()
     device = CupyDevice(PROGRAM)
-    print(f"kernels after {time.perf_counter() - begin:.1f} s")
-    print(device._kernels["search_chunk"].attributes)
+    print(f"kernels for everything after {time.perf_counter() - begin:.1f} s")
+    for name, macros in VARIANTS.items():
+        for kernel, found in device.kernels(macros).items():
+            print(f"{name}, {kernel}: {found.attributes}")
     print(
         f"{device.num_blocks} blocks, {device.shared_bytes // SLOT_BYTES} slots in "
         f"shared memory, "
@@ -62,11 +66,15 @@ def compare_a_search() -> bool:
     return answers[0] == answers[1]
 
 
-def main() -> int:
-    """Print all of it."""
-    versions = {name: installed(name) for name in (*PACKAGES, PEER)}
-    print(sys.version.split()[0], versions)
-    describe_device()
+def main(argv: list[str] | None = None) -> int:
+    """Print what is asked for, or all of it."""
+    asked = (sys.argv[1:] if argv is None else argv) or ["versions", "search"]
+    if "versions" in asked:
+        versions = {name: installed(name) for name in (*PACKAGES, *PEERS)}
+        print(sys.version.split()[0], versions, flush=True)
+        describe_device()
+    if "search" not in asked:
+        return 0
     same = compare_a_search()
     print("the same as on the CPU" if same else "NOT THE SAME AS ON THE CPU")
     return 0 if same else 1

@@ -5,11 +5,12 @@ python -m tools.gpu.kernel_resources [sm_90 ...]       # pip install 'wfstdec[nv
 
 import argparse
 import re
+from itertools import product
 from typing import NamedTuple
 
 from wfstdec.gpu.compiling import COMPILE_OPTIONS
 from wfstdec.gpu.cupy_device import free_shared
-from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES, table_bytes
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, SLOT_BYTES, table_bytes
 
 KIB = 1024
 SHARED_MEMORY = {
@@ -21,6 +22,8 @@ SHARED_MEMORY = {
 """KiB of a multiprocessor, of a block at most, and that each block loses (the CUDA
 programming guide's table of compute capabilities)."""
 TARGETS = tuple(SHARED_MEMORY)
+VARIANTS = {"all": (), "plain": PLAIN.macros}
+"""What kernels are compiled for: everything, and what is asked for most."""
 _KERNEL = re.compile(
     r"entry function '(?P<name>\w+)'.*?"
     r"(?P<stack>\d+) bytes stack frame, "
@@ -46,7 +49,7 @@ def compile_for(target, source=None):
     """
     from cuda.bindings import nvrtc
 
-    text = (source or PROGRAM.source).encode()
+    text = (source or PROGRAM.source()).encode()
     options = [f"--gpu-architecture={target}", *COMPILE_OPTIONS]
     options.append("--ptxas-options=-v")
     _, program = nvrtc.nvrtcCreateProgram(text, PROGRAM.file.encode(), 0, [], [])
@@ -74,6 +77,12 @@ def resources(log):
     }
 
 
+def body_of(ptx, name):
+    """A kernel in PTX."""
+    _, _, body = ptx.partition(f".entry {name}(")
+    return body.partition(".entry ")[0]
+
+
 def table_slots(target, taken):
     """(slots of the table in shared memory, bytes of a block with it)."""
     whole, most, reserved = (KIB * kib for kib in SHARED_MEMORY[target])
@@ -87,16 +96,19 @@ def table_slots(target, taken):
 
 
 def main(targets):
-    """Print a line per target and kernel."""
-    for target in targets:
-        for name, kernel in resources(compile_for(target)[1]).items():
-            print(f"{target:8}{name:16}{kernel.registers:4} registers", end="")
+    """Print a line per target, variant and kernel."""
+    for target, (variant, macros) in product(targets, VARIANTS.items()):
+        ptx, log = compile_for(target, PROGRAM.source(macros))
+        for name, kernel in resources(log).items():
+            size = len(re.findall(r";$", body_of(ptx, name), re.MULTILINE))
             print(
-                f"{kernel.spilled:6} bytes spilled{kernel.shared:8} bytes shared",
+                f"{target:8}{variant:7}{name:14}{size:6} PTX instructions"
+                f"{kernel.registers:4} registers{kernel.spilled:6} bytes spilled"
+                f"{kernel.shared:7} bytes shared",
                 end="",
             )
             if name == "search_chunk":
-                slots, block = table_slots(target, kernel.shared)
+                slots, block = table_slots(target, PROGRAM.own_bytes)
                 print(f", {block} with a table of {slots} slots", end="")
             print()
 

@@ -9,5 +9,6 @@ records       C structs of the kernels as NumPy types, and checks that both agre
 launch        task and records to a kernel and back, in one packet
 logprobs      log-probs where kernels can read them
 cuda_arrays   arrays on the GPU (torch, CuPy, DLPack) as such log-probs, without a copy
+passed        whether kernels have passed the tests on this machine's GPU
 boosts        compiled phrases and word bonuses where kernels can read them
 """

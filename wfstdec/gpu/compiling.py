@@ -1,6 +1,6 @@
 """The kernels of a search as machine code of the current GPU: by NVRTC, kept on disk.
 
-    kernels = load_kernels(cupy, PROGRAM)              # CuPy's RawKernel by name
+    kernels = load_kernels(cupy, PROGRAM, macros)      # CuPy's RawKernel by name
 
 CuPy's own way to compile always ends with `-ftz=true`, which sets numbers below 1.2e-38
 to 0: every subnormal float16 among them, and many a log-prob of blank is one. So its
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.errors import BackendError
-from wfstdec.gpu.program import Program
+from wfstdec.gpu.program import Macros, Program
 from wfstdec.text.files import atomic_write
 
 COMPILE_OPTIONS = (
@@ -33,19 +33,20 @@ COMPILE_OPTIONS = (
 _DIGEST_BYTES = 16
 
 
-def load_kernels(cupy: Any, program: Program) -> dict[str, Any]:
+def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> dict[str, Any]:
     """Kernels for the current device, compiled where they are not on disk.
 
     Args:
         cupy: The module.
         program: What to compile.
+        macros: What for.
 
     Raises:
         BackendError: This CUDA does not compile for the device.
     """
     capability = int(cupy.cuda.Device().compute_capability)
     target = target_of(capability, cupy.cuda.nvrtc.getSupportedArchs())
-    with _compiled(cupy, program, target) as path:
+    with _compiled(cupy, program, macros, target) as path:
         module = cupy.RawModule(path=str(path))
         return {name: module.get_function(name) for name in program.kernels}
 
@@ -99,9 +100,11 @@ def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _compiled(cupy: Any, program: Program, target: str) -> Iterator[Path]:
+def _compiled(
+    cupy: Any, program: Program, macros: Macros, target: str
+) -> Iterator[Path]:
     """The file with the compiled kernels: beside CuPy's, or one that is not kept."""
-    source = program.source
+    source = program.source(macros)
     version = cupy.cuda.nvrtc.getVersion()
     what = repr((source, target, COMPILE_OPTIONS, version)).encode()
     digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()

@@ -22,14 +22,8 @@ from wfstdec.gpu.logprobs import (
     FLOAT16,
     FLOAT32,
     DeviceLogprobs,
-    first_bad,
 )
-from wfstdec.search.logprobs import (
-    bad_logprob,
-    check_axes,
-    check_lengths,
-    split_batch,
-)
+from wfstdec.search.logprobs import check_axes, check_lengths, split_batch
 
 _CUDA = 2  # DLPack's number of the device type
 _TYPES = {np.dtype(np.float32): FLOAT32, np.dtype(np.float16): FLOAT16}
@@ -46,7 +40,8 @@ def take_logprobs(
     """`wfstdec.search.logprobs.as_utterances` for arrays on the GPU.
 
     float32, float16 and bfloat16 with the numbers of a frame together are taken as they
-    are; others are copied to float32. All work is on the caller's stream.
+    are; others are copied to float32. All work is on the caller's stream. The numbers
+    themselves are checked by the search that reads them.
 
     Args:
         device: Where the graph is.
@@ -56,17 +51,11 @@ def take_logprobs(
 
     Raises:
         ShapeError: Axes, V, lengths or the type are wrong.
-        LogprobError: NaN, +inf or an absurdly large number, in the frames used.
         BackendError: An array is on another GPU.
     """
     cupy = device.cupy
     with cupy.cuda.Device(device.number), _callers_stream(cupy, _first(logprobs)):
-        chunks = _split(device, logprobs, lengths, num_tokens)
-        bad = first_bad(device, chunks, num_tokens)
-        if bad is not None:
-            i, frame = bad
-            raise bad_logprob(i, frame, _download_frame(chunks[i], i, frame))
-    return chunks
+        return _split(device, logprobs, lengths, num_tokens)
 
 
 def _split(
@@ -200,12 +189,3 @@ def _is_readable(array: Any) -> bool:
         return True
     steps = array.strides[:-1]
     return array.strides[-1] == size and all(s >= 0 and s % size == 0 for s in steps)
-
-
-def _download_frame(chunk: DeviceLogprobs, i: int, frame: int) -> np.ndarray:
-    """A frame of utterance `i`, float32 [V]."""
-    array = chunk.buffer
-    row = (array[i, frame] if array.ndim == 3 else array[frame]).get()
-    if chunk.type == BFLOAT16:
-        return (row.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return row.astype(np.float32)

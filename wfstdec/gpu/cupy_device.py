@@ -1,7 +1,7 @@
 """The current NVIDIA GPU as a `Device`, by CuPy: the only module that imports it.
 
 device = CupyDevice(PROGRAM)                     # the current CUDA device
-device.launch("search_chunk", num_blocks, packet, device.shared_bytes)
+device.launch(Grid("search_chunk", num_blocks, device.shared_bytes), task)
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from wfstdec.errors import BackendError
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.gpu.budget import Budget, DeviceMemoryError
 from wfstdec.gpu.compiling import load_kernels
-from wfstdec.gpu.program import Program
-from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS
+from wfstdec.gpu.device import Grid
+from wfstdec.gpu.program import Macros, Program
+from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS, REGISTERS, WARP
 
 MEMORY_SHARE = 0.8
 """The part of the free memory that all decoders together may take."""
@@ -69,13 +70,18 @@ class CupyDevice:
 
     Args:
         program: The kernels of the search.
-        threads: Threads of a block, a multiple of 32.
+        threads: Threads of a block, a multiple of 32, at most `MAX_THREADS`.
         shared_bytes: Shared memory of a block besides its own variables; None for as
             much as leaves room for all blocks that have registers.
+        macros: What kernels are compiled for at once; others are at need.
 
     Attributes:
         cupy: The module.
         number: The device's, as CUDA counts.
+
+    Raises:
+        OptionError: No such number of threads.
+        BackendError: CuPy or a GPU is missing, or kernels do not compile for it.
     """
 
     def __init__(
@@ -83,36 +89,56 @@ class CupyDevice:
         program: Program,
         threads: int = MAX_THREADS,
         shared_bytes: int | None = None,
+        macros: Macros = (),
     ) -> None:
+        if threads % WARP or not 0 < threads <= MAX_THREADS:
+            raise OptionError(
+                f"threads={threads!r} of a block, expected a multiple of {WARP}, at "
+                f"most {MAX_THREADS}"
+            )
         self.cupy = cupy = load_cupy()
-        self._threads = threads
+        self.threads, self._program = threads, program
         self.number = cupy.cuda.Device().id
-        self._kernels = load_kernels(cupy, program)
-        search = self._kernels[program.kernels[0]]
-        limits = cupy.cuda.Device().attributes
-        own = search.shared_size_bytes
+        self.failures = tuple(_failures(cupy))
+        self._limits = limits = dict(cupy.cuda.Device().attributes)
+        own = program.own_bytes
         if shared_bytes is None:
-            blocks = BLOCKS_PER_SM * MAX_THREADS // threads
-            shared_bytes = program.shared_bytes(free_shared(limits, own, blocks))
+            room = free_shared(limits, own, blocks_of_threads(limits, threads))
+            shared_bytes = program.shared_bytes(room)
         self.shared_bytes = shared_bytes
-        # For all devices that are made: CuPy's kernels are the same objects for all.
-        most = limits["MaxSharedMemoryPerBlockOptin"] - own
-        search.max_dynamic_shared_size_bytes = most
         taken = own + shared_bytes + limits["ReservedSharedMemoryPerBlock"]
-        side_by_side = min(
-            limits["MaxRegistersPerMultiprocessor"] // (search.num_regs * threads),
-            limits["MaxThreadsPerMultiProcessor"] // threads,
-            limits["MaxSharedMemoryPerMultiprocessor"] // taken,
-        )
-        self.num_blocks = limits["MultiProcessorCount"] * max(1, side_by_side)
-        wanted = side_by_side * taken / limits["MaxSharedMemoryPerMultiprocessor"]
+        whole = limits["MaxSharedMemoryPerMultiprocessor"]
+        side_by_side = max(1, min(blocks_of_threads(limits, threads), whole // taken))
+        self.num_blocks = limits["MultiProcessorCount"] * side_by_side
         # Else the driver may give so much to the cache that only one block fits.
-        search.preferred_shared_memory_carveout = math.ceil(100 * wanted)
+        self._carveout = min(100, math.ceil(100 * side_by_side * taken / whole))
+        self._kernels: dict[Macros, dict[str, Any]] = {}
+        self._loading = threading.Lock()
+        self._staging: list[np.ndarray] = []
+        self.kernels(macros)
         with _LOCK:
             self.budget = _BUDGETS.get(self.number) or Budget(
                 int(MEMORY_SHARE * self._free_memory())
             )
             _BUDGETS[self.number] = self.budget
+
+    def kernels(self, macros: Macros = ()) -> dict[str, Any]:
+        """CuPy's kernels by name, compiled where they are not on disk.
+
+        Raises:
+            BackendError: They do not compile for the device.
+        """
+        with self._loading:
+            if macros not in self._kernels:
+                kernels = load_kernels(self.cupy, self._program, macros)
+                search, own = kernels[self._program.kernels[0]], self._program.own_bytes
+                assert search.shared_size_bytes <= own, search.shared_size_bytes
+                # For all devices that are made: CuPy's kernels are the same for all.
+                most = self._limits["MaxSharedMemoryPerBlockOptin"] - own
+                search.max_dynamic_shared_size_bytes = most
+                search.preferred_shared_memory_carveout = self._carveout
+                self._kernels[macros] = kernels
+            return self._kernels[macros]
 
     def _free_memory(self) -> int:
         """What CUDA has left and what CuPy's pool keeps, within the pool's limit."""
@@ -149,27 +175,56 @@ class CupyDevice:
         """See `Device`."""
         return buffer.get().view(dtype)
 
-    def copy(self, target: Any, source: int, num_bytes: int) -> None:
+    @contextlib.contextmanager
+    def staging(self, num_bytes: int) -> Iterator[np.ndarray]:
+        """See `Device`; pinned, and kept: copies from it need no other."""
+        with self._loading:
+            memory = self._staging.pop() if self._staging else np.zeros(0, np.uint8)
+        if len(memory) < num_bytes:
+            pinned = self.cupy.cuda.alloc_pinned_memory(num_bytes)
+            memory = np.frombuffer(pinned, np.uint8, num_bytes)
+        try:
+            yield memory
+        finally:
+            with self._loading:
+                self._staging.append(memory)
+
+    def copy(self, target: int, source: int, num_bytes: int) -> None:
         """See `Device`."""
         cuda = self.cupy.cuda
         kind, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream()
-        to = target.data.ptr
-        cuda.runtime.memcpyAsync(to, source, num_bytes, kind, stream.ptr)
+        cuda.runtime.memcpyAsync(target, source, num_bytes, kind, stream.ptr)
 
     def address(self, buffer: Any) -> int:
         """See `Device`."""
         return buffer.data.ptr
 
-    def launch(
-        self, kernel: str, num_blocks: int, packet: Any, shared_bytes: int
-    ) -> None:
+    def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """See `Device`."""
-        run = self._kernels[kernel]
-        run((num_blocks,), (self._threads,), (packet,), shared_mem=shared_bytes)
+        run = self.kernels(grid.macros)[grid.kernel]
+        blocks, threads = (grid.num_blocks,), (self.threads,)
+        run(blocks, threads, (argument,), shared_mem=grid.shared_bytes)
 
     def wait(self) -> None:
         """See `Device`."""
         self.cupy.cuda.get_current_stream().synchronize()
+
+
+def _failures(cupy: Any) -> Iterator[type[Exception]]:
+    """The errors of CUDA's two interfaces."""
+    yield cupy.cuda.runtime.CUDARuntimeError
+    driver: Any = getattr(cupy.cuda, "driver", None)
+    if hasattr(driver, "CUDADriverError"):
+        yield driver.CUDADriverError
+
+
+def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:
+    """Blocks of so many threads that a multiprocessor has registers and places for."""
+    return min(
+        limits["MaxRegistersPerMultiprocessor"] // (REGISTERS * threads),
+        limits["MaxThreadsPerMultiProcessor"] // threads,
+        limits["MaxBlocksPerMultiprocessor"],
+    )
 
 
 def free_shared(

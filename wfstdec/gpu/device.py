@@ -7,11 +7,28 @@ kernels on the CPU.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.program import Macros
+
+
+class Grid(NamedTuple):
+    """What runs.
+
+    Attributes:
+        kernel: The kernel's name.
+        num_blocks: Its blocks.
+        shared_bytes: Shared memory of each, besides its own variables.
+        macros: What it is compiled for.
+    """
+
+    kernel: str
+    num_blocks: int
+    shared_bytes: int = 0
+    macros: Macros = ()
 
 
 class Device(Protocol):
@@ -20,15 +37,19 @@ class Device(Protocol):
     Buffers are arrays of the device's own kind; streams too.
 
     Attributes:
+        threads: Of a block.
         num_blocks: Blocks that run side by side; a launch of more gains nothing.
         budget: The memory that all work on it may take.
         shared_bytes: Shared memory that a block of the search has besides its own
             variables: what `Program.shared_bytes` made of what there is.
+        failures: What is raised where the device itself fails.
     """
 
+    threads: int
     num_blocks: int
     budget: Budget
     shared_bytes: int
+    failures: tuple[type[Exception], ...]
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
         """A context in which all work goes to a stream; None: the current one."""
@@ -45,22 +66,24 @@ class Device(Protocol):
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""
 
-    def copy(self, target: Any, source: int, num_bytes: int) -> None:
-        """Copy from an address on the device to the beginning of a buffer."""
+    def staging(self, num_bytes: int) -> AbstractContextManager[np.ndarray]:
+        """Memory of the host to copy from, uint8, at least so many bytes.
+
+        It is used again after the context: the copy has to be done by then.
+        """
+
+    def copy(self, target: int, source: int, num_bytes: int) -> None:
+        """Copy from one address on the device to another."""
 
     def address(self, buffer: Any) -> int:
         """Where the kernels find a buffer."""
 
-    def launch(
-        self, kernel: str, num_blocks: int, packet: Any, shared_bytes: int
-    ) -> None:
+    def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """Run a kernel.
 
         Args:
-            kernel: Its name.
-            num_blocks: So many blocks.
-            packet: The buffer whose address is the kernel's one argument.
-            shared_bytes: Shared memory of each block, besides its own variables.
+            grid: Which, and how many blocks.
+            argument: One record, the kernel's one argument, by value.
         """
 
     def wait(self) -> None:

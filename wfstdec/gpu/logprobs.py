@@ -2,7 +2,9 @@
 
 chunks = to_device(device, share, chunks)          # those of the host in one copy
 utterances["logprobs"] = logprob_records(chunks)
-bad = first_bad(device, chunks, num_tokens)        # NaN, +inf: utterance and frame
+kind = type_of(chunks)                             # what kernels are compiled for
+# A search finds NaN and +inf on its way: LOGPROBS.bad_frame, then
+raise bad_logprob(i, frame, download_frame(device, chunks[i], frame, num_tokens))
 """
 
 from __future__ import annotations
@@ -15,20 +17,19 @@ import numpy as np
 
 from wfstdec.gpu.budget import Share
 from wfstdec.gpu.device import Device
-from wfstdec.gpu.launch import Grid, launch, upload
+from wfstdec.gpu.launch import upload_joined
 from wfstdec.gpu.records import KERNELS, NONE, read_struct
 from wfstdec.search.logprobs import MAX_LOGPROB
 
-FLOAT32, FLOAT16, BFLOAT16 = range(3)
-"""`LOGPROBS.type`."""
+FLOAT32, FLOAT16, BFLOAT16, MIXED = range(4)
+"""`LOGPROBS.type`; of chunks of several types: `MIXED`."""
 LOGPROBS = read_struct(KERNELS / "logprobs.cuh", "Logprobs")
-CHECK = read_struct(KERNELS / "logprobs.cuh", "LogprobCheck")
-CHECK_KERNEL = "check_logprobs"
-STRUCTS = {"Logprobs": LOGPROBS, "LogprobCheck": CHECK}
+STRUCTS = {"Logprobs": LOGPROBS}
 CONSTANTS: dict[str, int | float] = {
     "FLOAT32": FLOAT32,
     "FLOAT16": FLOAT16,
     "BFLOAT16": BFLOAT16,
+    "MIXED": MIXED,
     "MAX_LOGPROB": float(MAX_LOGPROB),
 }
 
@@ -78,12 +79,11 @@ def to_device(
         chunks: [T, V] each.
     """
     on_host = [chunk for chunk in chunks if isinstance(chunk, np.ndarray)]
-    flat = np.concatenate([np.zeros(0, np.float32), *(x.ravel() for x in on_host)])
-    share.take(flat.nbytes)
-    buffer = upload(device, flat)
-    if len(flat):
-        device.wait()
-    address = device.address(buffer)
+    buffer, address = None, 0
+    if sum(chunk.size for chunk in on_host):
+        share.take(sum(chunk.nbytes for chunk in on_host))
+        buffer = upload_joined(device, on_host)
+        address = device.address(buffer)
     placed: list[DeviceLogprobs] = []
     for chunk in chunks:
         if isinstance(chunk, np.ndarray):
@@ -104,22 +104,23 @@ def logprob_records(chunks: Sequence[DeviceLogprobs]) -> np.ndarray:
     return records
 
 
-def first_bad(
-    device: Device, chunks: Sequence[DeviceLogprobs], num_tokens: int
-) -> tuple[int, int] | None:
-    """The first utterance, and its first frame, with a number that is no log-prob.
+def type_of(chunks: Sequence[DeviceLogprobs]) -> int:
+    """The type of all chunks, `MIXED` where they differ."""
+    kinds = {chunk.type for chunk in chunks if chunk.num_frames}
+    return kinds.pop() if len(kinds) == 1 else MIXED if kinds else FLOAT32
 
-    Args:
-        device: One whose program has `CHECK_KERNEL`.
-        chunks: [T, V] each.
-        num_tokens: V.
-    """
-    records = logprob_records(chunks)
-    if not records["num_frames"].any():
-        return None
-    check = np.zeros(1, CHECK)
-    check["num_utterances"], check["num_tokens"] = len(records), num_tokens
-    grid = Grid(CHECK_KERNEL, min(len(records), device.num_blocks))
-    frames = launch(device, grid, check, {"batch": records})["batch"]["bad_frame"]
-    bad = np.flatnonzero(frames != NONE)
-    return (int(bad[0]), int(frames[bad[0]])) if len(bad) else None
+
+def download_frame(
+    device: Device, chunk: DeviceLogprobs, frame: int, num_tokens: int
+) -> np.ndarray:
+    """A frame of a chunk, float32 [V]."""
+    kind = np.dtype(np.float32 if chunk.type == FLOAT32 else np.uint16)
+    row = device.empty(num_tokens, kind)
+    source = chunk.address + frame * chunk.frame_stride * kind.itemsize
+    device.copy(device.address(row), source, num_tokens * kind.itemsize)
+    bits = device.download(row, kind)
+    if chunk.type == FLOAT16:
+        return bits.view(np.float16).astype(np.float32)
+    if chunk.type == BFLOAT16:
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+    return bits

@@ -1,14 +1,14 @@
 """The kernels of a search as one text, for any compiler.
 
     PROGRAM = Program("search.cu", KERNELS, kernels=("search_chunk", ...), ...)
-    PROGRAM.source       # with everything that it includes, and checks of the layout
+    PROGRAM.source()     # with everything that it includes, and checks of the layout
+    PROGRAM.source((("PHRASES", 0),))       # the same, compiled for less
 
 A kernel file includes headers of its own folder and of `wfstdec/gpu/kernels`.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from wfstdec.gpu.records import CONSTANTS, KERNELS, layout_checks
+
+Macros = tuple[tuple[str, int], ...]
+"""What a kernel is compiled for: macros and values; without any, for everything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,7 @@ class Program:
         folder: Where it is, with the headers that only it includes.
         kernels: Names of the kernels; the first is the search, for whose blocks a
             multiprocessor is divided up.
+        own_bytes: Shared memory that the variables of a block take at most.
         shared_bytes: Of so many bytes of shared memory that a block of the search may
             have besides its own variables, those that it makes use of.
         structs: The NumPy type of each record that host and kernels share.
@@ -36,15 +40,16 @@ class Program:
     file: str
     folder: Path
     kernels: tuple[str, ...]
+    own_bytes: int
     shared_bytes: Callable[[int], int]
     structs: Mapping[str, np.dtype] = field(repr=False)
     constants: Mapping[str, int | float] = field(repr=False)
 
-    @functools.cached_property
-    def source(self) -> str:
+    def source(self, macros: Macros = ()) -> str:
         """The file with all that it includes, and checks of the records."""
         checks = layout_checks(self.structs, CONSTANTS | dict(self.constants))
-        return join_includes(self.file, self.folder) + checks
+        head = "".join(f"#define {name} {value}\n" for name, value in macros)
+        return head + join_includes(self.file, self.folder) + checks
 
 
 def join_includes(file: str, folder: Path) -> str:

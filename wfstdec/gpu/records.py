@@ -24,6 +24,9 @@ MAX_THREADS = 512
 """Threads of a block, at most; a multiple of `WARP`."""
 BLOCKS_PER_SM = 2
 """Blocks of `MAX_THREADS` that a multiprocessor has registers for."""
+REGISTERS = 64
+"""Of a thread, at most: what is left to it by these bounds, with which kernels are
+compiled."""
 CONSTANTS = {
     "NONE": NONE,
     "WARP": WARP,

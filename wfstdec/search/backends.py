@@ -16,7 +16,7 @@ AUTO = "auto"
 
 
 def make_backend(backends: Mapping[str, str], name: str, searched: Any) -> Any:
-    """Make the backend of that name; `"auto"` is the CPU.
+    """Make the backend of that name; `"auto"` is the CPU, unless a decoder knows more.
 
     Args:
         backends: Of a decoder: name to `module:what makes it`.

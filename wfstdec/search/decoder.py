@@ -23,7 +23,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
-from wfstdec.errors import OptionError
+from wfstdec.errors import DeviceError, OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
@@ -124,6 +124,8 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             LogprobError: NaN or +inf.
             BoostError: A boost is no word with a finite number, or does not fit.
                 All three have the position of the utterance as `utterance`.
+            DeviceError: A device failed: names the utterances that were not done, and
+                has the hypotheses of those that were.
 
         Warns:
             BoostWarning: Boosted words are unknown; names them.
@@ -223,7 +225,14 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         self._check_boosts(boosts)
         backend = self._backend
         if isinstance(backend, BatchBackend):
-            return backend.decode_batch(utterances, self.options, boosts)
+            try:
+                return backend.decode_batch(utterances, self.options, boosts)
+            except DeviceError as error:
+                done = list(error.done)
+                given = [boosts[i] for i in done]
+                read = self._read([error.done[i] for i in done], given)
+                error.done = dict(zip(done, read, strict=True))
+                raise
 
         def decode_one(i: int) -> _Result:
             search = backend.start(self.options, boosts[i])
@@ -248,7 +257,19 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
 
     def _map(self, function: Callable[[int], _Item], items: list[int]) -> list[_Item]:
         """Call for every item, in threads where that helps; results in order."""
-        if self.threads == 1 or len(items) < 2:
+        others = min(self.threads, len(items)) - 1
+        if others < 1:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(self.threads, len(items))) as pool:
-            return list(pool.map(function, items))
+        results: dict[int, _Item] = {}
+        left = iter(range(len(items)))  # all threads take from it, the next one each
+
+        def work() -> None:
+            for at in left:
+                results[at] = function(items[at])
+
+        with ThreadPoolExecutor(others) as pool:
+            done = [pool.submit(work) for _ in range(others)]
+            work()
+            for one in done:
+                one.result()
+        return [results[at] for at in range(len(items))]

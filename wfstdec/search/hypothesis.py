@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 
 class Word(NamedTuple):
@@ -44,6 +45,8 @@ class Hypothesis:
 
     Costs are in nats, lower is better, added in float64 along the path.
 
+    A decoder may leave it to the first look at a hypothesis to make what it says.
+
     Attributes:
         words: In order.
         token_ids: The tokens, blanks left out, in order.
@@ -74,6 +77,40 @@ class Hypothesis:
     reached_final: bool
     num_frames: int
     died_at_frame: int | None = None
+
+    @classmethod
+    def when_asked(
+        cls, make: Callable[[str], dict[str, Any]], died_at_frame: int | None
+    ) -> Self:
+        """One whose other attributes are made when they are looked at.
+
+        Args:
+            make: Given the name of an attribute, it and others by name, always the
+                same; not of `died_at_frame`.
+            died_at_frame: See above.
+        """
+        hypothesis = object.__new__(cls)
+        hypothesis.__dict__["died_at_frame"] = died_at_frame
+        hypothesis.__dict__["_make"] = make
+        return hypothesis
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there, or not yet."""
+        known = self.__dict__
+        make = known.get("_make")
+        if make is not None and name in self.__dataclass_fields__:
+            known |= make(name)  # by two threads: the same twice
+            if all(field in known for field in self.__dataclass_fields__):
+                known.pop("_make", None)
+        if name in known:
+            return known[name]
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All attributes, for pickles and copies."""
+        for name in self.__dataclass_fields__:
+            getattr(self, name)
+        return dict(self.__dict__)
 
     @property
     def text(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
+from wfstdec.jit import jit
 
 MAX_LOGPROB = np.float32(1e20)
 """A log-prob may not be larger, and is -inf below the negative: so that costs neither
@@ -118,13 +119,26 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
         with np.errstate(over="ignore"):  # -1e300 is impossible, 1e300 is refused below
             # Numba would compile once more for arrays that are read-only.
             used = np.require(used, np.float32, ["C", "W"])
-    top = used.max(initial=-np.inf)
-    if not top <= MAX_LOGPROB:
+    good, masked = _count(used)
+    if good < used.size:
         frame = int(np.flatnonzero(~(used <= MAX_LOGPROB).all(axis=1))[0])
         raise bad_logprob(i, frame, used[frame])
-    if used.min(initial=0) < -MAX_LOGPROB:
+    if masked:
         return np.where(used < -MAX_LOGPROB, np.float32(-np.inf), used)
     return used
+
+
+@jit
+def _count(rows):
+    """How many numbers may be log-probs, and how many are to become impossible."""
+    good, masked = 0, 0
+    for t in range(rows.shape[0]):
+        row, good_here, masked_here = rows[t], np.int32(0), np.int32(0)
+        for i in range(len(row)):
+            good_here += np.int32(row[i] <= MAX_LOGPROB)
+            masked_here += np.int32((row[i] < -MAX_LOGPROB) & (row[i] > -np.inf))
+        good, masked = good + np.int64(good_here), masked + np.int64(masked_here)
+    return good, masked
 
 
 def _doubt_probabilities(utterances: list[np.ndarray]) -> None:

@@ -133,11 +133,11 @@ class Sessions:
             under_way = [self._find(session).search for session in chunks]
             try:
                 arrays = self._decoder._utterances(list(chunks.values()), None)
+                self._advance(under_way, arrays)
             except InputError as error:
                 if isinstance(error.utterance, int):
                     error.utterance = list(chunks)[error.utterance]
                 raise
-            self._advance(under_way, arrays)
 
     def partial(self, session: SessionId) -> Partial:
         """The best hypothesis so far, and how much of it can no longer change.

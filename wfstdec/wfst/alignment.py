@@ -23,7 +23,7 @@ import numpy as np
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.text.symbols import token_of
-from wfstdec.wfst.path import PathTokens
+from wfstdec.wfst.path import JoinedPaths, PathTokens
 
 
 class Spoken(NamedTuple):
@@ -92,6 +92,18 @@ class Aligner:
         )
         return _frames_of(spans, path.start, path.end, path.word_frame)
 
+    def frames_of_all(self, joined: JoinedPaths, complete: np.ndarray) -> np.ndarray:
+        """`word_frames` of many whole paths, in one call.
+
+        Args:
+            joined: The paths.
+            complete: bool [B], whether the last word of each must be whole.
+        """
+        said, *splits = joined
+        return _frames_of_all(
+            self._spoken, token_of(said.ilabel), *said[1:6], *splits, complete
+        )
+
     def settled_frames(self, path: PathTokens, cut: Cut) -> tuple[np.ndarray, Cut]:
         """The frames of those words that no further token changes.
 
@@ -115,6 +127,29 @@ class Aligner:
         spans = spans[:count]
         frames = _frames_of(spans, path.start, path.end, path.word_frame)
         return frames, Cut(cut.tokens + int(spans[-1, 1]), cost, lost)
+
+
+@jit
+def _frames_of_all(
+    spoken, token, start, end, word, word_token, word_frame, tokens, words, complete
+):
+    """The frames of the words of many paths, which stand one after the other."""
+    frames = np.empty((len(word), 2), np.int32)
+    for i in range(len(complete)):
+        t, behind_t, w, behind_w = tokens[i], tokens[i + 1], words[i], words[i + 1]
+        if w == behind_w:
+            continue
+        spans, _, _, _ = _spans(
+            spoken,
+            token[t:behind_t],
+            word[w:behind_w],
+            word_token[w:behind_w],
+            (complete[i], False, 0.0, False),
+        )
+        frames[w:behind_w] = _frames_of(
+            spans, start[t:behind_t], end[t:behind_t], word_frame[w:behind_w]
+        )
+    return frames
 
 
 @jit

@@ -5,5 +5,5 @@ BACKENDS = {
     "cpu": "wfstdec.wfst.cpu.backend:CpuBackend",
     "cuda": "wfstdec.wfst.gpu.cuda:backend_for",
 }
-"""Name to module, and what makes the backend of a graph there. `"cuda"` has to be asked
-for by name: its kernels have run in emulation only."""
+"""Name to module, and what makes the backend of a graph there. When `"auto"` takes
+`"cuda"`, `choice.py` says."""

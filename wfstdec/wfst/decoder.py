@@ -8,21 +8,25 @@ As audio comes in: `decoder.sessions()`.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
-from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
-from wfstdec.text.symbols import token_of
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
+from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
@@ -39,7 +43,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         graph: From `build_graph`, `load_graph` or a conversion.
         options: Search options.
         backend: `"cpu"`, `"cuda"` (tested in emulation, not yet on a GPU),
-            `"reference"` (plain Python, slow), or `"auto"`, which is the CPU.
+            `"reference"` (plain Python, slow), or `"auto"`: what `choose_backend` says
+            for each batch, and the CPU for sessions.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
 
@@ -74,6 +79,56 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         )
         self.graph = graph
         self._aligner = Aligner(graph)
+        self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
+        self.last_choice: BackendChoice | None = None
+
+    def decode(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[Hypothesis]:
+        """As `Decoder.decode`; `"auto"` leaves what it took in `last_choice`."""
+        if self._auto is None:
+            return super().decode(logprobs, lengths, boosts)
+        if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
+            logprobs = list(logprobs)
+        choice = self._auto.choose(batch_of(logprobs, lengths), self.options.beam)
+        self.last_choice = choice
+        if choice.backend == CPU:
+            return super().decode(logprobs, lengths, boosts)
+        other = copy.copy(self)
+        other._auto, other._backend = None, self._auto.cuda()
+        return other.decode(logprobs, lengths, boosts)
+
+    def choose_backend(
+        self,
+        num_utterances: int,
+        num_frames: int,
+        *,
+        longest: int | None = None,
+        on_gpu: bool = False,
+    ) -> BackendChoice:
+        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
+
+        The CPU until a GPU has passed the tests on this machine (`pytest -m gpu`); then
+        for batches no larger than its threads, and where it is predicted to be quicker.
+
+        Args:
+            num_utterances: Utterances of the batch.
+            num_frames: Frames of all of them.
+            longest: Frames of the longest; `None` where all are as long.
+            on_gpu: Whether their log-probs are on the GPU.
+
+        Raises:
+            BackendError: The decoder was made with a backend by name.
+        """
+        if self._auto is None:
+            raise BackendError(
+                "this decoder has a backend by name, expected backend='auto' for a "
+                "choice"
+            )
+        most = longest or -(-num_frames // max(1, num_utterances))
+        num_bytes = 4 * num_frames * len(self.graph.tokens)
+        batch = Batch(num_utterances, num_frames, most, num_bytes, on_gpu)
+        return self._auto.choose(batch, self.options.beam)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -121,30 +176,32 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
 
-    def _hypothesis(self, path: BestPath, boosts: CompiledBoosts) -> Hypothesis:
-        options, shift, read = self.options, self.frame_shift_s, path.said
-        frames = self._aligner.word_frames(read, path.reached_final)
-        ids, tokens = read.word.tolist(), token_of(read.ilabel).tolist()
-        costs = CostAccount.of_path(
-            options,
-            graph=read.graph_cost + path.final_cost,
-            acoustic=read.acoustic_cost,
-            insertion=insertion_cost(options.word_insertion, len(ids)),
-            boost=boosts.cost(ids, tokens),
+    def _read(
+        self, results: list[BestPath], boosts: list[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        batch = self._batch_of(results, boosts)
+        return [
+            self._hypothesis(path, one, (batch, i))
+            for i, (path, one) in enumerate(zip(results, boosts, strict=True))
+        ]
+
+    def _batch_of(
+        self, paths: list[BestPath], boosts: list[CompiledBoosts]
+    ) -> HypothesisBatch:
+        options, shift = self.options, self.frame_shift_s
+        return HypothesisBatch(
+            Reader(self.graph, self._aligner, options, shift), paths, boosts
         )
-        texts = map(self.graph.words.__getitem__, ids)
-        times, frames = (frames * shift).T.tolist(), frames.T.tolist()
-        return Hypothesis(
-            words=tuple(map(Word, texts, *times, *frames)),
-            token_ids=tuple(tokens),
-            token_frames=(tuple(read.start.tolist()), tuple(read.end.tolist())),
-            token_names=self.graph.tokens.names,
-            frame_shift_s=shift,
-            **costs._asdict(),
-            reached_final=path.reached_final,
-            num_frames=path.num_frames,
-            died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,
-        )
+
+    def _hypothesis(
+        self,
+        path: BestPath,
+        boosts: CompiledBoosts,
+        place: tuple[HypothesisBatch, int] | None = None,
+    ) -> Hypothesis:
+        """Of a path; `place`: where it stands among those that are read together."""
+        batch, i = place or (self._batch_of([path], [boosts]), 0)
+        return batch.hypothesis(i)
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:

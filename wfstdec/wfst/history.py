@@ -20,6 +20,8 @@ The `acoustic` of a root is the number of its tip.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy import uint32
 
@@ -118,6 +120,28 @@ class History:
         pairs = zip(known[:6], read, strict=True)
         arrays = [np.concatenate(pair) for pair in pairs]
         return PathTokens._make([*arrays, *costs])
+
+
+def read_paths(
+    rule: Rule, steps: np.ndarray, first: np.ndarray, count: np.ndarray
+) -> list[PathTokens]:
+    """The tokens and words of whole paths, in one call of a kernel.
+
+    Args:
+        rule: Of the graph.
+        steps: Records with `arc` and `acoustic`, each path's last one first.
+        first: int64 [B], where the steps of each begin.
+        count: int64 [B], how many it has.
+    """
+    state = History(rule).state
+    arrays, tokens, words, *costs = kernels.read_all(state, steps, first, count)
+    splits = [tokens.tolist()] * 3 + [words.tolist()] * 3
+    columns = [
+        [array[a:b] for a, b in pairwise(split)]
+        for array, split in zip(arrays, splits, strict=True)
+    ]
+    columns += [cost.tolist() for cost in costs]
+    return list(map(PathTokens, *columns))
 
 
 class Settled:

@@ -242,6 +242,44 @@ def read(rule, events, tips, root, arcs, acoustic):
 
 
 @jit
+def read_all(state, steps, first, count):
+    """`read` for many whole paths, whose steps lie in one array, the last one first.
+
+    `state`: of a history that nothing was folded into. `first`, `count`: where the
+    steps of each path begin, and how many it has.
+
+    Returns:
+        The arrays of `PathTokens` of all, one after the other; where the tokens and the
+        words of each begin, int64 [B + 1]; its graph and acoustic costs, float64 [B].
+    """
+    most, paths = 0, len(first)
+    total = np.int64(0)
+    for i in range(paths):
+        most, total = max(most, count[i]), total + count[i]
+    arcs, acoustic = np.empty(most, np.int64), np.empty(most, np.float32)
+    ilabel, start = np.empty(total, np.int32), np.empty(total, np.int32)
+    end, word = np.empty(total, np.int32), np.empty(total, np.int32)
+    word_token, word_frame = np.empty(total, np.int32), np.empty(total, np.int32)
+    tokens, words = np.zeros(paths + 1, np.int64), np.zeros(paths + 1, np.int64)
+    graph_cost, acoustic_cost = np.empty(paths), np.empty(paths)
+    for i in range(paths):
+        for k in range(count[i]):
+            step = steps[first[i] + count[i] - 1 - k]
+            arcs[k], acoustic[k] = np.int64(step.arc), step.acoustic
+        said, _, costs = read(*state, 0, arcs[: count[i]], acoustic[: count[i]])
+        t, w = tokens[i], words[i]
+        tokens[i + 1], words[i + 1] = t + len(said[0]), w + len(said[3])
+        ilabel[t : tokens[i + 1]], start[t : tokens[i + 1]] = said[0], said[1]
+        end[t : tokens[i + 1]], word[w : words[i + 1]] = said[2], said[3]
+        word_token[w : words[i + 1]] = said[4]
+        word_frame[w : words[i + 1]] = said[5]
+        graph_cost[i], acoustic_cost[i] = costs
+    t, w = tokens[paths], words[paths]
+    arrays = (ilabel[:t], start[:t], end[:t], word[:w], word_token[:w], word_frame[:w])
+    return arrays, tokens, words, graph_cost, acoustic_cost
+
+
+@jit
 def _as_arrays(chain, count, last_end):
     """What events say: the arrays of `PathTokens`, and where the token before ends."""
     num_tokens, num_words = 0, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,6 +28,28 @@ class PathTokens(NamedTuple):
     word_frame: np.ndarray
     graph_cost: float
     acoustic_cost: float
+
+
+class JoinedPaths(NamedTuple):
+    """Several paths, one after the other.
+
+    Attributes:
+        said: Of all of them; the costs are 0.
+        token_splits, word_splits: int64 [B + 1], where each begins.
+    """
+
+    said: PathTokens
+    token_splits: np.ndarray
+    word_splits: np.ndarray
+
+
+def join_paths(paths: Sequence[PathTokens]) -> JoinedPaths:
+    """Paths one after the other."""
+    none = np.zeros(0, np.int32)
+    columns = list(zip(*paths, strict=True)) or [()] * len(PathTokens._fields)
+    arrays = [np.concatenate(column or (none,)) for column in columns[:6]]
+    splits = [np.cumsum([0, *map(len, columns[at])]) for at in (0, 3)]
+    return JoinedPaths(PathTokens._make([*arrays, 0.0, 0.0]), splits[0], splits[1])
 
 
 class BestPath(NamedTuple):

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import subprocess
@@ -28,7 +29,7 @@ NAN = 0x7E00
 def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     """A shared library of kernels, the WFST search's where no source is given; equal
     sources and flags are compiled once."""
-    source = PROGRAM.source if source is None else source
+    source = PROGRAM.source() if source is None else source
     entries = "".join(f"EMULATE({name})\n" for name in names)
     text = f'#include "emulation.h"\n{source}\n{entries}'
     header = (HERE / "emulation.h").read_text()
@@ -85,6 +86,22 @@ def as_given(logprobs, kind=FLOAT16):
     return as_utterances([given], None, given.shape[1])[0]
 
 
+@functools.cache
+def load_library(path):
+    """A shared library of kernels."""
+    return ctypes.CDLL(str(path))
+
+
+@functools.cache
+def load_search(macros):
+    """The WFST search's kernels, compiled for so much."""
+    return load_library(compile_kernels(PROGRAM.source(macros)))
+
+
+class DeviceFault(Exception):
+    """What a device raises that fails."""
+
+
 class EmulatedDevice:
     """Blocks of `threads` fibers.
 
@@ -96,7 +113,13 @@ class EmulatedDevice:
         seed: which schedule.
         memory_limit: bytes that all work may take.
         shared_slots: of the WFST search's table in a block's shared memory.
-        library: from `compile_kernels`, for other kernels than the WFST search's.
+        library: from `compile_kernels`, for other kernels than the WFST search's, which
+            are compiled for what each launch asks for.
+
+    Attributes:
+        launches: the names of the kernels that ran.
+        macros: of every launch.
+        fail_after: the device fails at any launch after so many; None: it does not.
     """
 
     def __init__(
@@ -115,8 +138,10 @@ class EmulatedDevice:
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget = Budget(memory_limit)
         self.shared_bytes = shared_slots * SLOT_BYTES
-        self.launches, self._sources = [], []
-        self._library = ctypes.CDLL(str(library or compile_kernels()))
+        self.failures, self.fail_after = (DeviceFault,), None
+        self.launches, self.macros, self._sources = [], [], []
+        self._library = library
+        self._staging = np.zeros(0, np.uint8)
 
     def empty(self, count, dtype):
         """Filled with a pattern: nothing may depend on what memory held before."""
@@ -144,25 +169,38 @@ class EmulatedDevice:
         assert buffer.dtype == dtype
         return np.array(buffer)
 
+    def staging(self, num_bytes):
+        """What a copy left there is spoiled: nothing may depend on it."""
+        if len(self._staging) < num_bytes:
+            self._staging = np.empty(num_bytes, np.uint8)
+        self._staging[:] = 0xA5
+        return contextlib.nullcontext(self._staging)
+
     def copy(self, target, source, num_bytes):
-        assert num_bytes <= target.nbytes
-        ctypes.memmove(target.ctypes.data, source, num_bytes)
+        ctypes.memmove(target, source, num_bytes)
 
     def address(self, buffer):
         assert buffer.flags.c_contiguous
         return buffer.ctypes.data
 
-    def launch(self, kernel, num_blocks, packet, shared_bytes):
-        self.launches.append(kernel)
-        run = getattr(self._library, f"emulate_{kernel}")
+    def load(self, macros):
+        """The kernels, compiled for so much."""
+        return load_library(self._library) if self._library else load_search(macros)
+
+    def launch(self, grid, argument):
+        self.launches.append(grid.kernel)
+        if self.fail_after is not None and len(self.launches) > self.fail_after:
+            raise DeviceFault("an illegal memory access was encountered")
+        self.macros.append(grid.macros)
+        run = getattr(self.load(grid.macros), f"emulate_{grid.kernel}")
         run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]
         run.argtypes += [ctypes.c_uint] * 2
         run.restype = None
         run(
-            packet.ctypes.data,
-            num_blocks,
+            argument.ctypes.data,
+            grid.num_blocks,
             self.threads,
-            shared_bytes,
+            grid.shared_bytes,
             self.os_threads,
             self.preempt,
             self.seed,

@@ -33,6 +33,7 @@
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static thread_local
 
 #ifdef __SANITIZE_THREAD__
@@ -83,6 +84,7 @@ struct Block {
     std::vector<uint64_t> dynamic_shared;
     Barrier barrier;
     long idle;  // turns given since anything happened
+    long long ticks;  // what stands in for a clock: turns of barriers
     unsigned preempt, random;
     void* main_stack_pointer;
     void* main_tsan;
@@ -92,6 +94,7 @@ struct Block {
 
 inline thread_local Block* block = nullptr;
 inline thread_local Fiber* fiber = nullptr;
+inline std::atomic<unsigned long long> peeks{0};  // by all kernels
 
 [[noreturn]] inline void fail(const char* what, int line) {
     std::fprintf(stderr, "emulation: %s: block %u, thread %d, line %d\n", what,
@@ -186,6 +189,7 @@ UNWATCHED inline void wait_at(Barrier& barrier, int line, bool orders = true) {
     if (++barrier.arrived == barrier.expected) {
         barrier.arrived = 0;
         ++barrier.turn;
+        if (&barrier == &block->barrier) ++block->ticks;
         block->idle = 0;
     }
     while (barrier.turn == turn) give_way(line);
@@ -328,9 +332,23 @@ inline T update(T* word, Change change) {
 #define __shfl_up_sync(mask, value, distance) \
     emulation::shuffle_up(value, distance, __LINE__)
 
+// Barriers of the block so far: a clock that is the same in every run.
+inline long long clock64() { return emulation::block->ticks; }
+
+template <class T>
+inline T read_only(const T* at) {
+    return *at;
+}
+
+template <class T>
+inline T* in_global(T* pointer) {
+    return pointer;
+}
+
 template <class T>
 inline T peek(const T* word) {
     emulation::maybe_give_way();
+    ++emulation::peeks;
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
@@ -360,6 +378,10 @@ inline T atomicCAS(T* word, T expected, T value) {
         word, [=](T old) { return old == expected ? value : old; });
 }
 
+inline unsigned __umulhi(unsigned a, unsigned b) {
+    return static_cast<unsigned long long>(a) * b >> 32;
+}
+
 inline unsigned __float_as_uint(float value) {
     unsigned bits;
     std::memcpy(&bits, &value, sizeof bits);
@@ -372,18 +394,23 @@ inline float __uint_as_float(unsigned bits) {
     return value;
 }
 
-// Exports a kernel that takes one pointer.
+// Words that were peeked at since the library was loaded.
+extern "C" __attribute__((used)) inline unsigned long long emulated_peeks() {
+    return emulation::peeks;
+}
+
+// Exports a kernel that takes one record.
 #define EMULATE(name)                                                                \
     extern "C" void emulate_##name(const void* argument, unsigned blocks,            \
                                    unsigned threads, unsigned shared_bytes,          \
                                    int os_threads, unsigned preempt,                 \
                                    unsigned seed) {                                  \
         const auto kernel = [](const void* pointer) {                                \
-            name(static_cast<decltype(emulation_argument(&name))>(pointer));         \
+            name(*static_cast<decltype(emulation_argument(&name))>(pointer));        \
         };                                                                           \
         emulation::run(                                                              \
             {kernel, argument, blocks, threads, shared_bytes, preempt, seed},        \
             os_threads);                                                             \
     }
 template <class T>
-const T* emulation_argument(void (*)(const T*));
+const T* emulation_argument(void (*)(T));

@@ -28,7 +28,6 @@ from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
-from wfstdec.gpu.logprobs import first_bad
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 from wfstdec.wfst.reference import ReferenceBackend
@@ -93,7 +92,6 @@ def main(num_cases, library):
         chunks = batch
         if i % 3:
             chunks = [machine.place(in_16_bits(x)) for x in batch]
-            assert first_bad(device, chunks, len(graph.tokens)) is None, i
         boosts = CompiledBoosts(words, phrases)
         found = backend.decode_batch(chunks, options, [boosts] * len(batch))
         for logprobs, path in zip(batch, found, strict=True):

@@ -4,55 +4,22 @@ import dataclasses
 import json
 import shutil
 import sys
-import time
 import types
 
 import numpy as np
 import pytest
 import riva_stand_in
-from cuda_emulation.device import EmulatedDevice
+from emulated_gpu import Emulated
 from tiny_sets import write_sets
 
 from tools.bench import data, gpu
 from tools.bench import gpu_report as report
 from tools.bench.cases import Case, Inputs, make_cases
-from tools.bench.gpu_device import Gpu, Timing, padded
+from tools.bench.gpu_device import Gpu, padded
 from tools.bench.gpu_measure import Bench, Setting, as_given
 from wfstdec.compare.peers import riva as riva_peer
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.gpu.backend import DeviceBackend
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
-
-
-class Emulated(Gpu):
-    """The emulation as the benchmark sees a GPU; `change` spoils its options."""
-
-    def __init__(self, change=lambda options: options):
-        self.change, self.timed = change, 0
-
-    def describe(self):
-        return {"gpu": "none"}
-
-    def decoder(self, graph, options, *, frame_shift_s, threads):
-        options = self.change(options)
-        decoder = WfstDecoder(graph, options, "cpu", frame_shift_s=frame_shift_s)
-        device = EmulatedDevice(threads)
-        decoder._backend = DeviceBackend(graph, device, first_capacity=64)
-        return decoder
-
-    def upload(self, arrays, dtype):
-        return padded(arrays, dtype)
-
-    def time(self, run, repeats):
-        self.timed += 1
-        begin = time.perf_counter()
-        run()
-        seconds = time.perf_counter() - begin
-        return Timing([seconds] * repeats, [seconds] * repeats)
-
-    def release(self):
-        pass
 
 
 @pytest.fixture
@@ -179,7 +146,7 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     assert status == 0 and written["rows"] == []
     assert "left out for --minutes: go on with --resume" in capsys.readouterr().out
     device = Emulated()
-    _, written = run(*arguments, "--no-riva", device=device)
+    _, written = run(*arguments, "--only", "ours", device=device)
     before = written["rows"]
     ours = sum(row["decoder"] == "ours" for row in before)
     assert device.timed == 2 * ours  # whole, search alone; the CPU by another clock

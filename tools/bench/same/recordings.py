@@ -152,10 +152,10 @@ def _search_costs(decoder: Any) -> Iterator[list[float]]:
     costs: list[float] = []
     make = decoder._hypothesis
 
-    def note(result: Any, boosts: Any) -> Any:
+    def note(result: Any, boosts: Any, *more: Any) -> Any:
         best = result[0] if isinstance(result, list) else result
         costs.append(float(best.search_cost))
-        return make(result, boosts)
+        return make(result, boosts, *more)
 
     decoder._hypothesis = note
     try:

@@ -9,14 +9,41 @@ constexpr u32 WHOLE_WARP = 0xffffffffu;
 constexpr u32 DIGITS = 256;  // of a radix select
 
 #ifndef CUDA_EMULATION
-// Read a word that other threads may be changing by atomics. (The emulation has its
-// own, so that the thread sanitizer knows that this race is meant.)
-template <class T>
-__device__ __forceinline__ T peek(const T* word) {
-    return *static_cast<const volatile T*>(word);
+// Read a word that other threads of the block may be changing by atomics. (The
+// emulation has its own, so that the thread sanitizer knows that this race is meant.)
+__device__ __forceinline__ u32 peek(const u32* word) {
+    u32 value;
+    asm volatile("ld.relaxed.cta.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+__device__ __forceinline__ u64 peek(const u64* word) {
+    u64 value;
+    asm volatile("ld.relaxed.cta.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
 }
 
-// Shared memory whose size is given at launch. (The emulation has its own.)
+// A pointer that the compiler may take for one to global memory: it cannot know that of
+// pointers that lie in shared memory. (The emulation has its own.)
+template <class T>
+__device__ __forceinline__ T* in_global(T* pointer) {
+    __builtin_assume(__isGlobal(pointer));
+    return pointer;
+}
+
+// Read from an array that nothing writes while the kernel runs. (Likewise.)
+__device__ __forceinline__ u32 read_only(const u32* at) { return __ldg(at); }
+__device__ __forceinline__ u16 read_only(const u16* at) { return __ldg(at); }
+__device__ __forceinline__ float read_only(const float* at) { return __ldg(at); }
+template <class Record>
+__device__ __forceinline__ Record read_only(const Record* at) {
+    static_assert(sizeof(Record) == sizeof(uint4) && alignof(Record) == 16, "");
+    const uint4 words = __ldg(reinterpret_cast<const uint4*>(at));
+    Record record;
+    memcpy(&record, &words, sizeof(Record));
+    return record;
+}
+
+// Shared memory whose size is given at launch. (Likewise.)
 #define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
 

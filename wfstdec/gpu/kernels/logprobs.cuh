@@ -3,13 +3,17 @@
 #include "block.cuh"
 #include "keys.cuh"
 
-enum LogprobType : u32 { FLOAT32, FLOAT16, BFLOAT16 };
+enum LogprobType : u32 { FLOAT32, FLOAT16, BFLOAT16, MIXED };
+// What a kernel is compiled for: one type, or MIXED, where each utterance has its own.
+#ifndef LOGPROB_TYPE
+#define LOGPROB_TYPE MIXED
+#endif
 constexpr float MAX_LOGPROB = 1e20f;  // as in search/logprobs.py
 
 // The log-probs of one utterance, or of a chunk of it.
 struct Logprobs {
     const void* address;  // [num_frames, frame_stride]
-    u32 type;             // a LogprobType
+    u32 type;             // a LogprobType, not MIXED
     u32 frame_stride;     // from frame to frame, in numbers
     u32 num_frames;
     u32 bad_frame;  // the first with a number that is no log-prob, or NONE
@@ -27,10 +31,11 @@ __device__ __forceinline__ float from_half(u32 half) {
 
 // The number at a place, as it was handed in.
 __device__ __forceinline__ float unchecked_logprob(const Logprobs& logprobs, u64 at) {
-    if (logprobs.type == FLOAT32)
-        return static_cast<const float*>(logprobs.address)[at];
-    const u32 bits = static_cast<const u16*>(logprobs.address)[at];
-    return logprobs.type == FLOAT16 ? from_half(bits) : __uint_as_float(bits << 16);
+    const u32 type = LOGPROB_TYPE == MIXED ? logprobs.type : LOGPROB_TYPE;
+    const void* const address = in_global(logprobs.address);
+    if (type == FLOAT32) return read_only(static_cast<const float*>(address) + at);
+    const u32 bits = read_only(static_cast<const u16*>(address) + at);
+    return type == FLOAT16 ? from_half(bits) : __uint_as_float(bits << 16);
 }
 
 // The same; a token that a mask put far below 0 is impossible.
@@ -39,26 +44,20 @@ __device__ __forceinline__ float logprob_of(const Logprobs& logprobs, u64 at) {
     return given < -MAX_LOGPROB ? -infinite() : given;
 }
 
-// One launch of `check_logprobs`.
-struct LogprobCheck {
-    Logprobs* batch;  // [num_utterances]
-    u32 num_utterances;
-    u32 num_tokens;
-};
+// Looks through a frame, its threads side by side, for numbers that are no log-probs:
+// NaN, +inf, absurdly large.
+__device__ __forceinline__ void check_frame(
+    Logprobs& logprobs, u32 frame, u32 num_tokens, u32 thread, u32 num_threads) {
+    const u64 row = static_cast<u64>(frame) * logprobs.frame_stride;
+    for (u32 k = thread; k < num_tokens; k += num_threads)
+        if (!(unchecked_logprob(logprobs, row + k) <= MAX_LOGPROB))
+            atomicMin(&logprobs.bad_frame, frame);
+}
 
-// Looks through utterances, a block each, for numbers that are no log-probs: NaN,
-// +inf, absurdly large.
-extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
-check_logprobs(const LogprobCheck* check) {
-    for (u32 i = blockIdx.x; i < check->num_utterances; i += gridDim.x) {
-        Logprobs& logprobs = check->batch[i];
-        const u64 count = static_cast<u64>(logprobs.num_frames) * check->num_tokens;
-        for (u64 k = threadIdx.x; k < count; k += blockDim.x) {
-            const u32 frame = static_cast<u32>(k / check->num_tokens);
-            const u64 first = static_cast<u64>(frame) * logprobs.frame_stride;
-            const u64 at = first + k % check->num_tokens;
-            if (!(unchecked_logprob(logprobs, at) <= MAX_LOGPROB))
-                atomicMin(&logprobs.bad_frame, frame);
-        }
-    }
+// The same for all frames from `first` on, a warp each.
+__device__ inline void check_frames(Logprobs& logprobs, u32 first, u32 num_tokens) {
+    const u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    for (u32 frame = first + warp; frame < logprobs.num_frames;
+         frame += blockDim.x / WARP)
+        check_frame(logprobs, frame, num_tokens, lane, WARP);
 }

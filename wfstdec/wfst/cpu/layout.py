@@ -42,11 +42,12 @@ def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
 def with_plain_sets(
     graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
 ) -> k.GraphArrays:
-    """The same with the labels of arcs on which such phrases do not step."""
+    """The same with the labels of arcs that neither words nor such phrases step on."""
     if not arrays.by_label:
         return arrays
     rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    _fill_plain_sets(rows, labels, ~steps_on(graph, graph.arcs, unit))
+    steps = steps_on(graph, graph.arcs, unit) | steps_on(graph, graph.arcs, "word")
+    _fill_plain_sets(rows, labels, ~steps)
     return arrays._replace(rows=rows)
 
 

@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.errors import DeviceError, LogprobError
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
@@ -26,6 +28,8 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
 _LOGPROB_BYTES = 4
+_MOST_NAMED = 20
+"""Utterances that a message names."""
 
 
 class DeviceBackend:
@@ -63,6 +67,7 @@ class DeviceBackend:
 
         Raises:
             DeviceMemoryError: The device's memory does not suffice.
+            LogprobError: A number is no log-prob; no session has moved.
         """
         advance(sessions, chunks)
 
@@ -76,22 +81,34 @@ class DeviceBackend:
 
         Raises:
             DeviceMemoryError: Not even one utterance fits.
+            LogprobError: A number is no log-prob: the first utterance that has one.
+            DeviceError: The device failed; has the paths of the parts that were done.
         """
         paths: dict[int, BestPath] = {}
+        bad: list[LogprobError] = []
         parts = list(self._parts([len(one) for one in utterances]))[::-1]
         while parts:
-            part = parts.pop()
+            part = sorted(parts.pop())
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             lengths = [len(chunk) for chunk in chunks]
             try:
                 batch = DeviceBatch(self.device_graph, options, given, lengths)
                 batch.advance(chunks)
                 paths.update(zip(part, batch.finish(), strict=True))
+            except LogprobError as error:
+                assert isinstance(error.utterance, int)
+                error.utterance = part[error.utterance]
+                bad.append(error)  # another part may have one before it
             except DeviceMemoryError:
                 if len(part) < 2:
                     raise
                 half = len(part) // 2
                 parts += [part[half:], part[:half]]
+            except self.device.failures as error:
+                missing = set(range(len(utterances))) - set(paths)
+                raise DeviceError(_failed(error, missing), missing, paths) from error
+        if bad:
+            raise min(bad, key=attrgetter("utterance"))
         return [paths[i] for i in range(len(utterances))]
 
     def memory_plan(
@@ -127,3 +144,14 @@ class DeviceBackend:
             taken += one
         if part:
             yield part
+
+
+def _failed(error: Exception, missing: set[int]) -> str:
+    """What a device's failure left undone."""
+    named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
+    more = ", ..." if len(missing) > _MOST_NAMED else ""
+    return (
+        f"the device failed ({type(error).__name__}: {error}) before utterances {named}"
+        f"{more} were done, {len(missing)} in all; those that were are in `done`: "
+        "decode the others by backend='cpu', the device may need a new process"
+    )

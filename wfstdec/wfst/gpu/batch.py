@@ -7,6 +7,10 @@
 A launch takes every utterance as far as arrays reach. One for which an array is too
 small stops at its last good frame and says so; the host makes room and launches again
 for those that stopped. So growing never changes a result, and nothing is dropped.
+
+The first launch of a chunk also finds numbers that are no log-probs. Utterances that
+come in chunks are then put back to where they were: frontiers are kept until the
+chunks of all are known to be good, and no trace is compacted before.
 """
 
 from __future__ import annotations
@@ -17,24 +21,42 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.phrases import nothing_said
+from wfstdec.boost.phrases import PhraseBoosts, nothing_said
 from wfstdec.gpu.boosts import BatchBoosts
-from wfstdec.gpu.launch import Grid, launch
-from wfstdec.gpu.logprobs import Chunk, logprob_records, stream_of, to_device
+from wfstdec.gpu.device import Grid
+from wfstdec.gpu.launch import launch
+from wfstdec.gpu.logprobs import (
+    Chunk,
+    DeviceLogprobs,
+    download_frame,
+    logprob_records,
+    stream_of,
+    to_device,
+    type_of,
+)
 from wfstdec.gpu.records import NONE
+from wfstdec.search.logprobs import bad_logprob
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import NARROWER, trace_nodes
-from wfstdec.wfst.history import History, rule_of
+from wfstdec.wfst.gpu.memory import NARROWER, Scratch, trace_nodes
+from wfstdec.wfst.history import read_paths, rule_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.scales import scales_of
+from wfstdec.wfst.path import BestPath, PathTokens
+from wfstdec.wfst.scales import Scales, scales_of
 
-RECORDS = {"frontier": d.ENTRY, "trace": d.NODE}
-"""The arrays of an utterance, and what they hold."""
+RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
+"""The arrays of an utterance, and what they hold; `backup` only where it comes in
+chunks."""
 _STEPS_PER_FRAME = 2
 """Arcs of a path for which there is room at first; epsilon arcs may make more."""
 _FEWER = "decode fewer utterances at a time"
+
+
+def _stepping(boosts: CompiledBoosts, scales: Scales) -> PhraseBoosts | None:
+    """The phrases of an utterance; where bonuses are owed there always are some."""
+    if boosts.phrases is None and boosts.words.top_bonus > scales.instalment:
+        return nothing_said()
+    return boosts.phrases
 
 
 class DeviceBatch:
@@ -44,10 +66,13 @@ class DeviceBatch:
         device_graph: The graph on a device.
         options: Search options.
         boosts: Of each utterance.
-        lengths: The frames of each, where that is known.
+        lengths: The frames of each, where that is known; None where they come in
+            chunks.
 
     Attributes:
         utterances: UTTERANCE [B], as the last launch left them.
+        phase_times: Cycles of each of `layout.PHASES`, sums over blocks: where
+            `takes_times` is set.
 
     Raises:
         DeviceMemoryError: The device's memory does not suffice.
@@ -63,6 +88,12 @@ class DeviceBatch:
         self._device_graph, self._device = device_graph, device_graph.device
         self._rule = rule_of(device_graph.graph)
         scales = scales_of(options, any(bool(one.words) for one in boosts))
+        stepping = [_stepping(one, scales) for one in boosts]
+        self._variant = d.PLAIN._replace(
+            phrases=any(one is not None for one in stepping),
+            min_active=bool(scales.min_active > 0),
+        )
+        self.phase_times = np.zeros(len(d.PHASES), np.uint64)
         self._task = d.task_of(scales, device_graph.graph.tokens)
         self._task["shared_slots"] = self._device.shared_bytes // d.SLOT_BYTES
         device_graph.fill_in(self._task)
@@ -70,7 +101,7 @@ class DeviceBatch:
         budget = self._device.budget
         self._share = budget.share(owner, f"{NARROWER}, {_FEWER}")
         self.utterances = np.zeros(len(boosts), d.UTTERANCE)
-        self.utterances["died"] = NONE
+        self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
         self._buffers: list[Any] = []  # frontiers and traces
         self._boosts = BatchBoosts(self._device, self._share, device_graph.phrases)
         self._stream: Any = None
@@ -79,13 +110,12 @@ class DeviceBatch:
         with self._device.on_stream(None):
             self._allocate("frontier", [entries] * len(boosts))
             self._allocate("trace", [trace_nodes(entries, n) for n in frames])
+            if lengths is None:
+                self._allocate("backup", [entries] * len(boosts))
             for i, one in enumerate(boosts):
-                words, phrases = one.words, one.phrases
-                if phrases is None and words.top_bonus > scales.instalment:
-                    phrases = nothing_said()
-                if words:
-                    self.utterances["words"][i] = self._boosts.words(words)[0]
-                if phrases is not None:
+                if one.words:
+                    self.utterances["words"][i] = self._boosts.words(one.words)[0]
+                if (phrases := stepping[i]) is not None:
                     self.utterances["phrases"][i] = self._boosts.phrases(phrases)
             # The next launch may be on another stream, and so may be what used this
             # memory before.
@@ -99,7 +129,18 @@ class DeviceBatch:
         self._buffers.append(buffer)
         starts = np.cumsum([0, *counts])[:-1] * dtype.itemsize
         self.utterances[name] = self._device.address(buffer) + starts
-        self.utterances[f"{name}_capacity"] = counts
+        if name != "backup":
+            self.utterances[f"{name}_capacity"] = counts
+
+    @property
+    def takes_times(self) -> bool:
+        """Whether launches take the times of phases."""
+        return self._variant.times
+
+    @takes_times.setter
+    def takes_times(self, takes: bool) -> None:
+        """Set it before `advance`."""
+        self._variant = self._variant._replace(times=takes)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -112,16 +153,25 @@ class DeviceBatch:
         Raises:
             DeviceMemoryError: The device's memory does not suffice; the batch cannot
                 be used afterwards.
+            LogprobError: NaN, +inf or an absurdly large number, in chunks on the
+                device: those of the host are checked. No utterance has moved where
+                they come in chunks; else the batch cannot be used afterwards.
         """
         assert len(chunks) == len(self.utterances), (len(chunks), len(self.utterances))
         self._stream = stream_of(chunks)
         with self._device.on_stream(self._stream):
             share = self._device.budget.share("the log-probs of a batch", _FEWER)
             placed = to_device(self._device, share, chunks)
+            before = self.utterances.copy()
             self.utterances["logprobs"] = logprob_records(placed)
             self.utterances["chunk_frame"] = 0
-            self._run(self._unfinished())
-            share.close()
+            self._variant = self._variant._replace(logprob_type=type_of(placed))
+            checked = all(isinstance(chunk, np.ndarray) for chunk in chunks)
+            try:
+                self._run(self._unfinished(checked), checked)
+                self._refuse(placed, before)
+            finally:
+                share.close()
 
     def finish(self) -> list[BestPath]:
         """End all utterances; the batch cannot be used afterwards."""
@@ -133,77 +183,112 @@ class DeviceBatch:
             self._run(self._unfinished())  # begins those that never got a frame
             capacity = self.utterances["frames"].astype(np.int64)
             capacity = _STEPS_PER_FRAME * capacity + 16
-            paths = dict(self._find_paths(np.arange(len(self.utterances)), capacity))
-            longer = [i for i, steps in paths.items() if steps is None]
+            said = self._said(np.arange(len(self.utterances)), capacity)
             length = self.utterances["path_length"].astype(np.int64)
-            paths |= dict(self._find_paths(np.array(longer, np.int64), length[longer]))
+            longer = np.flatnonzero(length > capacity)
+            for i, one in zip(longer, self._said(longer, length[longer]), strict=True):
+                said[i] = one
         self._share.close()
         self._buffers = []
-        return [
-            self._path(utterance, paths[i])
-            for i, utterance in enumerate(self.utterances)
-        ]
+        return self._paths(said)
+
+    def _said(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
+        """What some utterances say; nothing where `capacity` is too small."""
+        if len(which) == 0:
+            return []
+        steps, first = self._find_paths(which, capacity)
+        count = self.utterances["path_length"][which].astype(np.int64)
+        return read_paths(self._rule, steps, first, count * (count <= capacity))
 
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray
-    ) -> list[tuple[int, np.ndarray | None]]:
-        """STEP [N] of some utterances, None where `capacity` is too small."""
-        if len(which) == 0:
-            return []
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """STEP of all paths, the last step of each first, and where each begins."""
         starts = np.concatenate([[0], np.cumsum(capacity)])
         buffer = self._device.empty(int(starts[-1]), d.STEP)
         first = self._device.address(buffer)
         self.utterances["path"][which] = first + d.STEP.itemsize * starts[:-1]
         self.utterances["path_capacity"][which] = capacity
-        self._launch(Grid("best_paths", len(which)), which)
-        steps = self._device.download(buffer, d.STEP)
-        length = self.utterances["path_length"][which]
-        return [
-            (int(i), steps[a : a + n][::-1] if n <= room else None)
-            for i, a, n, room in zip(which, starts[:-1], length, capacity, strict=True)
-        ]
+        grid = Grid("best_paths", len(which), 0, self._variant.macros)
+        self._launch(grid, which)
+        return self._device.download(buffer, d.STEP), starts[:-1]
 
-    def _path(self, utterance: np.void, steps: np.ndarray | None) -> BestPath:
-        assert steps is not None
-        final = bool(utterance["reached_final"])
-        died = int(utterance["died"])
-        final_cost = self._device_graph.graph.final_cost[utterance["end_state"]]
-        return BestPath(
-            said=History(self._rule).read(
-                0, steps["arc"].astype(np.int64), steps["acoustic"].copy()
-            ),
-            final_cost=float(final_cost) if final else 0.0,
-            search_cost=float(utterance["base"]) + float(utterance["end_cost"]),
-            reached_final=final,
-            num_frames=int(utterance["frames"]),
-            died_at_frame=-1 if died == NONE else died,
+    def _paths(self, said: list[PathTokens]) -> list[BestPath]:
+        """The paths that say so, with what the records know of them."""
+        found = self.utterances
+        final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
+        final_cost = self._device_graph.graph.final_cost[found["end_state"]]
+        columns = (
+            np.where(final, final_cost, np.float32(0)).astype(np.float64),
+            found["base"] + found["end_cost"].astype(np.float64),
+            final,
+            found["frames"],
+            np.where(died == NONE, -1, died),
         )
+        lists = (column.tolist() for column in columns)
+        return list(map(BestPath, said, *lists))
 
     # ------------------------------------------------------------------- launches
-    def _unfinished(self) -> np.ndarray:
-        """Utterances with frames to do, and those not yet begun; the longest first."""
+    def _unfinished(self, checked: bool = True) -> np.ndarray:
+        """Utterances with frames to do, and those not yet begun; the longest first.
+
+        Where nothing survived frames are only looked at for numbers that are no
+        log-probs, and not where they are known to be `checked`.
+        """
         frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
-        todo = (frames > 0) & (self.utterances["died"] == NONE)
+        survived = self.utterances["died"] == NONE
+        todo = (frames > 0) & (survived | (not checked))
         todo |= self.utterances["frontier_count"] == 0
         queue = np.flatnonzero(todo)
         return queue[np.argsort(-frames[queue], kind="stable")]
 
-    def _run(self, queue: np.ndarray) -> None:
-        """Launch until every utterance has come to the end of its chunk."""
+    def _run(self, queue: np.ndarray, checked: bool = True) -> None:
+        """Launch until every utterance has come to the end of its chunk.
+
+        Or until one has a number that is no log-prob: the first launch looks at all
+        frames, unless they are known to be `checked`.
+        """
         if len(queue) == 0:
             return
         pool = self._device_graph.scratch
         scratch = pool.take(min(len(queue), self._device.num_blocks))
-        while len(queue):
-            scratch.fill_in(self._task)
-            blocks = min(len(queue), scratch.blocks)
-            self._launch(Grid("search_chunk", blocks, self._device.shared_bytes), queue)
-            status = self.utterances["status"][queue]
-            queue = queue[status != d.OK]
-            self._make_room(queue, scratch.entries)
-            if (status == d.GROW_SCRATCH).any():
-                scratch = pool.grow(scratch, len(queue))
-        pool.give(scratch)
+        self._task["checked"] = checked
+        try:
+            while len(queue):
+                queue = self._launch_search(queue, scratch)
+                if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
+                    break
+                self._task["checked"] = True
+                status = self.utterances["status"][queue]
+                self._make_room(queue, scratch.entries)
+                if (status == d.GROW_SCRATCH).any():
+                    scratch = pool.grow(scratch, len(queue))
+        finally:
+            pool.give(scratch)
+
+    def _launch_search(self, queue: np.ndarray, scratch: Scratch) -> np.ndarray:
+        """Launch once; the utterances that did not get to the end of their chunks."""
+        scratch.fill_in(self._task)
+        blocks, shared = min(len(queue), scratch.blocks), self._device.shared_bytes
+        grid = Grid("search_chunk", blocks, shared, self._variant.macros)
+        self._launch(grid, queue)
+        return queue[self.utterances["status"][queue] != d.OK]
+
+    def _refuse(self, chunks: Sequence[DeviceLogprobs], before: np.ndarray) -> None:
+        """Put everything back and raise, where a number is no log-prob."""
+        bad_frame = self.utterances["logprobs"]["bad_frame"]
+        bad = np.flatnonzero(bad_frame != NONE)
+        if len(bad) == 0:
+            return
+        i, frame = int(bad[0]), int(bad_frame[bad[0]])
+        moved = self.utterances["logprobs"]["num_frames"] > 0
+        self.utterances, device = before, self._device
+        for one in before[moved & (before["backup"] != 0)]:
+            num_bytes = int(one["frontier_count"]) * d.ENTRY.itemsize
+            device.copy(int(one["frontier"]), int(one["backup"]), num_bytes)
+        num_tokens = len(self._device_graph.graph.tokens)
+        row = download_frame(device, chunks[i], frame, num_tokens)
+        raise bad_logprob(i, frame, row)
 
     def _launch(self, grid: Grid, queue: np.ndarray) -> None:
         """Run a kernel over some utterances; their records come back."""
@@ -211,10 +296,16 @@ class DeviceBatch:
             "utterances": self.utterances,
             "queue": queue.astype(np.uint32),
             "num_drawn": np.zeros(1, np.uint32),
+            "phase_times": np.zeros(0, np.uint64),
         }
+        if self.takes_times:
+            arrays["phase_times"] = np.zeros(grid.num_blocks * len(d.PHASES), np.uint64)
         self._task["queue_length"] = len(queue)
         back = launch(self._device, grid, self._task, arrays)
         self.utterances = back["utterances"]
+        if self.takes_times:
+            times = back["phase_times"].reshape(-1, len(d.PHASES))
+            self.phase_times += times.sum(axis=0, dtype=np.uint64)
 
     # --------------------------------------------------------------------- memory
     def _make_room(self, stopped: np.ndarray, entries: int) -> None:
@@ -242,7 +333,10 @@ class DeviceBatch:
         """Move an utterance's frontier or trace to a longer buffer of its own."""
         dtype, utterance = RECORDS[name], self.utterances[i]
         old = int(utterance[f"{name}_capacity"])
-        longer = self._new_buffer(i, name, count)
+        longer = self._device.address(self._new_buffer(i, name, count))
         self._device.copy(longer, int(utterance[name]), old * dtype.itemsize)
-        utterance[name] = self._device.address(longer)
+        utterance[name] = longer
         utterance[f"{name}_capacity"] = count
+        if name == "frontier" and utterance["backup"]:
+            backup = self._new_buffer(i, "backup", count)
+            utterance["backup"] = self._device.address(backup)

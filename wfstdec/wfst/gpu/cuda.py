@@ -22,7 +22,7 @@ from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import MAX_THREADS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.gpu.layout import PROGRAM
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
 _BACKENDS: WeakValueDictionary[tuple[int, int], CudaBackend] = WeakValueDictionary()
 _MAKING = threading.Lock()
@@ -33,16 +33,18 @@ class CudaBackend(DeviceBackend):
 
     Args:
         graph: The graph.
-        threads: Threads of a block, a multiple of 32; the result is the same.
+        threads: Threads of a block, a multiple of 32 up to `MAX_THREADS`; the result is
+            the same.
 
     Raises:
+        OptionError: No such number of threads.
         BackendError: CuPy or a GPU is missing, or the graph does not fit.
     """
 
     device: CupyDevice
 
     def __init__(self, graph: PackedGraph, threads: int = MAX_THREADS) -> None:
-        super().__init__(graph, CupyDevice(PROGRAM, threads))
+        super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
 
     def as_utterances(
         self, logprobs: Any, lengths: Any, num_tokens: int

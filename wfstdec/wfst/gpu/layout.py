@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.gpu import boosts, logprobs
-from wfstdec.gpu.program import Program
+from wfstdec.gpu.program import Macros, Program
 from wfstdec.gpu.records import NONE, read_struct
 from wfstdec.graph import arcs
 from wfstdec.graph.packed import PackedGraph
@@ -17,8 +18,12 @@ from wfstdec.wfst.scales import Scales
 KERNELS = Path(__file__).parent / "kernels"
 _LAYOUT = KERNELS / "layout.cuh"
 
-OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE = range(4)
+OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE = range(5)
 """What a launch leaves in `UTTERANCE.status`."""
+PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
+"""The phases of a frame whose times a build for them takes."""
+OWN_BYTES = 6 * 1024
+"""Shared memory that the variables of a block of the search take at most."""
 
 STATE_ARCS = read_struct(_LAYOUT, "StateArcs")
 ENTRY = read_struct(_LAYOUT, "Entry")
@@ -64,15 +69,47 @@ SLOT_BYTES = sum(dtype.itemsize for dtype in TABLE_ARRAYS.values())
 
 
 def table_bytes(room: int) -> int:
-    """The bytes of the largest table, a power of two of slots, in so many bytes."""
-    slots = room // SLOT_BYTES
-    return SLOT_BYTES << (slots.bit_length() - 1) if slots > 0 else 0
+    """The bytes of the largest table in so many bytes."""
+    return max(0, room) // SLOT_BYTES * SLOT_BYTES
+
+
+class Variant(NamedTuple):
+    """What the kernels of a launch are compiled for; the least that will do.
+
+    Code that is left out makes the rest fit into the instruction cache.
+
+    Attributes:
+        phrases: Whether any utterance has phrases.
+        min_active: Whether it is above 0.
+        logprob_type: Of all chunks, or `MIXED`.
+        times: Whether the times of phases are taken.
+    """
+
+    phrases: bool = True
+    min_active: bool = True
+    logprob_type: int = logprobs.MIXED
+    times: bool = False
+
+    @property
+    def macros(self) -> Macros:
+        """As the compiler is told."""
+        flags = (
+            ("PHRASES", int(self.phrases)),
+            ("MIN_ACTIVE", int(self.min_active)),
+            ("LOGPROB_TYPE", self.logprob_type),
+        )
+        return flags + (("TIMES", 1),) * self.times
+
+
+PLAIN = Variant(phrases=False, min_active=False, logprob_type=logprobs.FLOAT32)
+"""What is asked for most."""
 
 
 PROGRAM = Program(
     "search.cu",
     KERNELS,
-    kernels=("search_chunk", "best_paths", logprobs.CHECK_KERNEL),
+    kernels=("search_chunk", "best_paths"),
+    own_bytes=OWN_BYTES,
     shared_bytes=table_bytes,
     structs=logprobs.STRUCTS
     | boosts.STRUCTS
@@ -93,6 +130,8 @@ PROGRAM = Program(
         "GROW_SCRATCH": GROW_SCRATCH,
         "GROW_FRONTIER": GROW_FRONTIER,
         "GROW_TRACE": GROW_TRACE,
+        "FULL_TRACE": FULL_TRACE,
+        "NUM_PHASES": len(PHASES),
         "LABEL_MASK": arcs.LABEL_MASK,
         "CARRIES_WORD": arcs.CARRIES_WORD,
         "LEADS_TO_EPSILON": arcs.LEADS_TO_EPSILON,
@@ -115,7 +154,7 @@ def state_arcs_of(graph: PackedGraph) -> np.ndarray:
 def task_of(scales: Scales, tokens: TokenTable) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, TASK)
-    task["blank"] = tokens.blank
+    task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     for name in ("max_active", "min_active"):
         task[name] = min(int(getattr(scales, name)), NONE)
     for name in ("beam_delta", "lm_scale", "word_insertion", "instalment"):

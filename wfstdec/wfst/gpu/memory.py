@@ -38,7 +38,8 @@ def trace_nodes(entries: int, num_frames: int | None) -> int:
 def utterance_bytes(entries: int, num_frames: int | None) -> int:
     """What an utterance takes, for frontiers of so many entries."""
     trace = trace_nodes(entries, num_frames) * d.NODE.itemsize
-    return entries * d.ENTRY.itemsize + trace
+    frontiers = 2 if num_frames is None else 1  # in chunks: the one before is kept
+    return frontiers * entries * d.ENTRY.itemsize + trace
 
 
 def scratch_bytes(blocks: int, entries: int) -> int:
@@ -48,8 +49,8 @@ def scratch_bytes(blocks: int, entries: int) -> int:
 
 
 def table_slots(entries: int) -> int:
-    """The slots of a hash table: a power of two, at least twice the entries."""
-    return 1 << (2 * entries - 1).bit_length()
+    """The slots of a hash table, twice the entries."""
+    return 2 * entries
 
 
 def _arrays(entries: int) -> list[tuple[str, int, np.dtype]]:
@@ -139,9 +140,10 @@ class ScratchPool:
         return self._new(blocks, self.entries)
 
     def give(self, scratch: Scratch) -> None:
-        """Put scratch back."""
-        with self._lock:
-            self._kept.append(scratch)
+        """Put scratch back, unless there is nothing left of it."""
+        if scratch.arrays:
+            with self._lock:
+                self._kept.append(scratch)
 
     def grow(self, scratch: Scratch, blocks: int) -> Scratch:
         """Twice as much for each of up to so many blocks, in place of what there was.

@@ -121,8 +121,8 @@ class DeviceSession(DeviceBatch):
         """The first records of the frontier or the trace."""
         dtype = RECORDS[name]
         part = self._device.empty(count, dtype)
-        address = int(self.utterances[name][0])
-        self._device.copy(part, address, count * dtype.itemsize)
+        target, address = self._device.address(part), int(self.utterances[name][0])
+        self._device.copy(target, address, count * dtype.itemsize)
         return self._device.download(part, dtype).copy()
 
     def _new_buffer(self, i: int, name: str, count: int) -> Any:
@@ -137,6 +137,9 @@ class _Joined(DeviceBatch):
         first = sessions[0]
         self._device_graph, self._device = first._device_graph, first._device
         self._task = first._task
+        self._variant = first._variant._replace(
+            phrases=any(one._variant.phrases for one in sessions)
+        )
         self._sessions = sessions
         self.utterances = np.concatenate([one.utterances for one in sessions])
 
@@ -155,6 +158,7 @@ def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
 
     Raises:
         DeviceMemoryError: The device's memory does not suffice.
+        LogprobError: A number is no log-prob; no session has moved.
     """
     if not sessions:
         return

@@ -32,7 +32,7 @@ struct Costs {
         const bool has_word = arc.ilabel & CARRIES_WORD;
         float reached = cost + task.lm_scale * arc.cost;
         if (has_word) reached += task.word_insertion;
-        if (utterance.phrases != nullptr)
+        if (has_phrases(utterance))
             return has_word || begins(arc) ? reached - pay_step(arc, boost) : reached;
         return has_word ? reached - find_bonus(utterance.words, arc.olabel) : reached;
     }

@@ -56,7 +56,7 @@ struct Kept {
 // Prune by beam, max_active and min_active.
 __device__ inline Kept keep(
     BlockMemory& memory, const Task& task, const Utterance& utterance) {
-    const Entry* frontier = utterance.frontier;
+    const Entry* frontier = in_global(utterance.frontier);
     const u32 count = utterance.frontier_count, within = utterance.within;
     if (within > task.max_active) {
         const u32 limit = task.max_active;
@@ -66,7 +66,7 @@ __device__ inline Kept keep(
             beam = fminf(beam, cost_of_key(last.key) + task.beam_delta);
         return {last, limit, beam};
     }
-    if (within < task.min_active && within < count) {
+    if (MIN_ACTIVE && within < task.min_active && within < count) {
         const u32 limit = task.min_active < count ? task.min_active : count;
         const Rank last = nth_rank(memory, frontier, count, limit, MAX_COST);
         return {last, limit, task.beam};

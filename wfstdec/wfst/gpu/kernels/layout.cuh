@@ -5,6 +5,15 @@
 #include "boosts.cuh"
 #include "logprobs.cuh"
 
+// What kernels are compiled for, as that leaves out code: whether any utterance may
+// have phrases, and whether min_active is above 0.
+#ifndef PHRASES
+#define PHRASES 1
+#endif
+#ifndef MIN_ACTIVE
+#define MIN_ACTIVE 1
+#endif
+
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
 constexpr u32 CARRIES_WORD = 1u << 29;
 constexpr u32 LEADS_TO_EPSILON = 1u << 30;
@@ -15,8 +24,12 @@ constexpr u32 REPEAT = 1u << 31;
 // compare as ties are decided: an emitting arc comes first, then the lower arc id.
 constexpr u32 EPSILON_ARC = 1u << 31;
 
-// What a launch leaves an utterance with: done, or the array that is too small.
-enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE };
+// What a launch leaves an utterance with: done (where a number was no log-prob, so far
+// as that), the array that is too small, or a trace that may not be compacted as yet.
+enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE };
+
+// The phases of a frame whose times a build with TIMES takes.
+enum Phase : u32 { KEEP, BOUND, EMIT, RECOMBINE, CLOSE, SETTLE, OTHER, NUM_PHASES };
 
 struct alignas(16) Arc {
     u32 ilabel, olabel, nextstate;
@@ -67,6 +80,8 @@ struct Utterance {
     WordBonuses words;
     const Phrases* phrases;  // null: boosts have no states
     Entry* frontier;         // [frontier_capacity]
+    Entry* backup;           // [frontier_capacity]: the frontier before a launch that
+                             // is not `checked`; null: nobody may want it back
     Node* trace;             // [trace_capacity]
     Step* path;              // [path_capacity], the last step first
     double base;             // what re-basing took off all costs so far
@@ -90,6 +105,11 @@ struct Utterance {
     u64 active, arcs, looked, entries, shared, spilled;
 };
 
+// Whether an utterance has phrases.
+__device__ __forceinline__ bool has_phrases(const Utterance& utterance) {
+    return PHRASES && utterance.phrases != nullptr;
+}
+
 // One launch: the graph, the options, the queue, and scratch for every block.
 struct Task {
     const Arc* arcs;          // [A]
@@ -98,6 +118,7 @@ struct Task {
     Utterance* utterances;
     const u32* queue;  // [queue_length], positions in `utterances`, the longest first
     u32* num_drawn;    // how many of the queue are taken
+    u64* phase_times;  // [blocks, NUM_PHASES], cycles; only builds with TIMES have it
     NewEntry* new_entries;   // [blocks, entry_capacity]: the frontier being made
     u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
     u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state
@@ -111,8 +132,10 @@ struct Task {
     u32 queue_length;
     u32 entry_capacity;
     u32 candidate_capacity;
-    u32 table_slots;   // a power of two
-    u32 shared_slots;  // of the table in shared memory: a power of two, or 0
+    u32 table_slots;
+    u32 shared_slots;  // of the table in shared memory; 0: there is none
+    u32 num_tokens;    // V
+    u32 checked;       // 1: all chunks are known to hold log-probs only
     u32 blank;
     u32 max_active;
     u32 min_active;

@@ -19,17 +19,20 @@
 #include "frontier.cuh"
 #include "layout.cuh"
 #include "table.cuh"
+#include "times.cuh"
 #include "trace.cuh"
 
-// The status of a frame that needs the larger table; the host never sees it.
-constexpr u32 SPILL = NONE;
+// What the host never sees: the status of a frame that needs the larger table, and of
+// one with a number that is no log-prob.
+constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
 
 struct Search : Costs {
-    const BlockScratch& scratch;
+    const BlockScratch scratch;
     Slots& slots;  // of the table in use
     u64* shared_table;
     BlockMemory& memory;
     Progress& progress;
+    PhaseClock<NUM_PHASES>& times;
 
     __device__ Table table() const {
         return {task, scratch, slots, progress, utterance};
@@ -39,19 +42,20 @@ struct Search : Costs {
     // Write the arcs that may survive to the candidates; `progress.least` becomes the
     // least cost that any of them reaches.
     __device__ void emit(const Kept& kept, bool bounded) const {
-        const Entry* frontier = utterance.frontier;
+        const Entry* frontier = in_global(utterance.frontier);
         const u64 row = row_of_frame();
         const bool skip = skips(row);
         if (bounded) start_bound(row, kept.last, skip);
+        times.end(BOUND);
         const auto arcs_of = [&](u32 i) {
             const Entry entry = frontier[i];
             if (!kept.last.holds(entry)) return Range{0, 0};
-            const StateArcs arcs = task.states[entry.state];
+            const StateArcs arcs = read_only(task.states + entry.state);
             return Range{arcs.emit, arcs.end};
         };
         const u32 count = utterance.frontier_count;
         const u32 looked = for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
-            const Arc arc = task.arcs[arc_id];
+            const Arc arc = read_only(task.arcs + arc_id);
             const Entry entry = frontier[i];
             u32 boost = entry.boost;
             const float cost = follow_emitting(entry.cost, arc, row, skip, boost);
@@ -62,17 +66,18 @@ struct Search : Costs {
             table().append({cost, arc.nextstate, i, arc_key(arc_id, arc)}, boost);
         });
         if (threadIdx.x == 0) progress.looked = looked;
+        times.end(EMIT);
     }
 
     // Bring the bound down by the arcs of the best entry, before anything is written.
     __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
-        const Entry best = utterance.frontier[utterance.best];
+        const Entry best = in_global(utterance.frontier)[utterance.best];
         if (!last.holds(best)) return;
-        const StateArcs arcs = task.states[best.state];
+        const StateArcs arcs = read_only(task.states + best.state);
         for (u32 a = arcs.emit + threadIdx.x; a < arcs.end; a += blockDim.x) {
             u32 boost = best.boost;
-            const float cost =
-                follow_emitting(best.cost, task.arcs[a], row, skip, boost);
+            const Arc arc = read_only(task.arcs + a);
+            const float cost = follow_emitting(best.cost, arc, row, skip, boost);
             if (cost <= MAX_COST) atomicMin(&progress.least, ordered(cost));
         }
     }
@@ -83,9 +88,12 @@ struct Search : Costs {
     __device__ float next_entries(const Kept& kept) const {
         emit(kept, true);
         const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
-        if (progress.num_candidates == 0) return cutoff;
-        if (threadIdx.x == 0) progress.arcs = progress.num_candidates;
+        const u32 made = progress.num_candidates;
+        if (made == 0 || made > task.candidate_capacity) return cutoff;
+        if (threadIdx.x == 0) progress.arcs = made;
         table().recombine(cutoff);
+        times.end(RECOMBINE);
+        if (!MIN_ACTIVE) return cutoff;
         const u32 count = progress.num_entries;
         if (progress.overflow || count >= task.min_active || cutoff == MAX_COST)
             return cutoff;
@@ -98,17 +106,19 @@ struct Search : Costs {
         table().clear_entries(progress.num_entries);
         begin_counting();
         emit(kept, false);
+        if (progress.num_candidates > task.candidate_capacity) return cutoff;
         table().recombine(MAX_COST);
         if (progress.overflow) return cutoff;
         const u32 count = progress.num_entries;
         if (threadIdx.x == 0) progress.unbounded = count;
         const u32 wanted = task.min_active < count ? task.min_active : count;
         const u64 worst =
-            nth_least_entry(memory, scratch.new_entries, count, wanted, MAX_COST);
+            nth_least_entry(memory, scratch.new_entries(), count, wanted, MAX_COST);
         cutoff = fmaxf(cutoff, cost_of_key(worst));
         table().clear_entries(count);
         begin_entries();
         table().recombine(cutoff);
+        times.end(RECOMBINE);
         return cutoff;
     }
 
@@ -126,45 +136,50 @@ struct Search : Costs {
             }
             __syncthreads();
             const auto arcs_of = [&](u32 i) {
-                const u32 source = scratch.epsilon_entries[i];
-                const StateArcs arcs = task.states[scratch.new_entries[source].state];
+                const u32 source = scratch.epsilon_entries()[i];
+                const u32 state = scratch.new_entries()[source].state;
+                const StateArcs arcs = read_only(task.states + state);
                 if (arcs.rank > rank) atomicMin(&progress.next_rank, arcs.rank);
                 return arcs.rank == rank ? Range{arcs.begin, arcs.emit} : Range{0, 0};
             };
             for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
-                const u32 source = scratch.epsilon_entries[i];
-                const Arc arc = task.arcs[arc_id];
+                const u32 source = scratch.epsilon_entries()[i];
+                const Arc arc = read_only(task.arcs + arc_id);
                 const u32 key = arc_key(arc_id, arc) | EPSILON_ARC;
                 u32 boost = table().boost_of(source);
-                const float cost = follow(scratch.new_entries[source].cost, arc, boost);
+                const float before = scratch.new_entries()[source].cost;
+                const float cost = follow(before, arc, boost);
                 if (cost <= cutoff)
                     table().append({cost, arc.nextstate, source, key}, boost);
             });
+            if (progress.num_candidates > task.candidate_capacity) return;
             table().recombine(cutoff);
         }
     }
 
     // -------------------------------------------------------------------- settle
     // Make trace nodes, re-base, hand the entries to the utterance, empty the table; OK
-    // or what must grow.
+    // or what stands in the way.
     __device__ u32 settle() const {
         const u32 count = progress.num_entries;
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
-        if (!make_room_in_trace(count)) return GROW_TRACE;
+        const u32 status = make_room_in_trace(count);
+        if (status != OK) return status;
         if (threadIdx.x == 0) progress.least = ordered(infinite());
         __syncthreads();
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            atomicMin(&progress.least, ordered(scratch.new_entries[i].cost));
+            atomicMin(&progress.least, ordered(scratch.new_entries()[i].cost));
             write_node(i);
         }
         __syncthreads();
         const float least = cost_of(progress.least);
         u32 within = 0;
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            const NewEntry entry = scratch.new_entries[i];
+            const NewEntry entry = scratch.new_entries()[i];
             const float cost = entry.cost - least;
             const u32 node = utterance.trace_count + i;
-            utterance.frontier[i] = {cost, entry.state, node, table().boost_of(i)};
+            in_global(utterance.frontier)[i] = {
+                cost, entry.state, node, table().boost_of(i)};
             within += cost <= task.beam;
             if (cost == 0.0f) atomicMin(&progress.best, i);
         }
@@ -194,29 +209,44 @@ struct Search : Costs {
     }
 
     __device__ void write_node(u32 i) const {
-        const NewEntry entry = scratch.new_entries[i];
+        const NewEntry entry = scratch.new_entries()[i];
         Node node = {NONE, NONE, 0.0f, NONE};
         if (entry.arc_key != NONE) {
             node.arc = (entry.arc_key & ~EPSILON_ARC) >> 1;
             if (entry.arc_key & EPSILON_ARC) {
                 node.previous = utterance.trace_count + entry.source;
             } else {
-                node.previous = utterance.frontier[entry.source].node;
-                const u32 token = token_of(task.arcs[node.arc].ilabel & LABEL_MASK);
+                node.previous = in_global(utterance.frontier)[entry.source].node;
+                const Arc arc = read_only(task.arcs + node.arc);
+                const u32 token = token_of(arc.ilabel & LABEL_MASK);
                 const u64 row = row_of_frame();
                 node.acoustic = unscaled_cost(row, token, skips(row));
             }
         }
-        utterance.trace[utterance.trace_count + i] = node;
+        in_global(utterance.trace)[utterance.trace_count + i] = node;
     }
 
-    // Compact the trace where it is full; false where that frees less than half.
-    __device__ bool make_room_in_trace(u32 more) const {
-        if (utterance.trace_count + more <= utterance.trace_capacity) return true;
+    // Compact the trace where it is full; GROW_TRACE where that frees less than half.
+    // While the frontier before the launch may be wanted back, its nodes stay.
+    __device__ u32 make_room_in_trace(u32 more) const {
+        if (utterance.trace_count + more <= utterance.trace_capacity) return OK;
+        if (keeps_backup()) return FULL_TRACE;
         const u32 kept = compact(memory, utterance);
         if (threadIdx.x == 0) utterance.trace_count = kept;
         __syncthreads();
-        return 2 * (kept + more) <= utterance.trace_capacity;
+        return 2 * (kept + more) <= utterance.trace_capacity ? OK : GROW_TRACE;
+    }
+
+    __device__ bool keeps_backup() const {
+        return utterance.backup != nullptr && !task.checked;
+    }
+
+    __device__ void make_backup() const {
+        if (!keeps_backup()) return;
+        const Entry* frontier = in_global(utterance.frontier);
+        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x)
+            in_global(utterance.backup)[i] = frontier[i];
+        __syncthreads();
     }
 
     // -------------------------------------------------------------------- frames
@@ -244,9 +274,9 @@ struct Search : Costs {
     // The frontier before the first frame: the start state, to be closed; the cutoff.
     __device__ float begin() const {
         if (threadIdx.x == 0) {
-            const u32 boost = utterance.phrases == nullptr ? 0 : phrases.start;
+            const u32 boost = has_phrases(utterance) ? phrases.start : 0;
             const u32 slot = table().slot_of(0, boost);
-            scratch.new_entries[0] = {0.0f, 0, NONE, NONE};
+            scratch.new_entries()[0] = {0.0f, 0, NONE, NONE};
             slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
             progress.num_candidates = 1;
         }
@@ -257,24 +287,33 @@ struct Search : Costs {
     // Nothing survives: the utterance ends with what the frame went on from.
     __device__ void die(const Rank& last) const {
         for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
-            Entry& entry = utterance.frontier[i];
+            Entry& entry = in_global(utterance.frontier)[i];
             if (!last.holds(entry)) entry.cost = infinite();
         }
         if (threadIdx.x == 0) utterance.died = utterance.frames;
         __syncthreads();
     }
 
-    // One frame, or the closure before the first one. OK, or what must grow, or SPILL:
+    // One frame, or the closure before the first one. OK, or what stands in the way:
     // then the utterance is as it was.
     __device__ u32 frame() const {
+        const bool begun = utterance.frontier_count > 0;
+        times.end(OTHER);
+        if (begun && !task.checked) {
+            const u32 frame = utterance.chunk_frame;
+            check_frame(
+                utterance.logprobs, frame, task.num_tokens, threadIdx.x, blockDim.x);
+        }
         begin_counting();
+        if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
         if (threadIdx.x == 0) progress.unbounded = 0;
         float cutoff;
-        if (utterance.frontier_count == 0) {
+        if (!begun) {
             cutoff = begin();
         } else {
             const Kept kept = keep(memory, task, utterance);
             if (threadIdx.x == 0) progress.active = kept.count;
+            times.end(KEEP);
             cutoff = next_entries(kept);
             if (!progress.overflow && progress.num_candidates == 0) {
                 die(kept.last);
@@ -282,9 +321,12 @@ struct Search : Costs {
             }
         }
         if (!progress.overflow) close(cutoff);
+        times.end(CLOSE);
         if (progress.overflow)
             return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
-        return settle();
+        const u32 status = settle();
+        times.end(SETTLE);
+        return status;
     }
 
     // -------------------------------------------------------------------- tables
@@ -295,7 +337,7 @@ struct Search : Costs {
         if (threadIdx.x == 0)
             slots = shared
                 ? shared_slots(shared_table, task.shared_slots, task.entry_capacity)
-                : scratch.slots;
+                : scratch.slots();
         __syncthreads();
     }
 
@@ -320,6 +362,7 @@ struct Search : Costs {
     }
 
     __device__ void run() const {
+        make_backup();
         if (threadIdx.x == 0) progress.unbounded = 0;
         table().clear();
         use(!slots.shared && task.shared_slots > 0);
@@ -331,48 +374,48 @@ struct Search : Costs {
             if (begun && (done || utterance.died != NONE)) break;
             status = pass();
         }
+        if (!task.checked && status != NO_LOGPROB)
+            check_frames(utterance.logprobs, utterance.chunk_frame, task.num_tokens);
         __syncthreads();
         if (threadIdx.x == 0) {
             if (utterance.died != NONE)
                 utterance.chunk_frame = utterance.logprobs.num_frames;
-            utterance.status = status;
+            utterance.status = status == NO_LOGPROB ? OK : status;
         }
     }
 };
 
 // Every block takes utterances from the queue until it is empty.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
-search_chunk(const Task* launched) {
-    // In shared memory: after every store to an array the compiler has to load what it
-    // knows of these again, as the two may overlap.
-    __shared__ Task task;
+search_chunk(const __grid_constant__ Task task) {
+    // The task is in constant memory; what changes, and all threads read, in shared.
     __shared__ BlockMemory memory;
     __shared__ Progress progress;
     __shared__ Utterance utterance;
     __shared__ Phrases phrases;
-    __shared__ BlockScratch scratch;
     __shared__ Slots slots;
+    __shared__ PhaseClock<NUM_PHASES> times;
     __shared__ u32 drawn;
     DYNAMIC_SHARED(u64, shared_table);
-    if (threadIdx.x == 0) {
-        task = *launched;
-        scratch = BlockScratch::of(task, blockIdx.x);
-        slots = scratch.slots;
-    }
+    const BlockScratch scratch = {task};
+    times.start();
+    if (threadIdx.x == 0) slots = scratch.slots();
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) {
             drawn = atomicAdd(task.num_drawn, 1u);
             if (drawn < task.queue_length) {
                 utterance = task.utterances[task.queue[drawn]];
-                if (utterance.phrases != nullptr) phrases = *utterance.phrases;
+                if (has_phrases(utterance)) phrases = *utterance.phrases;
             }
         }
         __syncthreads();
-        if (drawn >= task.queue_length) return;
+        if (drawn >= task.queue_length) break;
         const Costs costs = {task, utterance, phrases};
-        Search{costs, scratch, slots, shared_table, memory, progress}.run();
+        Search{costs, scratch, slots, shared_table, memory, progress, times}.run();
         __syncthreads();
         if (threadIdx.x == 0) task.utterances[task.queue[drawn]] = utterance;
+        times.end(OTHER);
     }
+    times.write(task.phase_times);
 }

@@ -19,28 +19,32 @@ struct Slots {
     bool shared;  // in shared memory
 };
 
-// The scratch of one block.
+// The scratch of this block: its parts of the arrays of all blocks.
 struct BlockScratch {
-    NewEntry* new_entries;
-    u32 *entry_slots, *tie_breaks, *epsilon_entries, *candidate_boosts;
-    u32* candidate_slots;
-    Candidate* candidates;
-    Slots slots;
+    const Task& task;
 
-    __device__ static BlockScratch of(const Task& task, u32 block) {
-        const u64 entries = static_cast<u64>(block) * task.entry_capacity;
-        const u64 candidates = static_cast<u64>(block) * task.candidate_capacity;
-        const u64 slots = static_cast<u64>(block) * task.table_slots;
-        return {task.new_entries + entries,
-                task.entry_slots + entries,
-                task.tie_breaks + entries,
-                task.epsilon_entries + entries,
-                task.candidate_boosts + candidates,
-                task.candidate_slots + candidates,
-                task.candidates + candidates,
-                {task.table_keys + slots, task.table_best + slots,
-                 task.table_entries + slots, task.table_slots, task.entry_capacity,
-                 false}};
+    __device__ NewEntry* new_entries() const { return task.new_entries + entries(); }
+    __device__ u32* entry_slots() const { return task.entry_slots + entries(); }
+    __device__ u32* tie_breaks() const { return task.tie_breaks + entries(); }
+    __device__ u32* epsilon_entries() const { return task.epsilon_entries + entries(); }
+    __device__ Candidate* candidates() const {
+        return task.candidates + before(task.candidate_capacity);
+    }
+    __device__ u32* candidate_boosts() const {
+        return task.candidate_boosts + before(task.candidate_capacity);
+    }
+    __device__ u32* candidate_slots() const {
+        return task.candidate_slots + before(task.candidate_capacity);
+    }
+    __device__ Slots slots() const {
+        const u64 first = before(task.table_slots);
+        return {task.table_keys + first, task.table_best + first,
+                task.table_entries + first, task.table_slots, task.entry_capacity,
+                false};
+    }
+    __device__ u64 entries() const { return before(task.entry_capacity); }
+    __device__ static u64 before(u32 each) {
+        return static_cast<u64>(blockIdx.x) * each;
     }
 };
 
@@ -69,7 +73,7 @@ struct Progress {
 
 struct Table {
     const Task& task;
-    const BlockScratch& scratch;
+    const BlockScratch scratch;
     const Slots& slots;  // of the table in use
     Progress& progress;
     const Utterance& utterance;
@@ -87,23 +91,23 @@ struct Table {
     // Empty the slots of the first `count` entries.
     __device__ void clear_entries(u32 count) const {
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
-            slots.keys[scratch.entry_slots[i]] = EMPTY;
-            slots.best[scratch.entry_slots[i]] = ~0ull;
+            slots.keys[scratch.entry_slots()[i]] = EMPTY;
+            slots.best[scratch.entry_slots()[i]] = ~0ull;
         }
         __syncthreads();
     }
 
     // The boost state of a new entry.
     __device__ u32 boost_of(u32 entry) const {
-        return static_cast<u32>(peek(&slots.keys[scratch.entry_slots[entry]]));
+        return static_cast<u32>(peek(&slots.keys[scratch.entry_slots()[entry]]));
     }
 
     // Add a candidate, or say that there is no room.
     __device__ void append(const Candidate& candidate, u32 boost) const {
         const u32 at = atomicAdd(&progress.num_candidates, 1u);
         if (at < task.candidate_capacity) {
-            scratch.candidates[at] = candidate;
-            if (utterance.phrases != nullptr) scratch.candidate_boosts[at] = boost;
+            scratch.candidates()[at] = candidate;
+            if (has_phrases(utterance)) scratch.candidate_boosts()[at] = boost;
         } else {
             atomicOr(&progress.overflow, NO_ROOM);
         }
@@ -113,18 +117,18 @@ struct Table {
     // (cost, arc key, source boost state), and that one writes the entry. No order of
     // threads decides. A barrier has to lie between the last `append` and this.
     __device__ void recombine(float cutoff) const {
-        const bool phrases = utterance.phrases != nullptr;
+        const bool phrases = has_phrases(utterance);
         // `progress.overflow` is not looked at: threads that are ahead may set it.
         const u32 most = task.candidate_capacity, all = progress.num_candidates;
         const u32 count = all < most ? all : most;
         for (u32 q = threadIdx.x; q < count; q += blockDim.x) {
-            const Candidate candidate = scratch.candidates[q];
+            const Candidate candidate = scratch.candidates()[q];
             u32 slot = NONE;
             if (candidate.cost <= cutoff) {
-                const u32 boost = phrases ? scratch.candidate_boosts[q] : 0;
+                const u32 boost = phrases ? scratch.candidate_boosts()[q] : 0;
                 slot = slot_of(candidate.state, boost);
             }
-            scratch.candidate_slots[q] = slot;
+            scratch.candidate_slots()[q] = slot;
             if (slot == NONE) continue;
             atomicMin(&slots.best[slot], key_of(candidate.cost, candidate.arc_key));
         }
@@ -133,10 +137,11 @@ struct Table {
         if (phrases) break_ties(count);
         for (u32 q = threadIdx.x; q < count; q += blockDim.x) {
             if (!is_least(q)) continue;
-            const Candidate candidate = scratch.candidates[q];
-            const u32 at = slots.entries[scratch.candidate_slots[q]];
-            if (phrases && scratch.tie_breaks[at] != source_boost(candidate)) continue;
-            scratch.new_entries[at] = {
+            const Candidate candidate = scratch.candidates()[q];
+            const u32 at = slots.entries[scratch.candidate_slots()[q]];
+            if (phrases && scratch.tie_breaks()[at] != source_boost(candidate))
+                continue;
+            scratch.new_entries()[at] = {
                 candidate.cost, candidate.state, candidate.source, candidate.arc_key};
         }
         __syncthreads();
@@ -145,9 +150,9 @@ struct Table {
     // Whether no other candidate reaches the same search state at a lower (cost, arc
     // key).
     __device__ bool is_least(u32 q) const {
-        const u32 slot = scratch.candidate_slots[q];
+        const u32 slot = scratch.candidate_slots()[q];
         if (slot == NONE) return false;
-        const Candidate candidate = scratch.candidates[q];
+        const Candidate candidate = scratch.candidates()[q];
         return slots.best[slot] == key_of(candidate.cost, candidate.arc_key);
     }
 
@@ -158,34 +163,35 @@ struct Table {
             if (is_least(q)) atomicExch(tie_of(q), NONE);
         __syncthreads();
         for (u32 q = threadIdx.x; q < count; q += blockDim.x)
-            if (is_least(q)) atomicMin(tie_of(q), source_boost(scratch.candidates[q]));
+            if (is_least(q))
+                atomicMin(tie_of(q), source_boost(scratch.candidates()[q]));
         __syncthreads();
     }
 
     __device__ u32* tie_of(u32 q) const {
-        return &scratch.tie_breaks[slots.entries[scratch.candidate_slots[q]]];
+        return &scratch.tie_breaks()[slots.entries[scratch.candidate_slots()[q]]];
     }
 
     __device__ u32 source_boost(const Candidate& candidate) const {
         if (candidate.arc_key & EPSILON_ARC) return boost_of(candidate.source);
-        return utterance.frontier[candidate.source].boost;
+        return in_global(utterance.frontier)[candidate.source].boost;
     }
 
     // The slot of a search state, with an entry, both made where there are none; NONE
-    // where there is no room.
+    // where there is no room. A frame that overflowed is lost, and its table may be
+    // full: it is not looked through.
     __device__ u32 slot_of(u32 state, u32 boost) const {
         const u64 key = search_state(state, boost);
-        u32 slot = mix(state ^ mix(boost)) & (slots.size - 1);
-        for (u32 probes = 0; probes < slots.size; ++probes) {
+        u32 slot = __umulhi(mix(state ^ mix(boost)), slots.size);
+        while (!peek(&progress.overflow)) {
             u64 found = peek(&slots.keys[slot]);
             if (found == EMPTY) {
                 found = atomicCAS(&slots.keys[slot], EMPTY, key);
                 if (found == EMPTY) return add_entry(state, slot) ? slot : NONE;
             }
             if (found == key) return slot;
-            slot = (slot + 1) & (slots.size - 1);
+            slot = slot + 1 < slots.size ? slot + 1 : 0;
         }
-        atomicOr(&progress.overflow, no_entry());
         return NONE;
     }
 
@@ -196,10 +202,10 @@ struct Table {
             return false;
         }
         slots.entries[slot] = at;
-        scratch.entry_slots[at] = slot;
-        const StateArcs arcs = task.states[state];
+        scratch.entry_slots()[at] = slot;
+        const StateArcs arcs = read_only(task.states + state);
         if (arcs.begin < arcs.emit) {
-            scratch.epsilon_entries[atomicAdd(&progress.num_epsilon, 1u)] = at;
+            scratch.epsilon_entries()[atomicAdd(&progress.num_epsilon, 1u)] = at;
             atomicMin(&progress.next_rank, arcs.rank);
         }
         return true;

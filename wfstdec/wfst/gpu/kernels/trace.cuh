@@ -8,7 +8,7 @@ constexpr u32 NODES_EACH = 4;  // that a thread looks at between barriers
 
 // Mark what the frontier can reach. Nodes stand unmarked: `renumbered` is NONE.
 __device__ inline void mark(const Utterance& utterance) {
-    Node* trace = utterance.trace;
+    Node* trace = in_global(utterance.trace);
     for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
         u32 at = utterance.frontier[i].node;
         while (at != NONE && atomicExch(&trace[at].renumbered, 0u) == NONE)
@@ -38,7 +38,7 @@ __device__ inline u32 renumber(BlockMemory& memory, Node* trace, u32 count) {
 // Drop the nodes that no frontier entry can reach; links and the frontier's nodes are
 // renumbered in place, the order stays. Returns how many are left.
 __device__ inline u32 compact(BlockMemory& memory, const Utterance& utterance) {
-    Node* trace = utterance.trace;
+    Node* trace = in_global(utterance.trace);
     const u32 count = utterance.trace_count;
     __syncthreads();
     mark(utterance);
@@ -83,11 +83,11 @@ __device__ inline float end_cost(
     const Task& task, const Utterance& utterance, const Entry& entry, bool use_final) {
     float cost = entry.cost;
     if (use_final) {
-        const float final_cost = task.final_cost[entry.state];
+        const float final_cost = read_only(task.final_cost + entry.state);
         if (!(final_cost < infinite())) return infinite();
         cost = cost + task.lm_scale * final_cost;
     }
-    if (utterance.phrases == nullptr) return cost;
+    if (!has_phrases(utterance)) return cost;
     const float* refund = utterance.phrases->automaton.final_cost;
     const float rest = rest_of(entry.boost, task.instalment);
     return cost + (refund[state_of(entry.boost)] - rest);
@@ -121,14 +121,14 @@ __device__ inline End least_entry(
 // One block per utterance: the entry to end at, and the path to it, the last step
 // first, as far as there is room for it; its length is told in full.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
-best_paths(const Task* task) {
-    Utterance& utterance = task->utterances[task->queue[blockIdx.x]];
+best_paths(const __grid_constant__ Task task) {
+    Utterance& utterance = task.utterances[task.queue[blockIdx.x]];
     End end = {~0ull, NONE, NONE};
-    if (utterance.died == NONE) end = least_entry(*task, utterance, true);
+    if (utterance.died == NONE) end = least_entry(task, utterance, true);
     const bool reached_final = end.key != ~0ull;
-    if (!reached_final) end = least_entry(*task, utterance, false);
+    if (!reached_final) end = least_entry(task, utterance, false);
     if (threadIdx.x != 0) return;
-    const Node* trace = utterance.trace;
+    const Node* trace = in_global(utterance.trace);
     u32 length = 0;
     Node node = trace[utterance.frontier[end.at].node];
     for (; node.arc != NONE; node = trace[node.previous]) {

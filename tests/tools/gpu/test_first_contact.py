@@ -1,0 +1,302 @@
+"""The run on a GPU machine, rehearsed: whatever a step does, the others come home."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.gpu import first_contact
+from tools.gpu.racecheck import ALLOWED, allowed_lines, hazards, not_meant
+from tools.gpu.sanitize import command
+from tools.gpu.steps import LONGEST_LOG, Runner, Step
+
+ROOT = Path(__file__).parents[3]
+STAND_IN = ROOT / "tests" / "support" / "stand_in"
+needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+
+
+def python(name, code, limit_s=30.0, **more):
+    return Step(name, (sys.executable, "-c", code), limit_s, **more)
+
+
+HANGS = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("child", child.pid, flush=True)
+time.sleep(600)
+"""
+FAULTS = {
+    "hang": (python("hang", HANGS, 3.0), "timed out", "killed after 3 s"),
+    "crash": (python("crash", "import os; os.abort()"), "crashed", "SIGABRT"),
+    "wrong": (
+        python("wrong", "print('NOT THE SAME'); raise SystemExit(1)"),
+        "wrong answers",
+        "exit status 1",
+    ),
+    "memory": (
+        python("memory", "raise MemoryError('cudaErrorMemoryAllocation')"),
+        "out of memory",
+        "exit status 1",
+    ),
+    "no peer": (
+        python("no peer", "print('nothing there'); raise SystemExit(3)"),
+        "not there",
+        "nothing there",
+    ),
+    "error": (python("error", "raise SystemExit(4)"), "failed", "exit status 4"),
+    "no such program": (
+        Step("no such program", ("there-is-no-such-program",), 5.0),
+        "failed",
+        "exit status 127",
+    ),
+    "not there": (
+        Step("not there", ("nothing",), 5.0, needs="there-is-no-such-program"),
+        "not there",
+        "there-is-no-such-program",
+    ),
+}
+GOOD = (
+    "import pathlib; print('fine'); pathlib.Path(r'{folder}/%s.json').write_text('7')"
+)
+
+
+def unpacked(archive, folder):
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return {path.name: path for path in folder.iterdir()}
+
+
+def test_every_fault_leaves_the_other_steps_unharmed(tmp_path):
+    runner = Runner(tmp_path / "work", tmp_path / "home" / "all.tar.gz", 120.0)
+    steps = [python("first", GOOD % "first")]
+    for name, (step, _, _) in FAULTS.items():
+        steps += [step, python(f"after {name}", GOOD % f"after {name}")]
+    runner.run(steps)
+    for name, (_, status, detail) in FAULTS.items():
+        outcome = runner.outcomes[name]
+        assert (outcome.status, outcome.detail) == (status, detail), name
+        assert runner.outcomes[f"after {name}"].status == "ok"
+        assert f"{name:12} {status} ({detail})" in runner.report()
+    assert not runner.all_ok
+    found = unpacked(runner.archive, tmp_path / "read")
+    assert {"first.json", "after hang.json", "hang.log", "report.txt"} <= set(found)
+    assert "NOT THE SAME" in runner.report()
+    # With all that it had started.
+    child = int(found["hang.log"].read_text().split("child ")[1].split()[0])
+    state = Path(f"/proc/{child}/status")
+    assert not state.exists() or "zombie" in state.read_text()
+
+
+def test_what_a_step_left_is_home_before_the_next_one_ends(tmp_path):
+    archive = tmp_path / "all.tar.gz"
+    code = (
+        "import tarfile\n"
+        f"names = tarfile.open({str(archive)!r}).getnames()\n"
+        "assert {'first.json', 'first.log', 'steps.json', 'report.txt'} <= set(names)"
+    )
+    runner = Runner(tmp_path / "work", archive, 60.0)
+    runner.run([python("first", GOOD % "first"), python("second", code)])
+    assert runner.all_ok, runner.report()
+
+
+def test_a_run_goes_on_from_what_was_carried_home(tmp_path):
+    flaky = "import pathlib; assert pathlib.Path(r'{folder}/again').exists()"
+    steps = [python("first", GOOD % "first"), python("flaky", flaky)]
+    one = Runner(tmp_path / "one", tmp_path / "one.tar.gz", 60.0)
+    one.run(steps)
+    assert one.outcomes["flaky"].status == "wrong answers"
+    other = Runner(tmp_path / "other", tmp_path / "other.tar.gz", 60.0)
+    other.carry(one.archive)
+    (other.folder / "again").touch()
+    before = (other.folder / "first.log").read_text()
+    other.run(steps)
+    assert other.all_ok and (other.folder / "first.json").read_text() == "7"
+    assert (other.folder / "first.log").read_text() == before == "fine\n"
+
+
+def test_the_time_of_all_steps_is_limited(tmp_path):
+    runner = Runner(tmp_path / "work", tmp_path / "all.tar.gz", 3.0)
+    begin = time.monotonic()
+    sleep = "import time; time.sleep(60)"
+    runner.run([python("long", sleep, 50.0), python("late", "pass", 50.0)])
+    assert time.monotonic() - begin < 20
+    assert runner.outcomes["long"].status == "timed out"
+    assert runner.outcomes["late"].status == "no time left"
+
+
+def test_long_logs_lose_their_middle(tmp_path):
+    code = "print('begin'); print('x' * 3_000_000); print('end')"
+    runner = Runner(tmp_path / "work", tmp_path / "all.tar.gz", 60.0)
+    runner.run([python("loud", code)])
+    log = unpacked(runner.archive, tmp_path / "read")["loud.log"].read_text()
+    assert len(log) < LONGEST_LOG + 100
+    assert log.startswith("begin") and log.endswith("end\n") and "left out" in log
+
+
+def test_the_order_of_a_first_contact():
+    names = [step.name for step in first_contact.FIRST]
+    assert names[:4] == ["versions", "search", "phases", "riva"]
+    assert [step.name for step in first_contact.SANITIZERS] == [
+        "memcheck",
+        "racecheck",
+        "synccheck",
+        "initcheck",
+    ]
+    for steps in first_contact.RUNS.values():
+        for step in steps:
+            assert step.limit_s <= first_contact.LIMIT_S < 600
+    modules = [step.command[2] for step in first_contact.FIRST if step.needs is None]
+    for module in modules:
+        path = ROOT / f"{module.replace('.', '/')}.py"
+        assert module == "pytest" or path.exists()
+
+
+# ------------------------------------------------------------ the real steps, no GPU
+def contact(tmp_path, fault, *words):
+    """`first_contact` in a process, with a stand-in for CuPy: (status, report)."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)]),
+        "STAND_IN_FAULT": fault,
+        "CUPY_CACHE_DIR": str(tmp_path / "kernels"),
+    }
+    out = ["--out", "home", "--relative-to", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.gpu.first_contact", *out, *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, (tmp_path / "home" / "report.txt").read_text()
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("", "ok"),
+        ("hang", "timed out"),
+        ("crash", "crashed"),
+        ("wrong", "wrong answers"),
+        ("memory", "out of memory"),
+    ],
+)
+def test_a_gpu_that_goes_wrong(tmp_path, fault, status, monkeypatch):
+    if fault == "hang":  # as long as compiling may take here, not as long as there
+        words = ["--steps", "search", "versions", "--minutes", "0.5"]
+    else:
+        words = ["--steps", "search", "versions"]
+    code, report = contact(tmp_path, fault, *words)
+    lines = report.splitlines()
+    search = next(line for line in lines if line.startswith("search "))
+    assert status in search, report
+    if fault != "hang":  # which leaves no time
+        assert any(line.startswith("versions     ok") for line in lines), report
+        assert code == (1 if fault else 0)
+    found = unpacked(tmp_path / "home" / "contact.tar.gz", tmp_path / "read")
+    assert {"search.log", "steps.json", "report.txt"} <= set(found)
+    assert len(list((tmp_path / "home").iterdir())) == 2
+    if fault == "wrong":
+        assert "NOT THE SAME AS ON THE CPU" in found["search.log"].read_text()
+
+
+@needs_compiler
+def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
+    listed = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    bundle = tmp_path / "contact.sh"
+    environment = os.environ | {"WHEELS": "none", "DATA": str(tmp_path / "none")}
+    made = ["bash", str(ROOT / "tools/gpu/make_bundle.sh"), str(bundle)]
+    subprocess.run(made, env=environment, check=True, capture_output=True)
+    assert bundle.stat().st_size < 54_000_000
+    environment = os.environ | {
+        "PYTHONPATH": str(STAND_IN),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "CONTACT_FOLDER": str(tmp_path / "unpacked"),
+    }
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    run = ["bash", str(bundle), "--out", "home", "--steps", "versions"]
+    for words in ([], ["--carried", "home/contact.tar.gz"]):
+        done = subprocess.run(
+            run + words, cwd=machine, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "--- versions" not in done.stdout, "it was done before"
+    home = sorted(path.name for path in (machine / "home").iterdir())
+    assert home == ["contact.tar.gz", "report.txt"]
+    assert [path.name for path in machine.iterdir()] == ["home"]
+    log = unpacked(machine / "home" / "contact.tar.gz", tmp_path / "read")
+    assert "a stand-in" in log["versions.log"].read_text()
+
+
+# ---------------------------------------------------------------------- sanitizers
+def hazard(first, second):
+    return (
+        "========= Error: Race reported between Write access at search_chunk+0x6f40 in "
+        f"{first}\n=========     and Read access at search_chunk+0x71d0 in {second} "
+        "[96 hazards]\n=========\n"
+    )
+
+
+def test_races_that_are_meant_pass_and_others_do_not():
+    assert len(allowed_lines()) == len(ALLOWED)
+    lines = sorted(f"{file}:{line}" for file, line in allowed_lines())
+    meant = "========= COMPUTE-SANITIZER\n" + hazard(lines[0], lines[-1])
+    meant += hazard(f"/some/where/{lines[1]}", lines[1])
+    assert len(hazards(meant)) == 2 and not_meant(meant) == []
+    for wrong in (
+        hazard(lines[0], "search.cu:1"),
+        hazard("table.cuh:2", lines[0]),
+        hazard("0x1230", lines[0]),
+    ):
+        (one,) = not_meant(meant + wrong)
+        assert "Race reported" in one.text and "and Read access" in one.text
+    summary = (
+        "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n"
+    )
+    assert not_meant(meant + summary) == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "returned", "expected"),
+    [
+        ("12 cases agree", 0, 0),
+        ("12 cases agree", 9, 1),
+        ("nothing", 0, 1),
+    ],
+)
+def test_a_sanitizer_is_believed_where_the_searches_ran(
+    tmp_path, printed, returned, expected
+):
+    from tools.gpu import sanitize
+
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(f"#!/bin/sh\necho '{printed}'\nexit {returned}\n")
+    program.chmod(0o755)
+    output = tmp_path / "told.txt"
+    words = ["memcheck", "--program", str(program), "--output", str(output)]
+    assert sanitize.main(words) == expected
+    assert printed in output.read_text()
+    racecheck = command("racecheck", 12)
+    at = racecheck.index("--racecheck-detect-level")
+    assert racecheck[at + 1] == "error"
+    # Races that are meant are told by an exit status too.
+    if printed != "nothing":
+        assert sanitize.main(["racecheck", "--program", str(program)]) == 0
+
+
+def test_what_a_run_wrote_is_json(tmp_path):
+    runner = Runner(tmp_path / "work", tmp_path / "all.tar.gz", 60.0)
+    runner.run([python("one", "print(1)")])
+    (one,) = json.loads((tmp_path / "work" / "steps.json").read_text())
+    assert (one["step"], one["status"]) == ("one", "ok")

@@ -1,0 +1,120 @@
+"""Hypotheses of a batch: made when somebody looks, and the same as one by one."""
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from random_graphs import random_boosts, random_graph, random_logprobs, random_options
+from text_graphs import text_graph
+
+from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.layout import STEP
+from wfstdec.wfst.history import History, read_paths, rule_of
+
+LOOKS = (
+    lambda h: h.words,
+    lambda h: h.text,
+    lambda h: h.tokens,
+    lambda h: h.total_cost,
+    lambda h: h.num_frames,
+    lambda h: h.died_at_frame,
+    repr,
+    hash,
+    asdict,
+    copy.copy,
+    copy.deepcopy,
+    lambda h: pickle.loads(pickle.dumps(h)),
+    lambda h: replace(h, num_frames=3),
+)
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    graph, options = random_graph(rng), random_options(rng)
+    batch = [random_logprobs(rng, int(t), len(graph.tokens)) for t in (0, 5, 9, 2)]
+    boosts = [random_boosts(rng, graph) for _ in batch]
+    return WfstDecoder(graph, options, threads=1), batch, boosts
+
+
+def test_a_batch_is_its_utterances():
+    for seed in range(40):
+        decoder, batch, boosts = drawn(seed)
+        alone = [
+            decoder.decode([x], boosts=[one])[0]
+            for x, one in zip(batch, boosts, strict=True)
+        ]
+        assert decoder.decode(batch, boosts=boosts) == alone
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_any_look_makes_it_whole(look):
+    decoder, batch, boosts = drawn(3)
+    found, others = (decoder.decode(batch, boosts=boosts) for _ in range(2))
+    for hypothesis, other in zip(found, others, strict=True):
+        assert "words" not in vars(hypothesis)
+        seen = look(hypothesis)
+        _ = other.words
+        expected = look(other)
+        assert seen == expected and hypothesis == other
+        _ = hypothesis.words, hypothesis.token_ids
+        assert all(type(word) is Word for word in hypothesis.words)
+        names = {name for name in vars(hypothesis) if name != "tokens"}
+        assert names == set(Hypothesis.__dataclass_fields__)
+
+
+def test_what_it_does_not_have_is_an_attribute_error():
+    decoder, batch, _ = drawn(4)
+    for hypothesis in decoder.decode(batch):
+        for name in ("confidence", "_private", "__array_interface__"):
+            assert not hasattr(hypothesis, name)
+        with pytest.raises(AttributeError, match="no attribute 'lattice'"):
+            _ = hypothesis.lattice
+
+
+def test_options_that_change_later_change_nothing():
+    decoder, batch, boosts = drawn(5)
+    expected = [h.total_cost for h in decoder.decode(batch, boosts=boosts)]
+    found = decoder.decode(batch, boosts=boosts)
+    decoder.options = replace(decoder.options, lm_scale=7.0, word_insertion=3.0)
+    assert [h.total_cost for h in found] == expected
+
+
+def test_threads_that_look_at_the_same_time():
+    decoder, batch, boosts = drawn(6)
+    expected = [h.words for h in decoder.decode(batch, boosts=boosts)]
+    for _ in range(20):
+        found = decoder.decode(batch, boosts=boosts)
+        with ThreadPoolExecutor(4) as pool:
+            looks = list(pool.map(lambda _, f=found: [h.words for h in f], range(4)))
+        assert looks == [expected] * 4
+
+
+def test_steps_of_many_paths_are_read_as_those_of_one():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        graph = random_graph(rng, num_states=20)
+        rule = rule_of(graph)
+        count = rng.integers(0, 12, 5)
+        steps = np.zeros(int(count.sum()) + 3, STEP)
+        steps["arc"] = rng.integers(0, graph.num_arcs, len(steps))
+        steps["acoustic"] = rng.random(len(steps))
+        first = np.cumsum(count) - count + 3
+        found = read_paths(rule, steps, first, count)
+        for a, n, one in zip(first, count, found, strict=True):
+            path = steps[a : a + n][::-1]
+            arcs, acoustic = path["arc"].astype(np.int64), path["acoustic"].copy()
+            expected = History(rule).read(0, arcs, acoustic)
+            for left, right in zip(one, expected, strict=True):
+                assert np.array_equal(left, right) and type(left) is type(right)
+
+
+def test_no_paths():
+    rule = rule_of(text_graph("0 0 a A 1\n0 0"))
+    none = np.zeros(0, np.int64)
+    assert read_paths(rule, np.zeros(0, STEP), none, none) == []
+    decoder, _, _ = drawn(1)
+    assert decoder.decode([]) == []

@@ -1,0 +1,135 @@
+"""What the host does after a search: paths to hypotheses, microseconds each.
+
+    python -m tools.bench.hypotheses --data graphs/librispeech_demo      # no GPU needed
+    python -m tools.bench.hypotheses --utterances 400 --output run.json
+
+Of a batch of `--batch` utterances (those of the set, again and again), in CPU time of
+one thread:
+
+    steps to paths       what a GPU's host reads of the arcs that came back
+    paths to hypotheses  what `decode` then does before it returns
+    all words            reading the words of all hypotheses, with their times
+    all tokens           and their tokens
+
+Answers come first: hypotheses of the batch have to be those of each utterance alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from tools.bench import data
+from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.report import Row
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.layout import STEP
+from wfstdec.wfst.history import read_paths, rule_of
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.path import PathTokens
+
+PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "repeats": 2}}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    parser.add_argument("--beam", type=float, default=8.0)
+    parser.add_argument("--batch", type=int, default=400)
+    return parse(parser, argv, PROFILES)
+
+
+def steps_of(decoder: WfstDecoder, utterance: np.ndarray) -> np.ndarray:
+    """STEP [N] of the best path, the last step first, as a GPU sends them."""
+    none = decoder._boosts.compile(None, 1)[0]
+    search: Any = decoder._backend.start(decoder.options, none)
+    search.advance(utterance)
+    channel = search._channel
+    path = search.finish()  # leaves the trace of a short utterance as it was
+    arcs: list[tuple[int, float]] = []
+    entry = _end_of(decoder, path, channel)
+    node = channel.trace[entry]
+    while node["arc"] != 0xFFFFFFFF:
+        arcs.append((int(node["arc"]), float(node["acoustic"])))
+        node = channel.trace[node["previous"]]
+    return np.array(arcs, STEP)
+
+
+def _end_of(decoder: WfstDecoder, path: Any, channel: Any) -> int:
+    """The node of the entry that a path ends in: the one of the same cost."""
+    entries = channel.frontier[: channel.counts[0]]
+    cost = entries["cost"]
+    if path.reached_final:
+        final = decoder.graph.final_cost[entries["state"]]
+        cost = cost + np.float32(decoder.options.lm_scale) * final
+    order = np.lexsort((entries["state"], cost))
+    return int(entries["node"][order[0]])
+
+
+def microseconds(run: Callable[[], Any], count: int, repeats: int) -> float:
+    """CPU time of a run for each of `count` things, the median."""
+    seconds = []
+    for _ in range(repeats):
+        gc.collect()
+        begin = time.process_time()
+        run()
+        seconds.append(time.process_time() - begin)
+    return round(1e6 * median(seconds) / count, 2)
+
+
+def check(said: list[PathTokens], paths: list[Any]) -> None:
+    """Raise unless steps say what the paths do."""
+    for one, path in zip(said, paths, strict=True):
+        for left, right in zip(one, path.said, strict=True):
+            assert np.array_equal(left, right), "a path is read in another way"
+
+
+def measure(case: Case, args: argparse.Namespace) -> Row:
+    """The microseconds of a batch."""
+    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
+    decoder = case.wfst_decoder(options)
+    size, given = args.batch, case.utterances
+    utterances = [given[i % len(given)] for i in range(size)]
+    boosts: list[CompiledBoosts] = decoder._boosts.compile(None, size)
+    paths = decoder._search(utterances, boosts)
+    alone = [decoder.decode([one])[0] for one in given]
+    found = decoder._read(paths, boosts)
+    assert all(h == alone[i % len(given)] for i, h in enumerate(found))
+    rule, each = rule_of(case.graph), [steps_of(decoder, one) for one in given]
+    steps = np.concatenate([each[i % len(given)] for i in range(size)])
+    count = np.array([len(each[i % len(given)]) for i in range(size)], np.int64)
+    first = np.cumsum(count) - count
+    check(read_paths(rule, steps, first, count), paths)
+    runs = {
+        "steps_to_paths": partial(read_paths, rule, steps, first, count),
+        "paths_to_hypotheses": partial(decoder._read, paths, boosts),
+        "and_all_words": lambda: [h.words for h in decoder._read(paths, boosts)],
+        "and_all_tokens": lambda: [h.tokens for h in decoder._read(paths, boosts)],
+    }
+    return {
+        name: microseconds(run, size, args.repeats) for name, run in runs.items()
+    } | {"batch": size, "beam": args.beam, "frames": sum(map(len, utterances))}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    inputs = Inputs.of(args)
+    lm = data.default_lms(inputs.data)[0]
+    row = measure(make_case(load_set("dev", inputs), lm, inputs), args)
+    for name, value in row.items():
+        print(f"{name:22} {value}")
+    if args.output is not None:
+        Run("tools.bench.hypotheses", args).write([row])
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

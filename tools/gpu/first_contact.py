@@ -1,0 +1,160 @@
+"""The first minutes on a GPU: what teaches the most comes first, and comes home.
+
+    python -m tools.gpu.first_contact --out OUT                    # on the machine
+    python -m tools.gpu.first_contact --out OUT --carried contact.tar.gz      # goes on
+    python -m tools.gpu.first_contact --out OUT --run sanitizers   # a second call
+    python -m tools.gpu.first_contact --out OUT --steps phases riva
+
+OUT gets two files, written anew after every step: `contact.tar.gz`, with all logs and
+figures, and `report.txt`. Steps that an earlier run did are not done again where its
+archive is carried in; benchmarks go on where they were. The exit status is 0 where all
+went well that could run, 1 where something did not: the report says what, and how.
+
+Where a bundle is unpacked, this is what `tools/gpu/make_bundle.sh` runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.gpu.sanitize import TOOLS
+from tools.gpu.steps import Runner, Step, chosen
+
+ARCHIVE, REPORT = "contact.tar.gz", "report.txt"
+LIMIT_S = 540.0
+"""Seconds for all steps: what comes home has to be sent within ten minutes."""
+_PY = sys.executable
+
+
+def _module(name: str, *words: str) -> tuple[str, ...]:
+    return _PY, "-m", name, *words
+
+
+def _bench(name: str, *words: str) -> tuple[str, ...]:
+    output = ("--output", f"{{folder}}/gpu-{name}.json", "--resume")
+    return _module("tools.bench.gpu", *output, *words)
+
+
+_HEADLINE = ("--settings", "7000:13", "--boosted", "0", "--dtypes", "float32")
+_NCU = (
+    *("ncu", "--set", "full", "--launch-count", "1", "--kernel-name", "search_chunk"),
+    *(_PY, "-m", "tools.gpu.check", "search"),
+)
+FIRST = (
+    Step("versions", _module("tools.gpu.check", "versions"), 60),
+    Step("search", _module("tools.gpu.check", "search"), 150),
+    Step(
+        "phases",
+        _module(
+            "tools.gpu.phases", "--output", "{folder}/phases.json", "--resume",
+            "--minutes", "2",
+        ),
+        150,
+    ),
+    Step(
+        "riva",
+        _bench("riva", *_HEADLINE, "--only", "riva", "--batches", "1", "8", "128"),
+        120,
+    ),
+    Step(
+        "tests",
+        _module(
+            "pytest", "-q", "--maxfail=8", "-m", "gpu", "-p", "no:cacheprovider",
+            "--continue-on-collection-errors", "--durations=5",
+        ),
+        240,
+        environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    ),
+    Step("ncu", _NCU, 60, needs="ncu"),
+    Step("nemo", _module("tools.gpu.tokens", "--output", "{folder}/nemo.json"), 60),
+    Step(
+        "table",
+        _module(
+            "tools.gpu.phases", "--table", "{folder}/phases.json",
+            "{folder}/gpu-riva.json", "{folder}/nemo.json", "--plot",
+            "{folder}/phases.png",
+        ),
+        60,
+    ),
+)  # fmt: skip
+"""The steps of a first contact, in the order of what they teach."""
+SANITIZERS = tuple(
+    Step(
+        tool,
+        _module("tools.gpu.sanitize", tool, "--output", f"{{folder}}/{tool}.txt"),
+        240,
+        needs="compute-sanitizer",
+    )
+    for tool in TOOLS
+)
+BENCHMARKS = (
+    Step("bench", _bench("dev"), LIMIT_S),
+    Step(
+        "threads",
+        _bench(
+            "threads", *_HEADLINE, "--only", "ours", "--batches", "1", "8", "128",
+            "400", "--threads", "512", "256", "128", "64", "32",
+        ),
+        LIMIT_S,
+    ),
+    Step(
+        "long",
+        _bench(
+            "long", "--long", "60", "600", "--batches", "1", "8", "--settings",
+            "7000:13", "10000:17",
+        ),
+        LIMIT_S,
+    ),
+    Step(
+        "bpe",
+        _bench("bpe", "--sets", "../shared/bpe", "--settings", "7000:13", "3000:10"),
+        LIMIT_S,
+    ),
+    Step("full", _bench("full", "--profile", "full"), LIMIT_S),
+)  # fmt: skip
+RUNS = {"first": FIRST, "sanitizers": SANITIZERS, "benchmarks": BENCHMARKS}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    names = [step.name for steps in RUNS.values() for step in steps]
+    add("--out", type=Path, required=True, help="for the two files that go home")
+    add("--carried", type=Path, help="the archive of an earlier run")
+    add("--run", choices=RUNS, default="first", help="which steps")
+    add("--steps", nargs="+", choices=names, help="these steps alone")
+    add("--minutes", type=float, default=LIMIT_S / 60, help="for all of them")
+    add("--relative-to", type=Path, default=Path.cwd(), help="what paths are from")
+    args = parser.parse_args(argv)
+    args.out = args.relative_to / args.out
+    if args.carried is not None:
+        args.carried = args.relative_to / args.carried
+    return args
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the steps that are asked for."""
+    args = parse_arguments(argv)
+    every = [step for steps in RUNS.values() for step in steps]
+    steps = chosen(every, args.steps) if args.steps else list(RUNS[args.run])
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(Path(folder), args.out / ARCHIVE, 60 * args.minutes)
+        if args.carried is not None and args.carried.exists():
+            runner.carry(args.carried)
+        for step in steps:
+            runner.run([step])
+            report = Path(folder) / REPORT
+            if report.exists():
+                shutil.copy(report, args.out / REPORT)
+        print(runner.report())
+        return 0 if runner.all_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Where the time of a frame goes on a GPU: phase by phase, beside what was predicted.
+
+    python -m tools.gpu.phases --output phases.json                # on a GPU
+    python -m tools.gpu.phases --output phases.json --resume       # goes on
+    python -m tools.gpu.phases --table phases.json riva.json nemo.json --plot phases.png
+
+A thread of each block reads the clock between phases, in a build of its own (`TIMES`);
+the wall is taken with the build that users have. Hypotheses are compared with the CPU's
+before any time is taken: where one differs there is none, and the exit status is 1. Our
+CPU backend with all cores stands in the same table, on the same utterances, and so do
+the rows of files of `tools.bench.gpu` (riva-asrlib-decoder) and of `tools.gpu.tokens`
+(NeMo). The predictions are those of `tools.gpu.model`, which no device has made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools.bench import command, data
+from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.gpu_device import Gpu
+from tools.bench.report import Row
+from tools.gpu.model import Work, predicted
+from tools.gpu.phase_report import plot, table
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.compare.speech import evenly_spaced
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.batch import DeviceBatch
+from wfstdec.wfst.gpu.layout import PHASES
+from wfstdec.wfst.options import WfstOptions
+
+BATCHES, THREADS = (1, 8, 32, 128, 400), (128, 256, 512)
+PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "batches": [1, 8]}}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = command.make_parser(__doc__)
+    add = parser.add_argument
+    add("--batches", nargs="+", type=int, default=list(BATCHES))
+    add("--threads", nargs="+", type=int, default=list(THREADS), help="of a block")
+    add("--lm", help="a name in the data, or an ARPA file")
+    add("--beam", type=float, default=13.0)
+    add("--max-active", type=int, default=7000)
+    add("--minutes", type=float, default=float("inf"), help="stop after so many")
+    add("--resume", action="store_true", help="go on with the output's points")
+    add("--table", nargs="+", type=Path, help="measure nothing: show those there are")
+    add("--plot", type=Path, help="a file for a picture of --table")
+    args = command.parse(parser, argv, PROFILES)
+    if args.table is None and args.output is None:
+        parser.error("--output or --table is needed")
+    return args
+
+
+class Profile:
+    """Measures a case; each method gives rows.
+
+    Args:
+        case: A set on a graph.
+        gpu: Where; tests have one that is none.
+        args: From `parse_arguments`.
+    """
+
+    def __init__(self, case: Case, gpu: Gpu, args: argparse.Namespace) -> None:
+        self._case, self._gpu, self._args = case, gpu, args
+        scale = case.lm_scale
+        self._options = WfstOptions(args.beam, args.max_active, lm_scale=scale)
+        names = evenly_spaced(list(case.speech.logprobs), max(args.batches))
+        self._all = [case.speech.logprobs[name] for name in names]
+        self._shift_s = case.speech.frame_shift_s
+        cpu = case.wfst_decoder(self._options, threads=None)
+        self._cpu = cpu
+        self._expected = cpu.decode(self._all)
+
+    def batch(self, size: int) -> list[np.ndarray]:
+        """So many utterances, again and again where the set has fewer."""
+        return [self._all[i % len(self._all)] for i in range(size)]
+
+    def on_cpu(self, size: int) -> Row:
+        """Our CPU backend with all cores."""
+        batch, decoder = self.batch(size), self._cpu
+        decoder.decode(batch)
+        begin = time.perf_counter()
+        for hypothesis in decoder.decode(batch):
+            _ = hypothesis.words
+        seconds = time.perf_counter() - begin
+        row: Row = {"decoder": "cpu", "batch": size, "threads": decoder.threads}
+        return row | self._rates(batch, seconds)
+
+    def on_gpu(self, size: int, threads: int) -> Row:
+        """Ours: phases, and the wall; without times where an answer differs."""
+        batch, row = self.batch(size), {"decoder": "ours", "batch": size}
+        decoder = self._gpu.decoder(
+            self._case.graph,
+            self._options,
+            frame_shift_s=self._shift_s,
+            threads=threads,
+        )
+        found = decoder.decode(batch)
+        pairs = enumerate(found)
+        differ = sum(h != self._expected[i % len(self._all)] for i, h in pairs)
+        row |= {"threads": threads, "differ": differ}
+        if differ:
+            return row
+        timing = self._gpu.time(lambda: decoder.decode(batch), self._args.repeats)
+        return row | self._rates(batch, timing.median_s) | self._phases(decoder, batch)
+
+    def _phases(self, decoder: WfstDecoder, batch: list[np.ndarray]) -> Row:
+        """Microseconds of a frame and block by phase, and what was predicted."""
+        graph: Any = decoder._backend
+        boosts: list[CompiledBoosts] = decoder._boosts.compile(None, len(batch))
+        lengths = [len(one) for one in batch]
+        cycles = np.zeros(0)
+        for _ in range(2):  # the first one compiles, and finds out what must grow
+            search = DeviceBatch(graph.device_graph, self._options, boosts, lengths)
+            search.takes_times = True
+            search.advance(batch)
+            search.finish()
+            cycles = search.phase_times.astype(np.float64)
+        counts = search.counts
+        frames = max(1, counts["frames"])
+        per_us = self._gpu.cycles_per_us()
+        threads = graph.device.threads
+        work = Work(arcs=counts["looked"] / frames)
+        return {
+            "frames": counts["frames"],
+            "cycles_per_us": per_us,
+            "phases_us": dict(
+                zip(PHASES, (cycles / per_us / frames).tolist(), strict=True)
+            ),
+            "predicted_us": predicted(work, threads),
+            "looked_per_frame": round(work.arcs, 1),
+            "spilled": counts["spilled"],
+        }
+
+    def _rates(self, batch: list[np.ndarray], seconds: float) -> Row:
+        audio_s = sum(map(len, batch)) * self._shift_s
+        return {"ms_per_batch": 1e3 * seconds, "rtfx": audio_s / seconds}
+
+
+def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
+    """What is measured: the settings most asked for first."""
+    for size in args.batches:
+        yield "cpu", size, 0
+    for threads, size in product(sorted(args.threads, reverse=True), args.batches):
+        yield "ours", size, threads
+
+
+def _point(row: Row) -> tuple[str, int, int]:
+    return row["decoder"], row["batch"], row["asked"]
+
+
+def measure(args: argparse.Namespace, gpu: Gpu) -> list[Row]:
+    """All rows; the file is written after each."""
+    run = command.Run("tools.gpu.phases", args)
+    run.machine |= gpu.describe()
+    rows: list[Row] = []
+    if args.resume and args.output.exists():
+        rows = json.loads(args.output.read_text("utf-8"))["rows"]
+    inputs, begin = Inputs.of(args), time.monotonic()
+    lm = args.lm or data.default_lms(inputs.data)[0]
+    profile = Profile(make_case(load_set("dev", inputs), lm, inputs), gpu, args)
+    run.write(rows)
+    done = {_point(row) for row in rows if "rtfx" in row}
+    for point in points(args):
+        if point in done or time.monotonic() - begin > 60 * args.minutes:
+            continue
+        who, size, threads = point
+        row = profile.on_gpu(size, threads) if threads else profile.on_cpu(size)
+        rows = [one for one in rows if _point(one) != point]
+        rows.append(row | {"asked": threads})
+        print(f"{who}, batch {size}, {threads} threads: {rows[-1]}", flush=True)
+        run.write(rows)
+    return rows
+
+
+def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
+    """Measure, or show what was measured."""
+    args = parse_arguments(argv)
+    if args.table is None:
+        rows = measure(args, gpu or Gpu())
+    else:
+        there = [path for path in args.table if path.exists()]
+        texts = [path.read_text("utf-8") for path in there]
+        rows = [row for text in texts for row in json.loads(text)["rows"]]
+    print(table(rows))
+    if args.plot is not None:
+        plot(rows, args.plot, importlib.import_module("matplotlib"))
+    return 1 if any(row.get("differ") for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

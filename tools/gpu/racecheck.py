@@ -1,0 +1,123 @@
+"""What compute-sanitizer's racecheck finds, less the races that are meant.
+
+    python -m tools.gpu.racecheck FILE       # exit status 1 where a race is not meant
+
+Kernels read words of shared memory while atomics change them, in a few places: a bound
+that is out of date lets more through, which the cutoff drops, and a slot that is seen
+empty is taken by compare-and-swap. Racecheck tells each as a hazard. A hazard is let
+pass where both of its lines are in `ALLOWED`; lines are found by what stands there.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from wfstdec.gpu.records import KERNELS as SHARED
+from wfstdec.wfst.gpu.layout import KERNELS
+
+
+class Allowed(NamedTuple):
+    """A line at which a race is meant.
+
+    Attributes:
+        file: The kernel file.
+        text: What the line has, and no other.
+        why: Why no order of threads matters.
+    """
+
+    file: str
+    text: str
+    why: str
+
+
+_PEEK = "reads what atomics may be changing: any of the values will do"
+_BOUND = "lowers the bound; a reader that comes too early lets more through"
+ALLOWED = (
+    Allowed("block.cuh", 'asm volatile("ld.relaxed.cta.u32', _PEEK),
+    Allowed("block.cuh", 'asm volatile("ld.relaxed.cta.u64', _PEEK),
+    Allowed("search.cu", "if (cost < least) atomicMin(&progress.least", _BOUND),
+    Allowed(
+        "table.cuh",
+        "found = atomicCAS(&slots.keys[slot], EMPTY, key)",
+        "takes a slot that was seen empty, or finds who took it",
+    ),
+    Allowed("table.cuh", "atomicOr(&progress.overflow, NO_ROOM)", "the frame is lost"),
+    Allowed(
+        "table.cuh", "atomicOr(&progress.overflow, no_entry())", "the frame is lost"
+    ),
+)
+_HAZARD = re.compile(r"Race reported between|\bhazard detected\b", re.IGNORECASE)
+_PLACE = re.compile(r"(?P<file>[\w./+-]+\.cuh?):(?P<line>\d+)")
+
+
+class Hazard(NamedTuple):
+    """Two accesses that nothing orders: (file, line) of each that is known."""
+
+    places: tuple[tuple[str, int], ...]
+    text: str
+
+
+def allowed_lines() -> set[tuple[str, int]]:
+    """Where races are meant, (file, line).
+
+    Raises:
+        ValueError: A line is not there, or more than once.
+    """
+    found = set()
+    for one in ALLOWED:
+        folder = SHARED if (SHARED / one.file).exists() else KERNELS
+        lines = (folder / one.file).read_text("utf-8").splitlines()
+        numbers = [n for n, line in enumerate(lines, 1) if one.text in line]
+        if len(numbers) != 1:
+            raise ValueError(f"{one.file}: {len(numbers)} lines have {one.text!r}")
+        found.add((one.file, numbers[0]))
+    return found
+
+
+def hazards(log: str) -> list[Hazard]:
+    """The hazards of a log, each with the lines of its accesses."""
+    texts: list[str] = []
+    goes_on = False
+    for raw in log.splitlines():
+        line = raw.removeprefix("=========").strip()
+        if _HAZARD.search(line):
+            texts.append(line)
+            goes_on = True
+        elif goes_on and line.startswith("and "):
+            texts[-1] += f" {line}"
+        else:
+            goes_on = False
+    return [Hazard(tuple(_places(text)), text) for text in texts]
+
+
+def _places(text: str) -> Iterator[tuple[str, int]]:
+    for found in _PLACE.finditer(text):
+        yield Path(found["file"]).name, int(found["line"])
+
+
+def not_meant(log: str) -> list[Hazard]:
+    """Those of which a line is not in `ALLOWED`, or is not known."""
+    lines = allowed_lines()
+    return [
+        one
+        for one in hazards(log)
+        if len(one.places) < 2 or not set(one.places) <= lines
+    ]
+
+
+def main(log: str) -> int:
+    """Print the races that are not meant; the exit status."""
+    found = hazards(log)
+    wrong = not_meant(log)
+    for one in wrong:
+        print(one.text)
+    print(f"{len(found)} hazards, {len(wrong)} of them not meant")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).read_text("utf-8", "replace")))

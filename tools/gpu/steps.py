@@ -1,0 +1,240 @@
+"""Steps that may hang, crash or lie: each in a process of its own, under a time limit.
+
+    runner = Runner(folder, archive, limit_s=540.0)
+    runner.carry(Path("contact.tar.gz"))           # what an earlier run brought home
+    runner.run([Step("search", (sys.executable, "-m", "tools.gpu.check"), 60.0)])
+    print(runner.report())
+
+What a step prints goes to a file of its own; what it came to is written, and all of it
+packed into one archive, as soon as it ends. A step that does not end is killed with all
+that it has started. Nothing that a step does keeps the next one from running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OK, WRONG, FAILED = "ok", "wrong answers", "failed"
+CRASHED, HUNG, MEMORY = "crashed", "timed out", "out of memory"
+MISSING, LEFT = "not there", "no time left"
+WRONG_STATUS, MISSING_STATUS = 1, 3
+"""The exit status of a step that found other answers than the CPU's, and of one whose
+peer is not installed."""
+RESULTS = "steps.json"
+LONGEST_LOG = 1 << 20
+"""Bytes of a log that go home: half from its beginning, half from its end."""
+_TAIL = 12
+"""Lines of a log in the report."""
+_NO_MEMORY = re.compile(r"OutOfMemoryError|DeviceMemoryError|MemoryError|out of memory")
+_PATIENCE_S = 10.0
+"""How long a killed process may take to go."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What runs.
+
+    Attributes:
+        name: What it is called; its log is `NAME.log`.
+        command: Program and arguments; `{folder}` in one stands for where files go.
+        limit_s: Seconds that it may take.
+        needs: A program without which there is nothing to run.
+        environment: Variables that it has besides those of this process.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit_s: float
+    needs: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step came to.
+
+    Attributes:
+        step: Its name.
+        status: `OK`, or how it ended.
+        seconds: It took so many.
+        detail: The exit status or signal, or what is missing.
+        tail: The last lines of its log, where it is not `OK`.
+    """
+
+    step: str
+    status: str
+    seconds: float
+    detail: str = ""
+    tail: tuple[str, ...] = ()
+
+
+class Runner:
+    """Runs steps, and keeps what they leave.
+
+    Args:
+        folder: Where their files go.
+        archive: The one file that goes home, written anew after each step.
+        limit_s: Seconds that all steps may take together.
+
+    Attributes:
+        outcomes: By step.
+    """
+
+    def __init__(self, folder: Path, archive: Path, limit_s: float) -> None:
+        self.folder, self.archive = folder, archive
+        self.outcomes: dict[str, Outcome] = {}
+        self._end = time.monotonic() + limit_s
+        folder.mkdir(parents=True, exist_ok=True)
+        archive.parent.mkdir(parents=True, exist_ok=True)
+
+    def carry(self, archive: Path) -> None:
+        """Go on where the run ended that an archive is of."""
+        with tarfile.open(archive) as packed:
+            packed.extractall(self.folder, filter="data")
+        path = self.folder / RESULTS
+        for one in json.loads(path.read_text("utf-8")) if path.exists() else ():
+            outcome = Outcome(**one | {"tail": tuple(one["tail"])})
+            self.outcomes[outcome.step] = outcome
+
+    def run(self, steps: Iterable[Step]) -> None:
+        """Run the steps that were not `OK` before."""
+        for step in steps:
+            before = self.outcomes.get(step.name)
+            if before is not None and before.status == OK:
+                continue
+            print(f"--- {step.name}", flush=True)
+            outcome = self._run(step)
+            print(f"{step.name}: {told(outcome)}", flush=True)
+            self.outcomes[step.name] = outcome
+            self._write()
+
+    def report(self) -> str:
+        """A line for each step, and the end of the log of those that failed."""
+        lines = []
+        for outcome in self.outcomes.values():
+            lines.append(f"{outcome.step:12} {told(outcome)}")
+            lines += [f"    {line}" for line in outcome.tail]
+        return "\n".join(lines)
+
+    @property
+    def all_ok(self) -> bool:
+        """Whether every step that could run went well."""
+        return all(one.status in (OK, MISSING) for one in self.outcomes.values())
+
+    def _run(self, step: Step) -> Outcome:
+        if step.needs is not None and shutil.which(step.needs) is None:
+            return Outcome(step.name, MISSING, 0.0, step.needs)
+        left = self._end - time.monotonic()
+        if left < 1.0:
+            return Outcome(step.name, LEFT, 0.0)
+        limit, begin = min(step.limit_s, left), time.monotonic()
+        log = self.folder / f"{step.name}.log"
+        status = run_alone(step, log, self.folder, limit)
+        seconds = round(time.monotonic() - begin, 1)
+        text = log.read_text("utf-8", "replace") if log.exists() else ""
+        kind, detail = judge(status, text, limit)
+        tail = () if kind == OK else tuple(text.splitlines()[-_TAIL:])
+        return Outcome(step.name, kind, seconds, detail, tail)
+
+    def _write(self) -> None:
+        """All that is known, into the folder and into the archive."""
+        content = [asdict(one) for one in self.outcomes.values()]
+        part = self.folder / f"{RESULTS}.part"
+        part.write_text(json.dumps(content, indent=1), "utf-8")
+        part.replace(self.folder / RESULTS)
+        (self.folder / "report.txt").write_text(self.report() + "\n", "utf-8")
+        part = self.archive.with_name(f"{self.archive.name}.part")
+        with tarfile.open(part, "w:gz") as packed:
+            for path in sorted(self.folder.iterdir()):
+                if path.is_file():
+                    if path.suffix == ".log":
+                        shorten(path)
+                    packed.add(path, path.name)
+        part.replace(self.archive)
+
+
+def run_alone(step: Step, log: Path, folder: Path, limit_s: float) -> int | None:
+    """The exit status of a step, or None where it did not end in time."""
+    command = [word.replace("{folder}", str(folder)) for word in step.command]
+    with log.open("ab") as file:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=os.environ | dict(step.environment),
+                cwd=ROOT,
+                start_new_session=True,  # so that all of it can be killed
+            )
+        except OSError as error:
+            file.write(f"{error}\n".encode())
+            return 127
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_PATIENCE_S)
+
+
+def judge(status: int | None, log: str, limit_s: float) -> tuple[str, str]:
+    """How a step ended, by its exit status (None: it did not) and what it printed."""
+    if status is None:
+        return HUNG, f"killed after {limit_s:.0f} s"
+    if status == 0:
+        return OK, ""
+    told_status = f"exit status {status}"
+    if status == MISSING_STATUS:
+        return MISSING, log.strip().splitlines()[-1] if log.strip() else told_status
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            told_status = signal.Signals(-status).name
+    if _NO_MEMORY.search("\n".join(log.splitlines()[-200:])):
+        return MEMORY, told_status
+    if status < 0:
+        return CRASHED, told_status
+    return (WRONG if status == WRONG_STATUS else FAILED), told_status
+
+
+def told(outcome: Outcome) -> str:
+    """An outcome in words."""
+    detail = f" ({outcome.detail})" if outcome.detail else ""
+    return f"{outcome.status}{detail}, {outcome.seconds:.1f} s"
+
+
+def shorten(log: Path) -> None:
+    """Leave out the middle of a log that is long."""
+    size, half = log.stat().st_size, LONGEST_LOG // 2
+    if size <= LONGEST_LOG:
+        return
+    with log.open("rb") as file:
+        begin = file.read(half)
+        file.seek(size - half)
+        end = file.read()
+    log.write_bytes(begin + b"\n... left out ...\n" + end)
+
+
+def chosen(steps: Sequence[Step], names: Sequence[str]) -> list[Step]:
+    """Steps by name, in the order of the names.
+
+    Raises:
+        KeyError: There is no such step.
+    """
+    by_name = {step.name: step for step in steps}
+    return [by_name[name] for name in names]
