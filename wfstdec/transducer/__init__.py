@@ -1,0 +1,1 @@
+"""RNN-T and TDT: searches on torch tensors, over the models of `lm/` and `boost/`."""
