@@ -53,6 +53,7 @@ class TorchBackoff(nn.Module):
     """
 
     start: Tensor
+    final_cost: Tensor
 
     def __init__(self, models: Sequence[BackoffModel]) -> None:
         super().__init__()
@@ -64,8 +65,9 @@ class TorchBackoff(nn.Module):
         automaton, model_of_state = combined([*parts, NULL_AUTOMATON])
         self._handle = next(_HANDLES)
         _AUTOMATA[self._handle] = automaton, model_of_state
-        self._tables = _Tables(automaton, model_of_state, self.num_labels)
+        self._made: BackoffTables | None = None
         self.register_buffer("start", _long(automaton.model_start))
+        self.register_buffer("final_cost", torch.tensor(automaton.final_cost))
 
     def __del__(self) -> None:
         _AUTOMATA.pop(getattr(self, "_handle", -1), None)
@@ -74,17 +76,26 @@ class TorchBackoff(nn.Module):
         """Costs and next states of all labels, [N, L] each."""
         if states.device.type == "cpu":
             return _cpu_rows(self._handle, states, self.num_labels)
-        return self._tables.rows(states)
+        return self.tables.rows(states)
 
     def step(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The cost of one label in each state, and where it leads, [N] each."""
         if states.device.type == "cpu":
             return _cpu_steps(self._handle, states, labels)
-        return self._tables.step(states, labels)
+        return self.tables.step(states, labels)
 
     def final(self, states: Tensor) -> Tensor:
         """The costs of ending, [N]: `</s>`, or the refund of a phrase half said."""
-        return self._tables.final_cost[states]
+        return self.final_cost[states.long()]
+
+    @property
+    def tables(self) -> BackoffTables:
+        """What devices without kernels of ours look up, where this module is."""
+        if self._made is None:
+            automaton, model_of_state = _AUTOMATA[self._handle]
+            made = BackoffTables(automaton, model_of_state, self.num_labels)
+            self._made = made.to(self.start.device)
+        return self._made
 
 
 class TorchNgramLM(TorchBackoff):
@@ -98,10 +109,8 @@ class TorchNgramLM(TorchBackoff):
         super().__init__([lm])
 
 
-class _Tables(nn.Module):
-    """The same arrays laid out for torch's own operations."""
-
-    final_cost: Tensor
+class BackoffTables(nn.Module):
+    """The same arrays laid out for torch's own operations; made by `TorchBackoff`."""
 
     def __init__(
         self, automaton: Automaton, model_of_state: np.ndarray, num_labels: int
@@ -134,10 +143,9 @@ class _Tables(nn.Module):
             "root_row": root_row,
             "root_cost": root_cost,
             "root_next": root_next,
-            "final_cost": automaton.final_cost,
         }
         for name, array in arrays.items():
-            keep = array.dtype in (np.float32, np.int32) and name not in ("link",)
+            keep = array.dtype == np.float32 or name in ("arc_next", "root_next")
             tensor = torch.from_numpy(np.array(array)) if keep else _long(array)
             self.register_buffer(name, tensor)
 

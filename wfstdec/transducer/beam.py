@@ -41,6 +41,7 @@ class Beam(NamedTuple):
         g: [B * K, ...], what the predictor gave.
         state: Pytree of tensors [B * K, ...], of the predictor.
         fusion: int64 [B * K] for each term.
+        before: int64 [B, 1], tokens said before those in `rows`.
     """
 
     score: Tensor
@@ -53,6 +54,7 @@ class Beam(NamedTuple):
     g: Tensor
     state: Any
     fusion: States
+    before: Tensor
 
     @property
     def live(self) -> Tensor:
@@ -108,6 +110,7 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
         g=g,
         state=state,
         fusion=fusion,
+        before=zeros[:, :1],
     )
 
 
@@ -223,6 +226,7 @@ def moved(beam: Beam, kept: Kept) -> Beam:
         g=beam.g.index_select(0, flat),
         state=take_rows(beam.state, flat),
         fusion=tuple(at.index_select(0, flat) for at in beam.fusion),
+        before=beam.before,
     )
 
 

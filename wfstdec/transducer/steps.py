@@ -345,6 +345,7 @@ def finals(beam: Beam, fusion: Fusion, options: TransducerOptions) -> tuple[Any,
     with_end = beam.score + ends
     may_end = with_end > -_INF
     total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
-    rank = total / (beam.count + 1) if options.length_norm else total
+    length = beam.before + beam.count + 1
+    rank = total / length if options.length_norm else total
     order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
     return total.gather(1, order), order, may_end.gather(1, order)
