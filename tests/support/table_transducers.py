@@ -1,4 +1,4 @@
-"""Transducers that are tables over frames and prefixes, as models and for the oracle."""
+"""Transducers that are tables over frames and prefixes: models, and oracles of them."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ import torch
 class TableTransducer:
     """Log-probs by utterance, frame and prefix, all random.
 
-    A prefix is numbered as a heap is: the child by token v of number i is i * V + v + 1.
+    Prefixes are numbered as heaps are: the child by token v of number i is i * V + v + 1.
     After `longest` tokens nothing but the blank is possible. Frames are [T, 2]: the
     utterance and the frame.
     """
@@ -83,3 +83,41 @@ def random_transducer(rng, durations=None, **sizes):
     blank = int(rng.integers(num_tokens + 1))
     sizes = {"num_frames": num_frames, "longest": longest, "blank": blank} | sizes
     return TableTransducer(np.random.default_rng(rng), num_tokens, durations, **sizes)
+
+
+def transducer_of(rows, tokens="ab", durations=(), lasts=None):
+    """A table written down: probabilities by frame and prefix, the blank last.
+
+    rows: one dict of prefix -> [V + 1] probabilities for each frame; a prefix that is
+        not there says the blank for certain. lasts: likewise, of durations.
+    """
+    longest = max(len(prefix) for row in rows for prefix in row) + 1
+    sizes = {"num_frames": len(rows), "longest": longest}
+    model = TableTransducer(
+        np.random.default_rng(0), len(tokens), durations, blank=len(tokens), **sizes
+    )
+    model.tokens = list(tokens)
+    model.table[:] = -torch.inf
+    model.table[..., -1] = 0.0
+    for t, row in enumerate(rows):
+        for prefix, probs in row.items():
+            model.table[0, t, node_of(prefix, tokens)] = torch.tensor(probs, dtype=torch.float64).log()
+    for t, row in enumerate(lasts or []):
+        for prefix, probs in row.items():
+            model.lasts[0, t, node_of(prefix, tokens)] = torch.tensor(probs, dtype=torch.float64).log()
+    return model
+
+
+def node_of(prefix, tokens):
+    """The number of a prefix, a string of tokens."""
+    node = 0
+    for token in prefix:
+        node = node * len(tokens) + tokens.index(token) + 1
+    return node
+
+
+def texts_of(hyps):
+    """Text to total in nats, higher is better, of an n-best list."""
+    found = {"".join(token.text for token in hyp.tokens): hyp for hyp in hyps}
+    assert len(found) == len(hyps), "a text twice"
+    return {text: -hyp.total_cost for text, hyp in found.items()}

@@ -37,7 +37,7 @@ BLANK_NAME = "<blank>"
 
 
 class TransducerDecoder(Decoder[Tensor, TransducerResult]):
-    """A search on an RNN-T or TDT model; see `TransducerOptions` for what it makes best.
+    """A search on an RNN-T or TDT model; `TransducerOptions` says what it makes best.
 
     The result for an utterance depends on its frames, the model, the options and its
     boosts: not on the batch, padding, chunks, or the order of lists, as far as the
