@@ -101,10 +101,14 @@ def transducer_of(rows, tokens="ab", durations=(), lasts=None):
     model.table[..., -1] = 0.0
     for t, row in enumerate(rows):
         for prefix, probs in row.items():
-            model.table[0, t, node_of(prefix, tokens)] = torch.tensor(probs, dtype=torch.float64).log()
+            model.table[0, t, node_of(prefix, tokens)] = torch.tensor(
+                probs, dtype=torch.float64
+            ).log()
     for t, row in enumerate(lasts or []):
         for prefix, probs in row.items():
-            model.lasts[0, t, node_of(prefix, tokens)] = torch.tensor(probs, dtype=torch.float64).log()
+            model.lasts[0, t, node_of(prefix, tokens)] = torch.tensor(
+                probs, dtype=torch.float64
+            ).log()
     return model
 
 

@@ -146,7 +146,8 @@ def test_greedy_takes_what_the_model_prefers(seed):
 def greedy_text(case, decoder, boosts):
     model, joint = case.model, case.model.joint()
     durations, blank = model.durations, model.blank
-    states = [lm.start for lm, _ in decoder.lms]
+    lms = [lm for lm, _ in decoder.lms]
+    states = [lm.start for lm in lms]
     boost = boosts.start if boosts else None
     t, text, run = 0, (), 0
     while t < model.num_frames:
@@ -159,14 +160,14 @@ def greedy_text(case, decoder, boosts):
         gains = []
         for token, lp in enumerate(tokens):
             label = token + (token >= blank)
-            costs = [lm.step(s, label)[0] for (lm, _), s in zip(decoder.lms, states)]
+            costs = [lm.step(s, label)[0] for lm, s in zip(lms, states, strict=True)]
             pairs = zip(decoder.lms, costs, strict=True)
             lp -= sum(weight * cost for (_, weight), cost in pairs if weight)
             lp -= boosts.step(boost, label)[0] if boosts else 0.0
             gains.append(lp)
         token = int(np.argmax(gains))
         label = token + (token >= blank)
-        states = [lm.step(s, label)[1] for (lm, _), s in zip(decoder.lms, states)]
+        states = [lm.step(s, label)[1] for lm, s in zip(lms, states, strict=True)]
         boost = boosts.step(boost, label)[1] if boosts else None
         text, t, run = (*text, token), t + d, 0 if d else run + 1
     return text

@@ -96,21 +96,24 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
         fusion: int64 [B * K] for each term.
     """
     device = g.device
-    zeros = torch.zeros(num, width, dtype=torch.int64, device=device)
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.int64, device=device)
+
     score = torch.full((num, width), -_INF, dtype=torch.float64, device=device)
     score[:, 0] = 0
     return Beam(
         score=score,
-        frame=zeros,
-        run=zeros,
-        count=zeros,
-        last=zeros + NO_TOKEN,
-        shared=torch.zeros(num, width, width, dtype=torch.int64, device=device),
-        rows=torch.zeros(num * width, 0, 3, dtype=torch.int32, device=device),
+        frame=zeros(num, width),
+        run=zeros(num, width),
+        count=zeros(num, width),
+        last=zeros(num, width) + NO_TOKEN,
+        shared=zeros(num, width, width),
+        rows=zeros(num * width, 0, 3).int(),
         g=g,
         state=state,
         fusion=fusion,
-        before=zeros[:, :1],
+        before=zeros(num, 1),
     )
 
 

@@ -244,6 +244,7 @@ class Searcher:
         rows = self._rows(spoke)
         labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
         tokens = labels - (labels > self.pricer.blank).long()
+        tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # of NaN, found later
         g, state = self.model.predict(tokens, take_rows(beam.state, rows))
         states = tuple(at.index_select(0, rows) for at in beam.fusion)
         new = (g, state, self.fusion.step(states, labels)[1])
