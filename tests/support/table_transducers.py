@@ -7,7 +7,7 @@ import torch
 class TableTransducer:
     """Log-probs by utterance, frame and prefix, all random.
 
-    Prefixes are numbered as heaps are: the child by token v of number i is i * V + v + 1.
+    Prefixes are numbered as heaps are: the child of i by token v is i * V + v + 1.
     After `longest` tokens nothing but the blank is possible. Frames are [T, 2]: the
     utterance and the frame.
     """

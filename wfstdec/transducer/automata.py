@@ -112,6 +112,19 @@ class TorchNgramLM(TorchBackoff):
 class BackoffTables(nn.Module):
     """The same arrays laid out for torch's own operations; made by `TorchBackoff`."""
 
+    alias: Tensor
+    begin: Tensor
+    count: Tensor
+    arc_key: Tensor
+    arc_label: Tensor
+    arc_next: Tensor
+    arc_cost: Tensor
+    link: Tensor
+    link_cost: Tensor
+    root_row: Tensor
+    root_cost: Tensor
+    root_next: Tensor
+
     def __init__(
         self, automaton: Automaton, model_of_state: np.ndarray, num_labels: int
     ) -> None:

@@ -210,7 +210,7 @@ class TransducerSearch:
         self._settled.append(rows)
         self._num_settled += count
         return beam._replace(
-            count=(beam.count - count).clamp(min=0),
+            length=(beam.length - count).clamp(min=0),
             shared=(beam.shared - count).clamp(min=0),
             rows=beam.rows[:, count:],
             before=beam.before + count,
@@ -251,7 +251,7 @@ def _common(beam: Beam) -> int:
     live = beam.live[0].nonzero()[:, 0]
     if not len(live):
         return 0
-    count = int(beam.count[0, live].min())
+    count = int(beam.length[0, live].min())
     rows = beam.rows[live][:, :count]
     same = (rows == rows[:1]).all(2).all(0)
     return int(same.long().cumprod(0).sum())

@@ -34,7 +34,7 @@ class Beam(NamedTuple):
         score: float64 [B, K], nats, higher is better.
         frame: int64 [B, K], t: the next frame.
         run: int64 [B, K], tokens since the frame last moved.
-        count: int64 [B, K], u: tokens in `rows`.
+        length: int64 [B, K], u: tokens in `rows`.
         last: int64 [B, K], the last token, -1 for none.
         shared: int64 [B, K, K], how many first tokens two texts have in common.
         rows: int32 [B * K, U, 3], of each token: itself, its frame, the frame after.
@@ -47,7 +47,7 @@ class Beam(NamedTuple):
     score: Tensor
     frame: Tensor
     run: Tensor
-    count: Tensor
+    length: Tensor
     last: Tensor
     shared: Tensor
     rows: Tensor
@@ -106,7 +106,7 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
         score=score,
         frame=zeros(num, width),
         run=zeros(num, width),
-        count=zeros(num, width),
+        length=zeros(num, width),
         last=zeros(num, width) + NO_TOKEN,
         shared=zeros(num, width, width),
         rows=zeros(num * width, 0, 3).int(),
@@ -128,16 +128,16 @@ def with_room(beam: Beam, length: int) -> Beam:
 
 def same_texts(beam: Beam) -> Tensor:
     """Whether two live hypotheses have one text, bool [B, K, K]."""
-    counts = beam.count[:, :, None] == beam.count[:, None, :]
+    counts = beam.length[:, :, None] == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
-    return counts & (beam.shared == beam.count[:, :, None]) & live
+    return counts & (beam.shared == beam.length[:, :, None]) & live
 
 
 def one_longer(beam: Beam) -> Tensor:
     """Whether hypothesis b is a and one token more, for [B, a, b], both alive."""
-    counts = beam.count[:, :, None] + 1 == beam.count[:, None, :]
+    counts = beam.length[:, :, None] + 1 == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
-    return counts & (beam.shared == beam.count[:, :, None]) & live
+    return counts & (beam.shared == beam.length[:, :, None]) & live
 
 
 def text_keys(beam: Beam, label: Tensor, num_labels: int) -> Tensor:
@@ -212,7 +212,7 @@ def moved(beam: Beam, kept: Kept) -> Beam:
     offset = torch.arange(num, device=kept.parent.device)[:, None] * width
     flat = (kept.parent + offset).flatten()
     spoke = kept.label >= 0
-    count = beam.count.gather(1, kept.parent)
+    count = beam.length.gather(1, kept.parent)
     before = beam.frame.gather(1, kept.parent)
     run = beam.run.gather(1, kept.parent) + spoke
     rows = _with_tokens(beam.rows.index_select(0, flat), count, before, kept)
@@ -222,7 +222,7 @@ def moved(beam: Beam, kept: Kept) -> Beam:
         score=kept.score,
         frame=kept.frame,
         run=torch.where(kept.frame > before, 0, run),
-        count=new_count,
+        length=new_count,
         last=torch.where(spoke, kept.label, beam.last.gather(1, kept.parent)),
         shared=_more_shared(shared, rows, new_count),
         rows=rows,

@@ -62,7 +62,7 @@ def _lm_cost(lm: NgramLM, labels: np.ndarray, complete: bool) -> float:
 
 def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
     """The tokens of a hypothesis as `TokenPath` has them, int32 [N, 4]."""
-    count = int(beam.count[utterance, hypothesis])
+    count = int(beam.length[utterance, hypothesis])
     row = utterance * beam.score.shape[1] + hypothesis
     rows = np.full((count, 4), NONE, np.int32)
     rows[:, :3] = beam.rows[row, :count].cpu().numpy()

@@ -261,7 +261,7 @@ class Searcher:
         return beam._replace(g=g, state=state, fusion=states)
 
     def _most_tokens(self, beam: Beam) -> int:
-        return int(beam.count.max()) if beam.count.numel() else 0
+        return int(beam.length.max()) if beam.length.numel() else 0
 
     def _run_frames(self, beam: Beam, source: Source) -> Beam:
         """AES++: all frames that can be gone through."""
@@ -311,7 +311,7 @@ class Searcher:
         longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
         parent = longer.int().argmax(1)
         gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
-        order = torch.sort(beam.count, dim=1, stable=True)[1]
+        order = torch.sort(beam.length, dim=1, stable=True)[1]
         score = beam.score
         for place in range(1, width):
             at = order[:, place : place + 1]
@@ -346,7 +346,7 @@ def finals(beam: Beam, fusion: Fusion, options: TransducerOptions) -> tuple[Any,
     with_end = beam.score + ends
     may_end = with_end > -_INF
     total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
-    length = beam.before + beam.count + 1
+    length = beam.before + beam.length + 1
     rank = total / length if options.length_norm else total
     order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
     return total.gather(1, order), order, may_end.gather(1, order)
