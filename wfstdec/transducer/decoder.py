@@ -111,6 +111,12 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         self._builder = TransducerBuilder(self)
 
     @property
+    def num_tokens(self) -> int:
+        """V, the blank included; of features, how many numbers a frame has."""
+        model: Any = self.model
+        return model.input_dim if self.input == "features" else self._num_tokens
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
         return Vocabulary(self.tokens, separator=self.separator)
@@ -180,7 +186,8 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
     def _nbest(
         self, result: TransducerResult, boosts: CompiledBoosts
     ) -> list[Hypothesis]:
-        return [self._builder.build(path, boosts) for path in result.paths]
+        paths = result.paths[: self.options.nbest]
+        return [self._builder.build(path, boosts) for path in paths]
 
     def _partial_reader(self) -> PartialReader:
         return PartialReader(self._builder)

@@ -60,9 +60,12 @@ class OnnxTransducer:
     ) -> None:
         self._encoder, self._decoder, self._joiner = encoder, decoder, joiner
         names = tokens.names
-        self.tokens = (*names[: tokens.blank], *names[tokens.blank + 1 :])
+        self.tokens: Sequence[str] = (
+            *names[: tokens.blank],
+            *names[tokens.blank + 1 :],
+        )
         self.blank = tokens.blank
-        self.durations = tuple(int(d) for d in durations)
+        self.durations: tuple[int, ...] = tuple(int(d) for d in durations)
         self.stride = stride
         self._context = _check_inputs(decoder, "decoder", 1)[0][1]
         if not isinstance(self._context, int):

@@ -40,6 +40,7 @@ class TransducerOptions(CheckedOptions):
         expansion_gamma: AES++: labels this many nats below its best are dropped.
         prefix_search: AES++: first move scores from texts to those of the beam that
             are one token longer. Without it, and with all else wide, AES++ is exact.
+        nbest: How many different texts are wanted; None for all of the beam.
 
     Raises:
         OptionError: A value is out of range.
@@ -58,6 +59,7 @@ class TransducerOptions(CheckedOptions):
     expansion_beta: int = 2
     expansion_gamma: float = 2.3
     prefix_search: bool = True
+    nbest: int | None = None
 
     acoustic_scale: ClassVar[float] = 1.0
 
@@ -70,6 +72,7 @@ class TransducerOptions(CheckedOptions):
         self.check_nats("token_insertion")
         for name in ("beam_size", "max_symbols", "expansion_rounds"):
             self.check_count(name)
+        self.check_count("nbest", optional=True)
         self.check("expansion_beta", lambda x: x >= 0 and x == int(x), "0 or more")
         self.check_width("expansion_gamma")
         for name in _FLAGS:

@@ -124,7 +124,7 @@ class Encoder(nn.Module):
                 *(width, width, config.layers),
                 batch_first=True,
                 bidirectional=True,
-                dropout=config.dropout,
+                dropout=config.dropout if config.layers > 1 else 0.0,
             )
             self.project = nn.Linear(2 * width, config.dim)
         else:
