@@ -47,6 +47,7 @@ class TableTransducer:
     def predict(self, labels, state):
         assert ((labels >= 0) & (labels < self.num_tokens)).all()
         nodes = state["node"] * self.num_tokens + labels + 1
+        nodes = nodes.clamp(max=self.table.shape[2] - 1)  # of what no search keeps
         return nodes.double()[:, None], {"node": nodes}
 
     def join(self, frames, g):
