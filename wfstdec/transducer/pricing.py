@@ -24,6 +24,7 @@ from torch import Tensor
 
 from wfstdec.errors import ShapeError
 from wfstdec.transducer.fusion import Fusion, States
+from wfstdec.transducer.kernels import cpu_top_labels
 from wfstdec.transducer.model import Joined, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
 
@@ -253,6 +254,14 @@ class Pricer:
 
 def top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
     """The best labels of each row and their scores, [N, num]; of equals the lowest."""
+    if scores.device.type == "cpu":
+        labels = cpu_top_labels(scores, num)
+        return scores.gather(1, labels), labels
+    return torch_top_labels(scores, num)
+
+
+def torch_top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """As `top_labels`, by operations of torch."""
     if scores.dtype != torch.float32:
         order = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :num]
         return scores.gather(1, order), order
