@@ -78,6 +78,23 @@ class Source(NamedTuple):
         return self._replace(is_ended=torch.ones_like(self.is_ended))
 
 
+class Rows(NamedTuple):
+    """Rows of a beam that the model is to see.
+
+    Attributes:
+        all: int64 [N], at least `_LEAST_ROWS`; the last ones for nothing but that.
+        count: How many are needed, the first.
+    """
+
+    all: Tensor
+    count: int
+
+    @property
+    def needed(self) -> Tensor:
+        """Those that are, int64 [count]."""
+        return self.all[: self.count]
+
+
 class Searcher:
     """One set of options on one batch.
 
@@ -142,31 +159,31 @@ class Searcher:
         """One symbol for each hypothesis: of ALSD++, or the greedy search."""
         return self._expand(beam, source, self.is_open(beam, source), "step")
 
-    def _expand(
-        self, beam: Beam, source: Source, is_open: Tensor, kind: str, seen: bool = False
-    ) -> Beam:
+    def _expand(self, beam: Beam, source: Source, is_open: Tensor, kind: str) -> Beam:
         """Candidates, merged and pruned, and the predictor and fusion after them.
 
         Args:
             beam: The hypotheses.
             source: The frames.
             is_open: bool [B, K], those that take a step; others are carried.
-            kind: `"step"`, `"expand"` (AES++) or `"close"` (with the blank).
-            seen: Tokens to texts of the open ones are counted already.
+            kind: `"step"`, or of AES++ `"search"` (prefixes, then expand), `"expand"`
+                or `"close"` (with the blank).
         """
         rows = self._rows(is_open)
+        if not rows.count:
+            return beam
         priced, states = self._price(beam, source, rows, is_open)
-        choices = self._choices(beam, priced, states, rows, kind)
+        if kind == "search":
+            beam = self._search_prefixes(beam, priced, states, rows, is_open)
+        choices = self._choices(beam, priced, states, rows.all, kind)
         found = self._candidates(beam, source, is_open, rows, choices)
-        if seen:
+        if kind == "search":
             found = _without_seen(beam, found, is_open)
-        return self._follow(beam, found)
-
-    def _follow(self, beam: Beam, found: Candidates) -> Beam:
         if self.options.width > 1:
             found = merge(beam, found, self.options.merge, self.pricer.num_labels)
         kept = select(beam, found)
-        return self._spoken(moved(beam, kept), kept.label >= 0)
+        after = moved(beam, kept)
+        return after if kind == "close" else self._spoken(after, kept.label >= 0)
 
     def _choices(
         self, beam: Beam, priced: Priced, states: States, rows: Tensor, kind: str
@@ -177,24 +194,27 @@ class Searcher:
         forced = run >= self.options.max_symbols
         if self.options.strategy == "greedy":
             return self.pricer.greedy(priced, forced)
-        if kind == "expand":
+        if kind in ("search", "expand"):
             return self.pricer.expansions(priced, states, forced)
         return self.pricer.choices(priced, states, forced)
 
-    def _rows(self, mask: Tensor) -> Tensor:
-        """Rows that the model is to see, int64 [N], at least `_LEAST_ROWS`."""
+    def _rows(self, mask: Tensor) -> Rows:
+        """The rows that the model is to see."""
         flat = mask.flatten()
         if self.dense:
             rows = torch.arange(len(flat), device=flat.device)
         else:
             rows = flat.nonzero()[:, 0]
-        return torch.cat([rows, rows.new_zeros(max(0, _LEAST_ROWS - len(rows)))])
+        more = _LEAST_ROWS - len(rows)
+        return Rows(
+            torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows, len(rows)
+        )
 
     def _price(
-        self, beam: Beam, source: Source, rows: Tensor, is_open: Tensor
+        self, beam: Beam, source: Source, given: Rows, is_open: Tensor
     ) -> tuple[Priced, States]:
         """Join frames and g of these rows."""
-        width = beam.score.shape[1]
+        rows, width = given.all, beam.score.shape[1]
         utterance = rows // width
         frame = beam.frame.flatten().index_select(0, rows)
         at = (frame - source.first[utterance]).clamp(0, source.frames.shape[1] - 1)
@@ -213,15 +233,14 @@ class Searcher:
         beam: Beam,
         source: Source,
         is_open: Tensor,
-        rows: Tensor,
+        given: Rows,
         choices: Choices,
     ) -> Candidates:
         """What all hypotheses may become: symbols of open ones, others as they are."""
         shape = (*beam.score.shape, choices.gain.shape[1])
         flat = (shape[0] * shape[1], shape[2])
-        rows = rows[: len(rows) if self.dense else int(is_open.sum())]
-        rows = rows[: flat[0]]
-        part = tree_map(lambda one: one[: len(rows)], choices)
+        rows = given.needed
+        part = tree_map(lambda one: one[: given.count], choices)
         gain = torch.full(flat, -_INF, dtype=torch.float64, device=self.device)
         label = torch.full(flat, -1, device=self.device)
         gain = gain.index_copy(0, rows, part.gain).view(shape)
@@ -241,7 +260,10 @@ class Searcher:
     def _spoken(self, beam: Beam, spoke: Tensor) -> Beam:
         """The beam with predictor and fusion after the last token of some."""
         flat = spoke.flatten()
-        rows = self._rows(spoke)
+        given = self._rows(spoke)
+        if not given.count:
+            return beam
+        rows = given.all
         labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
         tokens = labels - (labels > self.pricer.blank).long()
         tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # of NaN, found later
@@ -253,9 +275,9 @@ class Searcher:
             new = tree_map(lambda one: one[: len(flat)], new)
             g, state, states = choose_rows(flat, new, old)
         else:
-            rows = rows[: int(flat.sum())]
+            rows, count = given.needed, given.count
             g, state, states = tree_map(
-                lambda to, part: to.index_copy(0, rows, part[: len(rows)].to(to.dtype)),
+                lambda to, part: to.index_copy(0, rows, part[:count].to(to.dtype)),
                 *(old, new),
             )
         return beam._replace(g=g, state=state, fusion=states)
@@ -288,9 +310,8 @@ class Searcher:
 
         for number in range(self.options.expansion_rounds):
             first = number == 0 and self._has_prefix_search
-            if first:
-                beam = self._search_prefixes(beam, source, is_open(beam))
-            beam = self._expand(beam, source, is_open(beam), "expand", seen=first)
+            kind = "search" if first else "expand"
+            beam = self._expand(beam, source, is_open(beam), kind)
         return self._expand(beam, source, is_open(beam), "close")
 
     @property
@@ -298,17 +319,19 @@ class Searcher:
         takes_none = not self.model.durations or 0 in self.model.durations
         return self.options.prefix_search and takes_none
 
-    def _search_prefixes(self, beam: Beam, source: Source, is_open: Tensor) -> Beam:
+    def _search_prefixes(
+        self, beam: Beam, priced: Priced, states: States, rows: Rows, is_open: Tensor
+    ) -> Beam:
         """Move scores from open texts to open ones that are one token longer."""
         num, width = beam.score.shape
-        rows = self._rows(is_open)
-        priced, states = self._price(beam, source, rows, is_open)
-        last = beam.last.index_select(0, rows // width)
-        gain = self.pricer.to_label(priced, states, last)
-        rows = rows[: len(rows) if self.dense else int(is_open.sum())][: num * width]
-        gains = torch.full((num * width, width), -_INF, dtype=torch.float64)
-        gains = gains.to(self.device).index_copy(0, rows, gain[: len(rows)])
         longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
+        if not self.dense and not longer.any():
+            return beam
+        last = beam.last.index_select(0, rows.all // width)
+        gain = self.pricer.to_label(priced, states, last)[: rows.count]
+        gains = torch.full(
+            (num * width, width), -_INF, dtype=gain.dtype, device=self.device
+        ).index_copy(0, rows.needed, gain)
         parent = longer.int().argmax(1)
         gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
         order = torch.sort(beam.length, dim=1, stable=True)[1]
