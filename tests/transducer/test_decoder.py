@@ -224,7 +224,12 @@ def test_dense_and_sparse_rows_give_the_same(strategy, durations):
     given = [model.frames(u, n) for u, n in enumerate([5, 2, 0, 4])]
     sparse = decoder.decode_nbest(given)
     decoder._backend.dense = True
-    assert decoder.decode_nbest(given) == sparse
+    dense = decoder.decode_nbest(given)
+    for hyps, others in zip(sparse, dense, strict=True):
+        for hyp, other in zip(hyps, others, strict=True):
+            assert hyp.token_ids == other.token_ids
+            assert hyp.token_frames == other.token_frames
+            assert hyp.total_cost == pytest.approx(other.total_cost, rel=1e-12)
 
 
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])

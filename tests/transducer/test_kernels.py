@@ -5,7 +5,6 @@ import pytest
 import torch
 from table_transducers import TableTransducer
 
-from wfstdec.transducer import beam as beams
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import top_labels, torch_top_labels
@@ -31,33 +30,39 @@ def test_the_best_labels_are_the_same(seed, dtype):
         assert not shape[0] or labels[0].tolist() == ordered
 
 
-def test_merged_candidates_are_the_same(monkeypatch):
-    """At all steps of searches on random tables, wide and narrow, with ties."""
-    checked = 0
+@pytest.mark.parametrize("seed", range(12))
+def test_the_kernel_of_a_step_does_what_torch_does(seed):
+    """Searches on random tables, wide and narrow, with ties: every number of a beam."""
+    durations = ((), (0, 1, 2))[seed % 2]
+    model = TableTransducer(np.random.default_rng(seed), 2, durations, num_utterances=3)
+    if seed % 3 == 0:
+        model.table = model.table.round()  # ties
+    lengths = torch.tensor([3, 0, 2])
+    ended = torch.tensor([True, True, seed % 4 < 2])
+    frames = torch.stack([model.frames(u) for u in range(3)])
+    source = Source(frames, torch.zeros_like(lengths), lengths, ended)
+    for strategy in ("greedy", "alsd", "aes"):
+        for width in (2, 5, 40):
+            options = TransducerOptions(
+                strategy=strategy, beam_size=width, merge=("sum", "max")[seed // 2 % 2]
+            )
+            found, same = (
+                Searcher(model, options, Fusion([]), dense=dense)
+                for dense in (False, True)
+            )
+            beams = [one.run(one.start(3), source) for one in (found, same)]
+            assert_same(*beams)
 
-    def both(beam, found, how, num_labels):
-        nonlocal checked
-        mine = beams.merge(beam, found, how, num_labels)
-        other = beams.torch_merge(beam, found, how, num_labels)
-        torch.testing.assert_close(mine.score, other.score, rtol=1e-12, atol=1e-12)
-        checked += int((mine.score != found.score).any())
-        return mine
 
-    monkeypatch.setattr("wfstdec.transducer.steps.merge", both)
-    for seed in range(12):
-        durations = ((), (0, 1, 2))[seed % 2]
-        model = TableTransducer(np.random.default_rng(seed), 2, durations)
-        if seed % 3 == 0:
-            model.table = model.table.round()  # ties
-        for strategy in ("alsd", "aes"):
-            for width in (2, 5, 40):
-                options = TransducerOptions(
-                    strategy=strategy, beam_size=width, merge=("sum", "max")[seed % 2]
-                )
-                searcher = Searcher(model, options, Fusion([]))
-                lengths = torch.tensor([3])
-                ended = torch.tensor([True])
-                frames = model.frames()[None]
-                source = Source(frames, torch.zeros_like(lengths), lengths, ended)
-                searcher.run(searcher.start(1), source)
-    assert checked > 50
+def assert_same(one, other):
+    torch.testing.assert_close(one.score, other.score, rtol=1e-12, atol=1e-12)
+    live = one.live
+    for name in ("frame", "run", "length", "last"):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert torch.equal(mine[live], theirs[live]), name
+    pairs = live[:, :, None] & live[:, None, :]
+    assert torch.equal(one.shared[pairs], other.shared[pairs])
+    rows = live.flatten().nonzero()[:, 0].tolist()
+    for row, length in zip(rows, one.length.flatten()[rows].tolist(), strict=True):
+        assert torch.equal(one.rows[row, :length], other.rows[row, :length])
+        assert one.g[row] == other.g[row]

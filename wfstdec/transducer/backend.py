@@ -25,13 +25,14 @@ from wfstdec.transducer.fusion import Fusion, Term
 from wfstdec.transducer.hypotheses import (
     TransducerResult,
     dead_path,
+    finals,
     path_of,
     rows_of,
 )
 from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.phrases import TorchPhrases, phrases_of
-from wfstdec.transducer.steps import Searcher, Source, finals
+from wfstdec.transducer.steps import Searcher, Source
 from wfstdec.trie.progress import TokensSoFar
 
 _SETTLE_FROM = 64

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from wfstdec.transducer.fusion import States
-from wfstdec.transducer.kernels import cpu_merge
 from wfstdec.transducer.model import take_rows
 
 NO_TOKEN = -1
@@ -168,17 +167,6 @@ def merge(
 
     Of equal ones the first counts: the lower hypothesis, then the lower candidate.
     """
-    if found.score.device.type == "cpu":
-        given = [beam.score, beam.length, beam.last, beam.shared]
-        parts = [found.score, found.label, found.frame]
-        return found._replace(score=cpu_merge(parts, given, num_labels, how == "sum"))
-    return torch_merge(beam, found, how, num_labels)
-
-
-def torch_merge(
-    beam: Beam, found: Candidates, how: Literal["sum", "max"], num_labels: int
-) -> Candidates:
-    """As `merge`, by operations of torch."""
     shape = found.score.shape
     score = found.score.flatten(1)
     text = text_keys(beam, found.label, num_labels)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.transducer.beam import Beam
+from wfstdec.transducer.fusion import Fusion
+from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import NONE, token_space
@@ -79,3 +83,22 @@ def dead_path(num_frames: int, frame: int) -> TokenPath:
     rows = np.zeros((0, 4), np.int32)
     cost = float("inf")
     return TokenPath(rows, NONE, float("nan"), cost, False, num_frames, frame)
+
+
+def finals(
+    beam: Beam, fusion: Fusion, options: TransducerOptions
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores with the end, rank by rank: what is left to do after the last frame.
+
+    Returns:
+        Totals float64 [B, K], best first, the hypotheses in this order int64 [B, K],
+        and whether each may end, bool [B, K]. Where none may end, all count without it.
+    """
+    ends = fusion.final(beam.fusion, beam.score.numel()).view(beam.score.shape)
+    with_end = beam.score + ends
+    may_end = with_end > -float("inf")
+    total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
+    length = beam.before + beam.length + 1
+    rank = total / length if options.length_norm else total
+    order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
+    return total.gather(1, order), order, may_end.gather(1, order)

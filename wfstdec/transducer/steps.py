@@ -46,6 +46,7 @@ from wfstdec.transducer.beam import (
     with_room,
 )
 from wfstdec.transducer.fusion import Fusion, States
+from wfstdec.transducer.kernels import cpu_advance
 from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import Choices, Priced, Pricer
@@ -83,16 +84,16 @@ class Rows(NamedTuple):
 
     Attributes:
         all: int64 [N], at least `_LEAST_ROWS`; the last ones for nothing but that.
-        count: How many are needed, the first.
+        num: How many are needed, the first.
     """
 
     all: Tensor
-    count: int
+    num: int
 
     @property
     def needed(self) -> Tensor:
-        """Those that are, int64 [count]."""
-        return self.all[: self.count]
+        """Those that are, int64 [num]."""
+        return self.all[: self.num]
 
 
 class Searcher:
@@ -170,12 +171,17 @@ class Searcher:
                 or `"close"` (with the blank).
         """
         rows = self._rows(is_open)
-        if not rows.count:
+        if not rows.num:
             return beam
         priced, states = self._price(beam, source, rows, is_open)
         if kind == "search":
             beam = self._search_prefixes(beam, priced, states, rows, is_open)
         choices = self._choices(beam, priced, states, rows.all, kind)
+        if not self.dense:
+            after, spoke = self._advance_on_cpu(
+                *(beam, _limit(source), is_open, rows, choices), seen=kind == "search"
+            )
+            return after if kind == "close" else self._spoken(after, spoke)
         found = self._candidates(beam, source, is_open, rows, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
@@ -184,6 +190,33 @@ class Searcher:
         kept = select(beam, found)
         after = moved(beam, kept)
         return after if kind == "close" else self._spoken(after, kept.label >= 0)
+
+    def _advance_on_cpu(
+        self,
+        beam: Beam,
+        limit: Tensor,
+        is_open: Tensor,
+        rows: Rows,
+        choices: Choices,
+        *,
+        seen: bool,
+    ) -> tuple[Beam, Tensor]:
+        """The new beam by a kernel, and who said a token."""
+        new, parent, spoke = cpu_advance(
+            [rows.needed, *(part[: rows.num] for part in choices)],
+            *([*beam[:7]], is_open, limit),
+            num_labels=self.pricer.num_labels,
+            is_sum=self.options.merge == "sum",
+            drops_seen=seen,
+        )
+        arrays: dict[str, Any] = dict(zip(Beam._fields, new, strict=False))
+        after = beam._replace(
+            **arrays,
+            g=beam.g.index_select(0, parent),
+            state=take_rows(beam.state, parent),
+            fusion=tuple(at.index_select(0, parent) for at in beam.fusion),
+        )
+        return after, spoke
 
     def _choices(
         self, beam: Beam, priced: Priced, states: States, rows: Tensor, kind: str
@@ -240,7 +273,7 @@ class Searcher:
         shape = (*beam.score.shape, choices.gain.shape[1])
         flat = (shape[0] * shape[1], shape[2])
         rows = given.needed
-        part = tree_map(lambda one: one[: given.count], choices)
+        part = tree_map(lambda one: one[: given.num], choices)
         gain = torch.full(flat, -_INF, dtype=torch.float64, device=self.device)
         label = torch.full(flat, -1, device=self.device)
         gain = gain.index_copy(0, rows, part.gain).view(shape)
@@ -249,7 +282,7 @@ class Searcher:
         opens = is_open[:, :, None]
         stays = torch.full((shape[2],), -_INF, dtype=gain.dtype, device=self.device)
         stays[:1] = 0
-        limit = torch.where(source.is_ended, source.come, _FAR)[:, None, None]
+        limit = _limit(source)[:, None, None]
         frame = torch.minimum(beam.frame[:, :, None] + step.view(shape), limit)
         return Candidates(
             score=beam.score[:, :, None] + torch.where(opens, gain, stays),
@@ -261,7 +294,7 @@ class Searcher:
         """The beam with predictor and fusion after the last token of some."""
         flat = spoke.flatten()
         given = self._rows(spoke)
-        if not given.count:
+        if not given.num:
             return beam
         rows = given.all
         labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
@@ -275,9 +308,9 @@ class Searcher:
             new = tree_map(lambda one: one[: len(flat)], new)
             g, state, states = choose_rows(flat, new, old)
         else:
-            rows, count = given.needed, given.count
+            rows, num = given.needed, given.num
             g, state, states = tree_map(
-                lambda to, part: to.index_copy(0, rows, part[:count].to(to.dtype)),
+                lambda to, part: to.index_copy(0, rows, part[:num].to(to.dtype)),
                 *(old, new),
             )
         return beam._replace(g=g, state=state, fusion=states)
@@ -328,7 +361,7 @@ class Searcher:
         if not self.dense and not longer.any():
             return beam
         last = beam.last.index_select(0, rows.all // width)
-        gain = self.pricer.to_label(priced, states, last)[: rows.count]
+        gain = self.pricer.to_label(priced, states, last)[: rows.num]
         gains = torch.full(
             (num * width, width), -_INF, dtype=gain.dtype, device=self.device
         ).index_copy(0, rows.needed, gain)
@@ -358,18 +391,6 @@ def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
     return found._replace(score=torch.where(seen, -_INF, found.score))
 
 
-def finals(beam: Beam, fusion: Fusion, options: TransducerOptions) -> tuple[Any, ...]:
-    """Scores with the end, rank by rank: what is left to do after the last frame.
-
-    Returns:
-        Totals float64 [B, K], best first, the hypotheses in this order int64 [B, K],
-        and whether each may end, bool [B, K]. Where none may end, all count without it.
-    """
-    ends = fusion.final(beam.fusion, beam.score.numel()).view(beam.score.shape)
-    with_end = beam.score + ends
-    may_end = with_end > -_INF
-    total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
-    length = beam.before + beam.length + 1
-    rank = total / length if options.length_norm else total
-    order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
-    return total.gather(1, order), order, may_end.gather(1, order)
+def _limit(source: Source) -> Tensor:
+    """No frame is beyond it, int64 [B]: the end, where it is known."""
+    return torch.where(source.is_ended, source.come, _FAR)
