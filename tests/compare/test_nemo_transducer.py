@@ -7,10 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from table_transducers import TableTransducer, texts_of, transducer_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("nemo")
+
+from table_transducers import TableTransducer, texts_of, transducer_of  # noqa: E402
 
 from wfstdec import TransducerDecoder, TransducerOptions  # noqa: E402
 from wfstdec.compare.peers.nemo_transducer import NemoTransducer  # noqa: E402
