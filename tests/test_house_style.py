@@ -29,7 +29,7 @@ ROOMS = (
     {"search"},
     {"gpu"},
     {"wfst", "trie"},
-    {"greedy"},
+    {"greedy", "transducer"},
     {"io", "metrics"},
     {"batch", "recipes"},
     {"compare"},
@@ -44,7 +44,8 @@ STRANGERS = {
     "fst": {"boost"},
     "trie": {"wfst", "graph"},
     "wfst": {"trie", "fst"},
-    "greedy": {"wfst", "graph"},
+    "greedy": {"wfst", "graph", "transducer"},
+    "transducer": {"wfst", "graph", "fst", "gpu", "greedy"},
 }
 """Rooms above, or beside, that a room has nothing to do with all the same."""
 
@@ -64,6 +65,8 @@ THIRD_PARTY = {
     "pywrapfst": "fst/",
     "sentencepiece": "",
     "cupy": "gpu/cupy_device.py",
+    "torch": "transducer/",
+    "onnxruntime": "transducer/onnx_model.py",
 }
 """What the library may import, and under which part of it."""
 

@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
     from wfstdec.text.symbols import TokenTable as TokenTable
     from wfstdec.text.symbols import read_tokens as read_tokens
+    from wfstdec.transducer.automata import TorchNgramLM as TorchNgramLM
+    from wfstdec.transducer.decoder import TransducerDecoder as TransducerDecoder
+    from wfstdec.transducer.model import TransducerModel as TransducerModel
+    from wfstdec.transducer.options import TransducerOptions as TransducerOptions
+    from wfstdec.transducer.phrases import TorchPhrases as TorchPhrases
+    from wfstdec.transducer.torch_model import load_transducer as load_transducer
     from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
     from wfstdec.trie.options import TrieOptions as TrieOptions
     from wfstdec.wfst.choice import BackendChoice as BackendChoice
@@ -68,6 +74,11 @@ _HOMES = {
     "PhraseCompiler": "wfstdec.boost.phrases",
     "PhraseOptions": "wfstdec.boost.phrases",
     "TokenTable": "wfstdec.text.symbols",
+    "TorchNgramLM": "wfstdec.transducer.automata",
+    "TorchPhrases": "wfstdec.transducer.phrases",
+    "TransducerDecoder": "wfstdec.transducer.decoder",
+    "TransducerModel": "wfstdec.transducer.model",
+    "TransducerOptions": "wfstdec.transducer.options",
     "TrieDecoder": "wfstdec.trie.decoder",
     "TrieOptions": "wfstdec.trie.options",
     "WfstDecoder": "wfstdec.wfst.decoder",
@@ -78,6 +89,7 @@ _HOMES = {
     "from_openfst": "wfstdec.fst.openfst_io",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
+    "load_transducer": "wfstdec.transducer.torch_model",
     "read_lexicon": "wfstdec.text.lexicon",
     "read_tokens": "wfstdec.text.symbols",
     "spelling_lexicon": "wfstdec.text.lexicon",

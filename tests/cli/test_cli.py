@@ -249,6 +249,9 @@ def test_every_flag_is_defined_once_and_used():
         parser = argparse.ArgumentParser()
         COMMANDS[name].add_arguments(parser)
         used |= {s for action in parser._actions for s in action.option_strings}
+    used -= {flag for flag in used if flag.replace("--no-", "--", 1) in flags.FLAGS} - (
+        flags.FLAGS.keys()
+    )  # the opposites of switches
     assert flags.FLAGS.keys() - used == {"--quiet"}
     assert used - flags.FLAGS.keys() == {"-h", "--help"}
 

@@ -168,11 +168,16 @@ INPUTS = {
     "wfst": ["--graph", "g"],
     "trie": ["--tokens", "t"],
     "greedy": ["--tokens", "t"],
+    "transducer": ["--model", "m"],
 }
 CHANGES = {
     "wfst": ("--max-active none --beam-delta 2", {"max_active": None, "beam_delta": 2}),
     "trie": ("--token-top-k 9 --merge sum", {"token_top_k": 9, "merge": "sum"}),
     "greedy": ("--token-insertion -1", {"token_insertion": -1.0}),
+    "transducer": (
+        "--strategy aes --no-prefix-search --nbest 3",
+        {"strategy": "aes", "prefix_search": False, "nbest": 3},
+    ),
 }
 
 
@@ -202,7 +207,8 @@ def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
         assert f"{title}: --" in text
 
 
-CHOICES = {"merge": "max", "lookahead": "none"}
+CHOICES = {"merge": "max", "lookahead": "none", "strategy": "aes", "fusion": "late"}
+SWITCHES = ("blank_scored", "length_norm", "prefix_search")
 
 
 @pytest.mark.parametrize("decoder", flags.DECODERS)
@@ -210,13 +216,14 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
     asked = 0
     for kind in flags.DECODERS.values():
         for field in dataclasses.fields(kind):
-            owners = [d for d, k in flags.DECODERS.items() if hasattr(k, field.name)]
+            owners = list(flags.search_defaults(field.name))
             if decoder in owners:
                 continue
             flag = "--" + field.name.replace("_", "-")
             with pytest.raises(OptionError) as error:
-                args = parsed(decoder, flag, CHOICES.get(field.name, "1"))
-                decoders.search_options(args)
+                value = CHOICES.get(field.name, "1")
+                more = [flag] if field.name in SWITCHES else [flag, value]
+                decoders.search_options(parsed(decoder, *more))
             assert str(error.value) == (
                 f"{flag} with --decoder {decoder}, expected flags of that decoder; "
                 f"{flag} is for --decoder {' or '.join(owners)}"

@@ -1,15 +1,20 @@
 """Compare searches on your own data: WER against speed, at several beams.
 
 With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa or --lm)
-the trie decoder, with --greedy the greedy one, and other people's decoders where they
-are installed. A grid is the product of its options; options joined by colons go
-together, value by value. Those that are no widths (beam, max_active, beam_size, ...)
-make searches of their own, but for greedy decoding, which has no widths:
+the trie decoder, with --greedy the greedy one, with --model a transducer, and other
+people's decoders where they are installed. A grid is the product of its options;
+options joined by colons go together, value by value. Those that are no widths (beam,
+max_active, beam_size, ...) make searches of their own, but for greedy decoding, which
+has no widths:
 
     --wfst beam=8,10,13 max_active=7000,none     six settings
     --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, and so on
     --trie beam=8 beam_size=32,128 merge=max,sum
     --greedy lm_scale=0.2,0.4
+
+A transducer's encoder takes the log-probs; its time is part of the speed, and told
+apart as that of the model. It has tokens and a language model (--transducer-lm) of its
+own.
 
 The language model is over words with a lexicon, else over tokens. Greedy decoding is of
 bare tokens: beside a lexicon it goes without the language model.
@@ -51,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     compare_flags.add_speech_flags(parser)
     compare_flags.add_model_flags(parser)
-    add_flags(parser, "--wfst", "--trie", "--greedy", "--lm-scale", "--word-insertion")
+    add_flags(parser, "--wfst", "--trie", "--greedy", "--transducer")
+    add_flags(parser, "--lm-scale", "--word-insertion")
     add_flags(parser, "--boost", nargs="+", default=[])
     add_flags(parser, "--phrase-unit", "--phrase-boundary", "--sentencepiece")
     add_flags(parser, "--phrases", "--repeats", "--no-peers", "--json", "--plot")
@@ -101,12 +107,18 @@ def _searches(args: argparse.Namespace, models: Models) -> list[Search]:
     if args.greedy is not None:
         greedy = wfstdec.GreedyOptions(lm_scale=args.lm_scale)
         searches += models.greedy_searches(greedy, grid_of(args.greedy, greedy))
+    if args.model is not None:
+        transducer = wfstdec.TransducerOptions(lm_scale=args.lm_scale)
+        grid = grid_of(args.transducer or (), transducer)
+        searches += models.transducer_searches(transducer, grid)
+    elif args.transducer is not None:
+        raise OptionError("--transducer without --model, expected both")
     if not searches:
         raise OptionError(
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "
             "other for the trie decoder, or both"
         )
-    if not args.no_peers:
+    if not args.no_peers and (args.tokens or args.graph):
         searches += models.peer_searches(**scales)
     return searches
 

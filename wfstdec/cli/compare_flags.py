@@ -24,6 +24,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """What the searches search."""
     add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa", "--lm")
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
+    add_flags(parser, "--model", "--head", "--transducer-lm")
 
 
 def speech_of(args: argparse.Namespace) -> Speech:
@@ -58,6 +59,9 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
         separator_optional=args.separator_optional,
         unk_cost=args.unk_cost,
         frame_shift_s=args.frame_shift,
+        transducer=args.model,
+        head=args.head,
+        transducer_lm=args.transducer_lm,
         **phrases,
     )
 

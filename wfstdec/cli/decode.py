@@ -1,11 +1,13 @@
 """Decode log-probs: words, times and costs of each utterance.
 
-Three decoders: on a graph; on the trie of a lexicon, or on bare tokens; and greedy on
-bare tokens, one at a time:
+Four decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on bare
+tokens, one at a time; and on a transducer, whose encoder takes the log-probs, or other
+features:
 
     wfstdec decode --graph graph.npz --logprobs x.npz
     wfstdec decode --decoder trie --tokens ... --lexicon ... --arpa ... --logprobs x.npz
     wfstdec decode --decoder greedy --tokens ... --arpa bpe.arpa --logprobs x.npz
+    wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
 
 Results come in the order of the log-probs; without --output, on standard output.
 """
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Decode all utterances and write their results."""
     options = search_options(args)
-    nbest = getattr(options, "nbest", 1)
+    nbest = getattr(options, "nbest", None) or 1
     result_writer(args.format, nbest=nbest)  # refused before anything is loaded
     words, phrases = _read_lists(args)
     logprobs = open_logprobs(args.logprobs)

@@ -16,6 +16,7 @@ import wfstdec
 from wfstdec.cli.flags import DECODERS, add_flags
 from wfstdec.errors import OptionError
 from wfstdec.search.decoder import Decoder
+from wfstdec.transducer import need_torch
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,23 @@ def _greedy(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> D
     return wfstdec.GreedyDecoder(lm=lm or arpa, **more)
 
 
+def _transducer(
+    *, model: str, lm: str | None = None, arpa: str | None = None, **more: Any
+) -> Decoder:
+    need_torch()
+    from wfstdec.transducer.loading import open_decoder
+
+    return open_decoder(model, lm=lm or arpa, **more)
+
+
 _TOKENS = ("tokens", "blank", "separator", "arpa", "lm", "unk_cost")
 KINDS = {
     "wfst": Kind(("graph",), _wfst),
     "trie": Kind((*_TOKENS, "lexicon", "separator_optional"), _trie),
     "greedy": Kind(_TOKENS, _greedy),
+    "transducer": Kind(
+        ("model", "head", "arpa", "lm", "separator", "unk_cost"), _transducer
+    ),
 }
 """By the name in `--decoder`."""
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
 from wfstdec.fst.engine import ENGINES
@@ -15,6 +16,7 @@ from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.io.results import FORMATS
+from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import Merge, TrieOptions
@@ -25,6 +27,7 @@ DECODERS: dict[str, Any] = {
     "wfst": WfstOptions,
     "trie": TrieOptions,
     "greedy": GreedyOptions,
+    "transducer": TransducerOptions,
 }
 """The options of each decoder; the search flags and their defaults are made of them."""
 
@@ -165,7 +168,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "choices": tuple(DECODERS),
         "default": "wfst",
         "help": "the search: on a graph; on a lexicon's trie or bare tokens; greedy on "
-        "bare tokens (default: wfst)",
+        "bare tokens; on a transducer (default: wfst)",
     },
     "--lm": {
         "metavar": "FOLDER",
@@ -374,6 +377,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "the most evaluations (default: 80)",
     },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
+    **MODEL_FLAGS,
+    **{
+        flag: _search(name, text, **how)
+        for flag, (name, text, how) in SEARCH_FLAGS.items()
+    },
 }
 
 

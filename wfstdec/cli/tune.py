@@ -3,8 +3,9 @@
 With --boost also the scale of these boosts.
 
 For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie with
-its options, --tokens, --lexicon, --arpa or --lm), or the greedy decoder (--greedy
-with its options, --tokens, --arpa or --lm). A grid over both ranges first, then ever
+its options, --tokens, --lexicon, --arpa or --lm), the greedy decoder (--greedy with its
+options, --tokens, --arpa or --lm), or the transducer decoder (--transducer with its
+options, --model, --transducer-lm). A grid over both ranges first, then ever
 smaller steps around the best; of equally good ones the one with the smaller insertion.
 Without a lexicon, what is tuned is the insertion of tokens; of the greedy decoder, that
 no insertion can change, the blank penalty (above 0: more tokens). Tokens without a
@@ -13,6 +14,7 @@ language model have no LM scale. Tune on other data than you test on.
     wfstdec tune --graph graph.npz --wfst beam=8 --logprobs dev.npz --ref dev.txt
     wfstdec tune --tokens ... --lexicon ... --arpa ... --trie beam_size=64 ...
     wfstdec tune --tokens ... --lm bpe_lm --greedy ...
+    wfstdec tune --model model.npz --transducer-lm pieces.arpa --transducer ...
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare_flags.add_speech_flags(parser)
     compare_flags.add_model_flags(parser)
     which = parser.add_mutually_exclusive_group(required=True)
-    for name in ("--wfst", "--trie", "--greedy"):
+    for name in ("--wfst", "--trie", "--greedy", "--transducer"):
         add_flags(which, name, default=None, nargs="*")
     add_flags(parser, "--boost", "--lm-scale-range", "--insertion-range")
     add_flags(parser, "--boost-range", "--max-trials")
@@ -87,6 +89,10 @@ def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
     if args.trie is not None:
         trie = wfstdec.TrieOptions()
         return models.trie_searches(trie, grid_of(args.trie, trie))
+    if args.transducer is not None:
+        transducer = wfstdec.TransducerOptions()
+        grid = grid_of(args.transducer, transducer)
+        return models.transducer_searches(transducer, grid)
     if args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
     greedy = wfstdec.GreedyOptions()

@@ -45,6 +45,8 @@ class Point:
         unfinished: Share of the utterances that reached no final state; likewise.
         memory_mb: Growth of the resident set to its peak, from before the decoder is
             made until all is decoded; see `memory.Peak`.
+        model_s: CPU seconds of these in a model that the search runs itself, one for
+            each turn; empty where log-probs were given.
     """
 
     search: str
@@ -57,6 +59,7 @@ class Point:
     search_errors: float | None
     unfinished: float | None
     memory_mb: float
+    model_s: tuple[float, ...] = ()
 
     @property
     def wer(self) -> float:
@@ -177,6 +180,7 @@ def pareto(points: Iterable[Point]) -> list[Point]:
 
 
 def _point(found: dict[str, Any]) -> Point:
+    found = {"model_s": (), **found}  # older files are without
     values = {field.name: found.pop(field.name) for field in fields(Point)}
     if found:
         raise ValueError(f"unknown {min(found)!r}")
@@ -185,6 +189,7 @@ def _point(found: dict[str, Any]) -> Point:
     if values["phrases"] is not None:
         values["phrases"] = PhraseScore(**values["phrases"])
     values["cpu_s"] = tuple(values["cpu_s"])
+    values["model_s"] = tuple(values["model_s"])
     return Point(**values)
 
 

@@ -21,6 +21,8 @@ from wfstdec.lm.sources import AnyLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
+from wfstdec.transducer import need_torch
+from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 
@@ -139,3 +141,48 @@ def greedy_factory(
         return GreedyDecoder(options=options, **common)
 
     return make
+
+
+def transducer_factory(
+    *,
+    model: str | os.PathLike[str],
+    head: str | None = None,
+    lm: AnyLM | None = None,
+    frame_shift_s: float = 0.02,
+    **others: Any,
+) -> tuple[DecoderFactory, Callable[[], float]]:
+    """Load a transducer, once; makes decoders, and tells the model's CPU seconds.
+
+    Args:
+        model: A saved net, or a folder of an ONNX export.
+        head: Of a net with several; None for the first.
+        lm: An n-gram model of its tokens.
+        frame_shift_s: Seconds per frame of features.
+        **others: Other arguments of `TransducerDecoder`.
+
+    Raises:
+        BackendError: torch is not installed.
+        InputError: As `TransducerDecoder`'s.
+    """
+    need_torch()
+    from wfstdec.transducer.decoder import TransducerDecoder
+    from wfstdec.transducer.loading import TimedModel, open_decoder
+
+    first = open_decoder(
+        *(model,), head=head, lm=lm, frame_shift_s=frame_shift_s, threads=1, **others
+    )
+    timed: Any = TimedModel(first.model)
+    separator = first.separator
+    name = None if separator is None else first.tokens.names[separator]
+
+    def make(options: TransducerOptions) -> TransducerDecoder:
+        return TransducerDecoder(
+            timed,
+            lm=list(first.lms),
+            options=options,
+            separator=name,
+            input="features",
+            frame_shift_s=first.frame_shift_s,
+        )
+
+    return make, lambda: timed.cpu_s

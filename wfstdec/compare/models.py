@@ -25,6 +25,7 @@ from wfstdec.compare.loading import (
     Measured,
     greedy_factory,
     measure_load,
+    transducer_factory,
     trie_factory,
 )
 from wfstdec.compare.machine import fingerprint
@@ -34,6 +35,7 @@ from wfstdec.compare.searches import (
     DecoderSearch,
     PeerSearch,
     greedy_searches,
+    transducer_searches,
     trie_searches,
     wfst_searches,
 )
@@ -44,6 +46,7 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_lexicon, load_tokens
+from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.options import WfstOptions
 
@@ -73,6 +76,9 @@ class Models:
         phrase_unit: `"token"` credits boost lists by tokens even where there are words.
         phrase_boundary: The token between words, for that; None is the separator.
         sentencepiece_model: What cuts phrases into tokens where no lexicon does.
+        transducer: A saved net, or a folder of an ONNX export.
+        head: Of a net with several; None for the first.
+        transducer_lm: A language model over its tokens.
     """
 
     graph: _Path | None = None
@@ -87,6 +93,9 @@ class Models:
     phrase_unit: Unit | None = None
     phrase_boundary: str | None = None
     sentencepiece_model: _Path | None = None
+    transducer: _Path | None = None
+    head: str | None = None
+    transducer_lm: _Path | None = None
 
     @cached_property
     def loaded_graph(self) -> Measured[PackedGraph]:
@@ -177,6 +186,39 @@ class Models:
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
         searches = greedy_searches(factory, base, grid, inputs=inputs)
         searches = _tuned_by(searches, "blank_penalty", has_lm=lm is not None)
+        return self._taking_lists(searches, has_words=False)
+
+    def transducer_searches(
+        self, base: TransducerOptions, grid: Grid
+    ) -> list[DecoderSearch]:
+        """The transducer decoder; its tokens, and language model, are its own.
+
+        Args:
+            base: Options that the grid changes.
+            grid: Values of options by name.
+
+        Raises:
+            OptionError: There is no transducer, or a value of the grid is out of range.
+            BackendError: torch is not installed.
+            InputError: As `TransducerDecoder`'s.
+        """
+        model, lm = self.transducer, self.transducer_lm
+        if model is None:
+            raise OptionError("the transducer decoder without a model, expected one")
+        measured = measure_load(
+            lambda: transducer_factory(
+                model=model,
+                head=self.head,
+                lm=lm,
+                frame_shift_s=self.frame_shift_s,
+                unk_cost=None if lm is None else self.unk_cost,
+            )
+        )
+        make, clock = measured.item
+        factory = Measured(make, measured.load_s, measured.load_mb)
+        inputs = _fingerprints(transducer=model, lm=lm)
+        searches = transducer_searches(factory, base, grid, clock=clock, inputs=inputs)
+        searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)
         return self._taking_lists(searches, has_words=False)
 
     def peer_searches(

@@ -38,10 +38,18 @@ PHRASE_COLUMNS: Columns = {
 }
 
 
+MODEL_COLUMNS: Columns = {
+    "model s": lambda point: _model_s(point)[0],
+    "search s": lambda point: _model_s(point)[1],
+}
+
+
 def table(comparison: Comparison) -> str:
     """A block of lines for each search and boost list; `*` marks the Pareto front."""
     has_phrases = any(point.phrases for point in comparison.points)
+    has_models = any(point.model_s for point in comparison.points)
     columns = {**COLUMNS, **(PHRASE_COLUMNS if has_phrases else {})}
+    columns |= MODEL_COLUMNS if has_models else {}
     fronts = [point for name in comparison.lists for point in comparison.front(name)]
     rows = [["", *columns]]
     series = None
@@ -90,6 +98,15 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _phrases(point: Point) -> PhraseScore:
     return point.phrases or PhraseScore(0, 0, 0)
+
+
+def _model_s(point: Point) -> tuple[str, str]:
+    """CPU seconds of the fastest turn in the model, and in the search."""
+    turn = min(range(len(point.cpu_s)), key=lambda i: point.cpu_s[i])
+    model_s = point.model_s[turn] if point.model_s else None
+    if model_s is None:
+        return NONE, f"{point.cpu_s[turn]:.2f}"
+    return f"{model_s:.2f}", f"{point.cpu_s[turn] - model_s:.2f}"
 
 
 def _notes(comparison: Comparison) -> list[str]:

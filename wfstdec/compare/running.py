@@ -49,6 +49,7 @@ class _Candidate:
     boosts: list[Any] | None
     found: Sequence[Outcome] = ()
     cpu_s: list[float] = field(default_factory=list)
+    model_s: list[float] = field(default_factory=list)
     memory_mb: float = 0.0
 
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
@@ -63,9 +64,12 @@ class _Candidate:
         with Peak() as peak:
             decode = self.search.prepare(self.setting)
             decode(few, few_boosts)
-            begin = time.process_time()
+            clock = getattr(self.search, "clock", None)
+            begin, model_begin = time.process_time(), clock() if clock else 0.0
             found = decode(utterances, self.boosts)
             self.cpu_s.append(time.process_time() - begin)
+            if clock:
+                self.model_s.append(clock() - model_begin)
         if not self.found:
             self.found, self.memory_mb = found, peak.growth_mb
 
@@ -192,6 +196,7 @@ def _point(
         search_errors=search_errors(one.found, widest) if widest else None,
         unfinished=unfinished(one.found),
         memory_mb=one.memory_mb,
+        model_s=tuple(round(seconds, 6) for seconds in one.model_s),
     )
 
 

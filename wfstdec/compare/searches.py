@@ -21,6 +21,7 @@ from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.search.decoder import Decoder
+from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -42,6 +43,8 @@ class DecoderSearch:
             costs are told, which then cannot be compared.
         tunable: The options worth tuning: those that change what is said.
         takes_boosts: Always.
+        clock: Tells the CPU seconds so far in a model that the search runs itself;
+            None where log-probs are all it takes.
     """
 
     name: str
@@ -53,6 +56,7 @@ class DecoderSearch:
     has_widths: bool = True
     tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
     takes_boosts: bool = True
+    clock: Callable[[], float] | None = None
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """Compile boosts; see `Search.compile_boosts`."""
@@ -198,6 +202,31 @@ def greedy_searches(
         replace(base, **setting)  # checks the values before anything runs
     factory, facts = _facts_of(make, base, inputs)
     return [DecoderSearch("greedy", settings, base, factory, facts, has_widths=False)]
+
+
+def transducer_searches(
+    make: DecoderFactory | Measured[DecoderFactory],
+    base: TransducerOptions,
+    grid: Grid,
+    *,
+    clock: Callable[[], float] | None = None,
+    inputs: Mapping[str, str] | None = None,
+) -> list[DecoderSearch]:
+    """The transducer decoder, over a grid of `TransducerOptions`.
+
+    Args:
+        make: From `transducer_factory`, alone or measured.
+        base: Options that the grid changes.
+        grid: Values of options by name.
+        clock: From `transducer_factory`.
+        inputs: Fingerprints of what was loaded, by name.
+
+    Raises:
+        OptionError: A value of the grid is out of range.
+    """
+    factory, facts = _facts_of(make, base, inputs)
+    searches = grid_searches("transducer", base, grid, factory, facts)
+    return [replace(search, clock=clock) for search in searches]
 
 
 def _facts_of(

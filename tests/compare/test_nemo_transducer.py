@@ -1,0 +1,223 @@
+"""NeMo's searches for transducers on our models: equal where they are right.
+
+Needs `pip install --no-deps nemo-toolkit==3.0.0`. Where they differ, a test says why.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("nemo")
+
+from table_transducers import TableTransducer, texts_of, transducer_of  # noqa: E402
+
+from wfstdec import TransducerDecoder, TransducerOptions  # noqa: E402
+from wfstdec.compare.peers.nemo_transducer import NemoTransducer  # noqa: E402
+from wfstdec.errors import OptionError  # noqa: E402
+
+# `</s>` for nothing, back-off too: their scores have no end of the utterance.
+ARPA = """\\data\\
+ngram 1=7
+ngram 2=3
+
+\\1-grams:
+-99\t<s>
+0\t</s>
+-0.5\ta
+-0.75\tb
+-1\tc
+-0.875\td
+-1.25\te
+
+\\2-grams:
+-0.125\t<s> b
+-0.25\ta b
+-0.0625\tb c
+
+\\end\\
+"""
+LM_SCALE = 0.4
+
+
+def tables(seed, durations=(), **sizes):
+    rng = np.random.default_rng(seed)
+    sizes = {"num_utterances": 4, "num_frames": 6, "blank": 5, "longest": 4} | sizes
+    return TableTransducer(rng, 5, durations, **sizes)
+
+
+def batch(model, lengths=(6, 3, 6, 5)):
+    frames = torch.stack([model.frames(u) for u in range(4)])
+    return frames, torch.tensor(lengths)
+
+
+def theirs(model, setting, lengths=(6, 3, 6, 5), arpa=None):
+    peer = NemoTransducer(model, arpa=arpa, lm_scale=LM_SCALE)
+    found = peer.decode(*batch(model, lengths), setting)
+    return [
+        [("".join(model.tokens[t] for t in one.tokens), one.score) for one in texts]
+        for texts in found
+    ]
+
+
+def ours(model, setting, lengths=(6, 3, 6, 5), arpa=None):
+    options = TransducerOptions(lm_scale=LM_SCALE, **setting)
+    decoder = TransducerDecoder(model, lm=arpa, options=options)
+    return [texts_of(hyps) for hyps in decoder.decode_nbest(*batch(model, lengths))]
+
+
+@pytest.fixture
+def arpa(tmp_path):
+    path = tmp_path / "lm.arpa"
+    path.write_text(ARPA)
+    return path
+
+
+@pytest.mark.parametrize("durations", [(), (1, 2, 3)])
+@pytest.mark.parametrize("seed", range(10))
+def test_greedy_label_looping_says_the_same(seed, durations, arpa):
+    model = tables(seed, durations)
+    for lm in (None, arpa):
+        setting = {"strategy": "greedy"}
+        for mine, peer in zip(
+            ours(model, setting, arpa=lm), theirs(model, setting, arpa=lm), strict=True
+        ):
+            assert list(mine) == [peer[0][0]]
+
+
+def only_one_token(seed, durations=()):
+    """`a` or `b` or nothing: the beam has room for all candidates of a step.
+
+    Theirs cuts the beam before it merges: with more it would lose what it cuts.
+    """
+    model = tables(seed, durations, longest=1)
+    model.table[..., 2:5] = -torch.inf
+    model.table = torch.log_softmax(model.table, -1)
+    return model
+
+
+@pytest.mark.parametrize("fusion", ["late", "early"])
+@pytest.mark.parametrize("blank_scored", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_alsd_gives_the_same_scores_where_nothing_is_cut(
+    seed, fusion, blank_scored, arpa
+):
+    """A blank of less than 0.99, and as many hypotheses as labels."""
+    model = only_one_token(seed)
+    model.table[:, :, 0, 5] = model.table[:, :, 0, 5].clamp(max=math.log(0.98))
+    setting = {"strategy": "alsd", "beam_size": 6, "fusion": fusion}
+    setting["blank_scored"] = blank_scored
+    for lm in (None, arpa):
+        mine = ours(model, setting, arpa=lm)
+        for own, peer in zip(mine, theirs(model, setting, arpa=lm), strict=True):
+            own = {text: score for text, score in own.items() if text}
+            peer = {text: score for text, score in peer if text and score > -1e4}
+            assert peer == pytest.approx(own, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alsd_for_tdt_differs_by_the_blank_of_duration_0(seed):
+    """Without that duration, and none beyond the end, the scores are the same."""
+    model = only_one_token(seed, (1,))
+    setting = {"strategy": "alsd", "beam_size": 6}
+    for own, peer in zip(ours(model, setting), theirs(model, setting), strict=True):
+        peer = {text: score for text, score in peer if score > -1e4}
+        assert peer == pytest.approx(own, abs=1e-4)
+
+
+def test_aes_gives_the_same_score_or_one_that_is_wrong():
+    """Theirs are lower where they lose what a second round says again.
+
+    And some are higher than all alignments of the text together: counted twice.
+    """
+    same = lost = twice = 0
+    for seed in range(8):
+        model = tables(seed)
+        setting = {"strategy": "aes", "beam_size": 4}
+        exact = ours(model, {"strategy": "alsd", "beam_size": 800})
+        for own, peer, all_of in zip(
+            ours(model, setting), theirs(model, setting), exact, strict=True
+        ):
+            assert all(score <= all_of[text] + 1e-6 for text, score in own.items())
+            text, score = peer[0]
+            if score > all_of[text] + 1e-4:
+                twice += 1
+            elif score == pytest.approx(own.get(text), abs=1e-4):
+                same += 1
+            else:
+                assert own.get(text, -math.inf) > score or text not in own
+                lost += 1
+    assert same >= 16 and twice > 0 and lost > 0, (same, lost, twice)
+
+
+def test_their_blank_is_clamped(tmp_path):
+    """ln(1 - 0.9999) is ln(1 - 0.99) there."""
+    model = transducer_of([{"": [0.0001, 0.0, 0.9999], "a": [0.0, 0.0, 1.0]}])
+    path = tmp_path / "lm.arpa"
+    path.write_text(
+        "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-99\t<s>\n0\t</s>\n"
+        "-0.75\ta\n-1\tb\n\n\\2-grams:\n-0.5\tb b\n\n\\end\\\n"
+    )
+    setting = {"strategy": "alsd", "beam_size": 2, "fusion": "late"}
+    peer = NemoTransducer(model, arpa=path, lm_scale=LM_SCALE)
+    (found,) = peer.decode(model.frames()[None], torch.tensor([1]), setting)
+    scores = {one.tokens: one.score for one in found}
+    lm = -LM_SCALE * 0.75 * math.log(10)
+    said = math.log(0.0001) + lm
+    assert scores[(0,)] == pytest.approx(said + LM_SCALE * math.log(0.01), abs=1e-3)
+    options = TransducerOptions(lm_scale=LM_SCALE, beam_size=2)
+    decoder = TransducerDecoder(model, lm=path, options=options)
+    mine = texts_of(decoder.decode_nbest([model.frames()])[0])
+    assert mine["a"] == pytest.approx(said + LM_SCALE * math.log(0.0001), abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_theirs_loses_what_it_cuts_before_it_merges(seed):
+    """With five tokens and K = 6 there are eleven candidates in a step."""
+    model = tables(seed, longest=1)
+    setting = {"strategy": "alsd", "beam_size": 6}
+    for own, peer in zip(ours(model, setting), theirs(model, setting), strict=True):
+        assert math.fsum(map(math.exp, own.values())) == pytest.approx(1.0)
+        peer = {text: score for text, score in peer if score > -1e4}
+        assert math.fsum(map(math.exp, peer.values())) < 1.0 - 1e-6
+        for text, score in peer.items():
+            assert score <= own[text] + 1e-4
+
+
+def test_their_utterance_without_frames_may_wake():
+    """In a batch with others: ours stays empty, theirs has said something."""
+    woken = 0
+    for seed in range(10):
+        model = tables(seed)
+        setting = {"strategy": "alsd", "beam_size": 4}
+        lengths = (6, 0, 6, 5)
+        assert list(ours(model, setting, lengths)[1]) == [""]
+        woken += theirs(model, setting, lengths)[1][0][0] != ""
+    assert woken
+
+
+def test_their_beam_is_at_most_as_wide_as_the_vocabulary():
+    model = tables(0)
+    setting = {"strategy": "alsd", "beam_size": 7}
+    with pytest.raises(RuntimeError, match="out of range"):
+        theirs(model, setting)
+    assert len(ours(model, setting)[0]) == 7
+
+
+def test_their_lists_of_tdt_have_texts_twice():
+    """Those that end at the last frame and behind it."""
+    twice = 0
+    for seed in range(10):
+        model = tables(seed, (0, 1, 2, 4))
+        setting = {"strategy": "alsd", "beam_size": 6}
+        for texts in theirs(model, setting):
+            said = [text for text, score in texts if score > -1e4]
+            twice += len(said) != len(set(said))
+        ours(model, setting)  # raises where a text comes twice
+    assert twice
+
+
+def test_they_have_no_aes_for_tdt():
+    with pytest.raises(OptionError, match="AES"):
+        theirs(tables(0, (0, 1)), {"strategy": "aes", "beam_size": 4})

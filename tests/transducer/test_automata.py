@@ -1,0 +1,115 @@
+"""Language models and phrases in torch: the bits of the reference, every way."""
+
+import io
+
+import naive_cases
+import numpy as np
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.errors import OptionError
+from wfstdec.lm import reference
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.symbols import token_table
+from wfstdec.transducer.automata import TorchNgramLM
+from wfstdec.transducer.phrases import TorchPhrases, flattened
+
+NAMES = ["a", "b", "c", "d", "e"]
+TOKENS = token_table([*NAMES, "<blank>"], 5)
+
+
+def random_lm(seed):
+    rng = np.random.default_rng(seed)
+    arpa, _ = naive_cases.random_arpa(rng, NAMES)
+    unk_cost = (None, 3.0)[seed % 2]
+    return NgramLM.from_arpa(io.StringIO(arpa), TOKENS, unk_cost=unk_cost)
+
+
+def random_phrases(seed, **options):
+    rng = np.random.default_rng(seed)
+    spelt = {
+        str(i): (1 + i % 4, *map(int, rng.integers(0, 5, rng.integers(5))))
+        for i in range(rng.integers(1, 9))
+    }
+    compiler = PhraseCompiler(
+        lambda texts: [[spelt[text]] for text in texts],
+        TOKENS,
+        PhraseOptions(**options),
+        boundary=(None, 0)[seed % 2] if not options else None,
+    )
+    weights = {text: float(rng.uniform(-1, 3)) for text in spelt}
+    return compiler.compile(weights)
+
+
+def all_queries(module, first, automaton, num_labels):
+    """Costs and next states of the reference, with states counted from `first`."""
+    states = range(len(automaton.final_cost))
+    rows = [reference.row(automaton, 0, state, num_labels) for state in states]
+    costs, nextstates = (np.stack(part) for part in zip(*rows, strict=True))
+    return torch.arange(len(states)) + first, costs, nextstates + first
+
+
+def check(module, first, automaton, num_labels=6):
+    states, costs, nextstates = all_queries(module, first, automaton, num_labels)
+    for rows in (module, module.tables.rows):
+        found, there = rows(states)
+        assert found.dtype == torch.float32
+        np.testing.assert_array_equal(found.numpy(), costs)
+        np.testing.assert_array_equal(there.numpy(), nextstates)
+    for step in (module.step, module.tables.step):
+        for label in range(num_labels):
+            found, there = step(states, torch.full_like(states, label))
+            np.testing.assert_array_equal(found.numpy(), costs[:, label])
+            np.testing.assert_array_equal(there.numpy(), nextstates[:, label])
+    np.testing.assert_array_equal(module.final(states).numpy(), automaton.final_cost)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_language_model_equals_the_reference(seed):
+    lm = random_lm(seed)
+    module = TorchNgramLM(lm)
+    assert int(module.start[0]) == lm.start
+    check(module, 0, lm.automaton)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_phrases_equal_the_reference_side_by_side(seed):
+    lists = [random_phrases(3 * seed + i) for i in range(2)]
+    outside = random_phrases(seed, outside_cost=0.25)
+    given = [lists[0], None, lists[1], lists[0], outside]
+    for flat in (False, True):
+        module = TorchPhrases(given, flat)
+        assert module.model_of_list.tolist() == [0, 3, 1, 0, 2]
+        first = 0
+        for model, one in enumerate([*lists, outside]):
+            assert int(module.start[model]) == first + one.start
+            automaton = flattened(one).automaton if flat else one.automaton
+            check(module, first, automaton)
+            if flat:  # one link, and still what the list itself says
+                check(module, first, one.automaton)
+                assert module.tables.depth <= 1
+            first += one.num_states
+        nothing = module.start[module.model_of_list[1:2]]
+        costs, there = module(nothing)
+        assert not costs.any() and (there == nothing).all()
+        assert not module.final(nothing).any()
+
+
+def test_shapes_do_not_depend_on_data():
+    lm = TorchNgramLM(random_lm(0))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        states = torch.zeros(7, dtype=torch.int64)
+        for rows in (lm, lm.tables.rows):
+            costs, there = rows(states)
+            assert costs.shape == there.shape == (7, 6)
+        for step in (lm.step, lm.tables.step):
+            costs, there = step(states, states)
+            assert costs.shape == there.shape == (7,)
+
+
+def test_models_over_other_labels_do_not_go_together():
+    other = PhraseCompiler(lambda texts: [[(0,)]], token_table(["a", "<blank>"]))
+    with pytest.raises(OptionError, match=r"\[2, 6\] labels, expected one size"):
+        TorchPhrases([random_phrases(0), other.compile(["a"])])

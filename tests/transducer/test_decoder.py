@@ -1,0 +1,472 @@
+"""The decoder: by hand, whatever surrounds an utterance, sessions, shapes, errors."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from table_transducers import TableTransducer, transducer_of
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec.errors import (
+    BoostError,
+    LogprobError,
+    OptionError,
+    ShapeError,
+    TokenTableError,
+)
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.symbols import token_table
+from wfstdec.transducer.automata import TorchNgramLM
+from wfstdec.transducer.beam import with_room
+from wfstdec.transducer.fusion import Fusion, Term
+from wfstdec.transducer.model import EncoderModel, TransducerModel, tree_map
+from wfstdec.transducer.steps import Searcher, Source
+from wfstdec.transducer.torch_model import (
+    HeadConfig,
+    TorchTransducer,
+    TransducerConfig,
+    TransducerNet,
+)
+
+STRATEGIES = ("greedy", "alsd", "aes")
+KINDS = [(s, d) for s in STRATEGIES for d in ((), (0, 1, 2), (1, 2))]
+LETTERS = ("<sp>", "a", "b", "c")
+ARPA = r"""\data\
+ngram 1=6
+ngram 2=3
+
+\1-grams:
+-99	<s>	-0.25
+-0.75	</s>
+-0.5	<sp>	-0.125
+-0.75	a	-0.5
+-1	b
+-0.875	c
+
+\2-grams:
+-0.125	<s> b
+-0.25	a b
+-0.0625	<sp> a
+
+\end\
+"""
+
+
+def arpa():
+    return read_arpa(io.StringIO(ARPA))
+
+
+def small_net(seed=0, encoder="conv", predictor="lstm", dtype=torch.float32):
+    torch.manual_seed(seed)
+    heads = tuple(
+        HeadConfig(name, predictor, durations)
+        for name, durations in (("rnnt", ()), ("tdt", (0, 1, 2, 4)))
+    )
+    sizes = {"input_dim": 5, "width": 16, "dim": 16, "layers": 1}
+    config = TransducerConfig(LETTERS, heads, encoder=encoder, **sizes)
+    net = TransducerNet(config)
+    with torch.no_grad():  # sharp enough that the searches differ
+        for head in net.heads.values():
+            head.joiner.tokens.weight *= 6
+    return net.to(dtype)
+
+
+def features(seed, lengths, size=5):
+    rng = np.random.default_rng(seed)
+    rows = [torch.from_numpy(rng.normal(size=(n, size)) * 2) for n in lengths]
+    return [torch.log_softmax(row, 1).float() for row in rows]
+
+
+# ------------------------------------------------------------------------- by hand
+def test_an_example_by_hand():
+    model = transducer_of(
+        [
+            {"": [0.6, 0.1, 0.3], "a": [0.1, 0.1, 0.8]},
+            {"": [0.1, 0.1, 0.8], "a": [0.0, 0.7, 0.3], "ab": [0.0, 0.0, 1.0]},
+        ]
+    )
+    decoder = TransducerDecoder(model, frame_shift_s=0.5)
+    (hyp,) = decoder.decode([model.frames()])
+    assert [tuple(token) for token in hyp.tokens] == [
+        ("a", 0.0, 0.5, 0, 1),
+        ("b", 0.5, 1.0, 1, 2),
+    ]
+    # a at 0, b at 1; both at 0; both at 1
+    ab = 0.6 * 0.8 * 0.7 + 0.6 * 0.1 + 0.3 * 0.1 * 0.7
+    assert math.exp(-hyp.total_cost) == pytest.approx(ab)
+    assert hyp.acoustic_cost == hyp.total_cost and hyp.num_frames == 2
+    assert hyp.token_ids == (0, 1) and hyp.reached_final
+
+
+def test_words_are_cut_at_the_separator_or_at_the_mark():
+    rows = [{"": [1.0, 0.0, 0.0], "a": [0.0, 1.0, 0.0], "ab": [1.0, 0.0, 0.0]}]
+    for tokens, separator, words in (
+        (["a", "|"], "|", ["a", "a"]),
+        (["\u2581a", "b"], None, ["ab", "a"]),
+    ):
+        model = transducer_of(rows)
+        model.tokens = tokens
+        decoder = TransducerDecoder(model, separator=separator)
+        (hyp,) = decoder.decode([model.frames()])
+        assert [word.text for word in hyp.words] == words
+
+
+def test_both_models_are_what_the_protocol_asks_for():
+    table = transducer_of([{"": [0.5, 0.3, 0.2]}])
+    assert isinstance(table, TransducerModel) and not isinstance(table, EncoderModel)
+    model = TorchTransducer(small_net())
+    assert isinstance(model, TransducerModel) and isinstance(model, EncoderModel)
+
+
+def test_costs_are_those_of_models_and_phrases():
+    model = TorchTransducer(small_net())
+    decoder = TransducerDecoder(
+        *(model,),
+        lm=[(arpa(), 0.5), (arpa(), 0.25)],
+        separator="<sp>",
+        input="features",
+        options=TransducerOptions(lm_scale=0.8, token_insertion=0.3),
+    )
+    boosts = decoder.phrase_compiler().compile(["ab", "c"])
+    lm = NgramLM.from_arpa(arpa(), decoder.tokens)
+    for hyps in decoder.decode_nbest(features(0, [60, 31]), boosts=boosts):
+        for hyp in hyps:
+            assert hyp.graph_cost == pytest.approx(0.75 * lm.total(hyp.token_ids))
+            assert hyp.boost_cost == pytest.approx(boosts.total(hyp.token_ids))
+            assert hyp.insertion_cost == pytest.approx(0.3 * len(hyp.token_ids))
+            parts = hyp.acoustic_cost + 0.8 * hyp.graph_cost
+            parts += hyp.insertion_cost + hyp.boost_cost
+            assert hyp.total_cost == pytest.approx(parts)
+
+
+# ------------------------------------------------------- what surrounds an utterance
+def tables(durations, **sizes):
+    rng = np.random.default_rng(7)
+    sizes = {"num_utterances": 4, "num_frames": 5, "longest": 5} | sizes
+    return TableTransducer(rng, 3, durations, **sizes)
+
+
+def table_decoder(model, strategy, **more):
+    options = {"strategy": strategy, "beam_size": 4, **more}
+    text = ARPA.replace("<sp>", "z")
+    lm = [(read_arpa(io.StringIO(text)), 0.5)]
+    return TransducerDecoder(model, lm=lm, options=TransducerOptions(**options))
+
+
+@pytest.mark.parametrize(("strategy", "durations"), KINDS)
+def test_batch_padding_order_and_dead_slots_change_nothing(strategy, durations):
+    model = tables(durations)
+    for merge in ("sum", "max"):
+        decoder = table_decoder(model, strategy, merge=merge)
+        compiler = decoder.phrase_compiler()
+        lists = [{"ab": 2.0, "c": 1.0}, None, {"ca": 1.5}, {"bb": 0.5, "a": 0.25}]
+        boosts = [one and compiler.compile(one) for one in lists]
+        lengths = [5, 2, 0, 4]
+        given = [model.frames(u, n) for u, n in enumerate(lengths)]
+        alone = [
+            decoder.decode_nbest([one], boosts=[boost])[0]
+            for one, boost in zip(given, boosts, strict=True)
+        ]
+        assert decoder.decode_nbest(given, boosts=boosts) == alone
+        backwards = decoder.decode_nbest(given[::-1], boosts=boosts[::-1])
+        assert backwards == alone[::-1]
+        padded = torch.stack([model.frames(u) for u in range(4)])
+        padded[2:, 4:] = 1.0
+        assert decoder.decode_nbest(padded, lengths, boosts) == alone
+        small = TransducerDecoder(
+            model, lm=decoder.lms, options=decoder.options, batch_size=2
+        )
+        assert small.decode_nbest(given, boosts=boosts) == alone
+        turned = compiler.compile(dict(reversed(lists[0].items())))
+        assert decoder.decode_nbest(given[:1], boosts=turned)[0] == alone[0]
+
+
+@pytest.mark.parametrize(("strategy", "durations"), KINDS)
+def test_any_chunks_in_any_company_give_the_offline_result(strategy, durations):
+    rng = np.random.default_rng(1)
+    model = tables(durations, num_frames=7, longest=4)
+    decoder = table_decoder(model, strategy)
+    boosts = decoder.phrase_compiler().compile({"ab": 2.0, "c": 1.0})
+    whole = decoder.decode_nbest([model.frames(u) for u in range(4)], boosts=boosts)
+    for _ in range(4):
+        sessions = decoder.sessions()
+        places = {sessions.open(boosts): 0 for _ in range(4)}
+        names = list(places)
+        while any(place < 7 for place in places.values()):
+            moving = [name for name in names if rng.random() < 0.7]
+            sizes = {name: int(rng.integers(0, 4)) for name in moving}
+            sessions.advance(
+                {
+                    name: model.frames(u)[places[name] :][: sizes[name]]
+                    for u, name in enumerate(names)
+                    if name in sizes
+                }
+            )
+            places |= {n: min(7, places[n] + size) for n, size in sizes.items()}
+            for u, name in enumerate(names):
+                partial = sessions.partial(name)
+                assert partial.num_frames == places[name]
+                settled = [w.text for w in partial.words[: partial.num_settled]]
+                best = [w.text for w in whole[u][0].words]
+                assert best[: len(settled)] == settled
+        assert [sessions.close_nbest(name) for name in names] == whole
+
+
+@pytest.mark.parametrize(("strategy", "durations"), KINDS)
+def test_dense_and_sparse_rows_give_the_same(strategy, durations):
+    model = tables(durations)
+    decoder = table_decoder(model, strategy)
+    given = [model.frames(u, n) for u, n in enumerate([5, 2, 0, 4])]
+    sparse = decoder.decode_nbest(given)
+    decoder._backend.dense = True
+    dense = decoder.decode_nbest(given)
+    for hyps, others in zip(sparse, dense, strict=True):
+        for hyp, other in zip(hyps, others, strict=True):
+            assert hyp.token_ids == other.token_ids
+            assert hyp.token_frames == other.token_frames
+            assert hyp.total_cost == pytest.approx(other.total_cost, rel=1e-12)
+
+
+@pytest.mark.parametrize("head", ["rnnt", "tdt"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_net_gives_the_same_in_batches_and_chunks(head, strategy, dtype):
+    model = TorchTransducer(small_net(dtype=dtype), head)
+    decoder = TransducerDecoder(
+        *(model,),
+        lm=[(arpa(), 0.3)],
+        separator="<sp>",
+        options=TransducerOptions(strategy=strategy, beam_size=4),
+    )
+    whole = TransducerDecoder(model, input="features")
+    frames = whole.encode(features(1, [90, 3, 0, 50]))
+    together = decoder.decode(frames)
+    assert any(hyp.token_ids for hyp in together)
+    for hyp, rows in zip(together, frames, strict=True):
+        (alone,) = decoder.decode([rows])
+        sessions = decoder.sessions()
+        one = sessions.open()
+        for first in range(0, len(rows), 5):
+            sessions.advance({one: rows[first : first + 5]})
+        for other in (alone, sessions.close(one)):
+            assert other.token_ids == hyp.token_ids
+            assert other.token_frames == hyp.token_frames
+            assert other.total_cost == pytest.approx(hyp.total_cost, rel=1e-4)
+
+
+@pytest.mark.parametrize("encoder", ["conv", "gru"])
+def test_the_encoder_does_not_see_the_padding(encoder):
+    model = TorchTransducer(small_net(encoder=encoder))
+    decoder = TransducerDecoder(model, input="features")
+    given = features(2, [41, 16, 1, 0, 7])
+    together = decoder.encode(given)
+    assert [len(rows) for rows in together] == [11, 4, 1, 0, 2]
+    for one, rows in zip(given, together, strict=True):
+        torch.testing.assert_close(decoder.encode([one])[0], rows)
+
+
+def test_long_sessions_settle_their_tokens():
+    rows = [{"": [0.6, 0.0, 0.4], "a": [0.0, 0.0, 1.0]}] * 3
+    model = transducer_of(rows)
+    model.predict = lambda labels, state: (state["node"].double()[:, None] * 0, state)
+    decoder = TransducerDecoder(model, options=TransducerOptions(beam_size=2))
+    frames = torch.zeros(400, 2, dtype=torch.float64)
+    (whole,) = decoder.decode([frames])
+    sessions = decoder.sessions()
+    one = sessions.open()
+    for first in range(0, 400, 20):
+        sessions.advance({one: frames[first : first + 20]})
+    assert sessions._sessions[one].search._beam.rows.shape[1] < 400
+    assert sessions.close(one) == whole
+    assert len(whole.token_ids) > 100
+
+
+# -------------------------------------------------------------------- fixed shapes
+def fixed_searcher(strategy, head):
+    net = small_net()
+    model = TorchTransducer(net, head)
+    tokens = token_table([*LETTERS, "<blank>"], 4)
+    lm = TorchNgramLM(NgramLM.from_arpa(arpa(), tokens))
+    fusion = Fusion([Term(lm, 0.5, lm.start[:1].expand(3), True)])
+    options = TransducerOptions(strategy=strategy, beam_size=4)
+    return Searcher(model, options, fusion, dense=True)
+
+
+def three_utterances():
+    lengths = torch.tensor([6, 0, 4])
+    ended = torch.ones(3, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    frames = torch.randn(3, 6, 16, generator=generator)
+    return Source(frames, torch.zeros_like(lengths), lengths, ended)
+
+
+def one_step(searcher, beam, source):
+    if searcher.options.strategy == "aes":
+        return searcher.step_frame(beam, source, 0)
+    return searcher.step(beam, source)
+
+
+@pytest.mark.parametrize("head", ["rnnt", "tdt"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_step_asks_for_no_number(strategy, head):
+    """Under fake tensors whatever depends on data raises."""
+    searcher = fixed_searcher(strategy, head)
+    with torch.no_grad():
+        beam, source = with_room(searcher.start(3), 8), three_utterances()
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode, torch.no_grad():
+        beam, source = tree_map(mode.from_tensor, (beam, source))
+        after = one_step(searcher, beam, source)
+        for before, now in zip(beam, after, strict=True):
+            if isinstance(now, torch.Tensor):
+                assert now.shape == before.shape and now.dtype == before.dtype
+        searcher.dense = False
+        with pytest.raises(DynamicOutputShapeException):
+            one_step(searcher, beam, source)
+
+
+@pytest.mark.parametrize("head", ["rnnt", "tdt"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_step_can_be_exported(strategy, head):
+    class Step(torch.nn.Module):
+        def __init__(self, searcher):
+            super().__init__()
+            self.net, self.searcher = searcher.model.net, searcher
+
+        def forward(self, beam, source):
+            return one_step(self.searcher, beam, source)
+
+    searcher = fixed_searcher(strategy, head)
+    with torch.no_grad():
+        beam, source = with_room(searcher.start(3), 8), three_utterances()
+        exported = torch.export.export(Step(searcher), (beam, source), strict=False)
+        searcher.start(3)
+        for _ in range(2):
+            expected = one_step(searcher, beam, source)
+            found = exported.module()(beam, source)
+            torch.testing.assert_close(found.score, expected.score)
+            torch.testing.assert_close(found.rows, expected.rows)
+            if strategy == "aes":
+                break  # the frame is part of what was exported
+            beam = expected
+
+
+# -------------------------------------------------------------------------- errors
+def test_models_that_do_not_fit():
+    model = transducer_of([{"": [0.5, 0.3, 0.2]}])
+    model.blank = 3
+    with pytest.raises(OptionError, match="blank is 3, expected 0 to 2, with V=2"):
+        TransducerDecoder(model)
+    model.blank, model.durations = 2, (0, 1, 1)
+    with pytest.raises(OptionError, match=r"\(0, 1, 1\), expected different"):
+        TransducerDecoder(model)
+    model.durations = (0,)
+    with pytest.raises(OptionError, match="expected one above 0"):
+        TransducerDecoder(model)
+    model.durations, model.tokens = (), ["a", "a"]
+    with pytest.raises(TokenTableError, match="'a'"):
+        TransducerDecoder(model)
+    model.tokens, model.start = ["a", "b"], lambda num: (None, torch.zeros(1, 1))
+    with pytest.raises(ShapeError, match="gives 1 rows, expected 2"):
+        TransducerDecoder(model)
+    with pytest.raises(OptionError, match="no encoder"):
+        TransducerDecoder(transducer_of([{"": [0.5, 0.3, 0.2]}]), input="features")
+
+
+def test_a_joiner_of_another_size_is_named_with_both():
+    model = transducer_of([{"": [0.5, 0.3, 0.2]}])
+    model.tokens, model.blank = ["a", "b", "c"], 3
+    with pytest.raises(ShapeError, match="gives 3 outputs, expected 4: V=3 tokens"):
+        TransducerDecoder(model).decode([model.frames()])
+    model = TableTransducer(np.random.default_rng(0), 2, (0, 1, 2))
+    model.durations = (0, 1)
+    model.tokens = ["a", "b"]
+    with pytest.raises(ShapeError, match="gives 3 and 3 outputs, expected 3 and 2"):
+        TransducerDecoder(model).decode([model.frames()])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_no_numbers_from_the_joiner_name_the_utterance(strategy, number):
+    model = tables(())
+    model.table[2, 1] = number
+    decoder = table_decoder(model, strategy)
+    with pytest.raises(LogprobError, match="joiner gives NaN") as caught:
+        decoder.decode([model.frames(u) for u in range(4)])
+    assert caught.value.utterance == 2
+    assert len(decoder.decode([model.frames(u) for u in (0, 1, 3)])) == 3
+    sessions = decoder.sessions()
+    one = sessions.open()
+    sessions.advance({one: model.frames(2)[:1]})
+    with pytest.raises(LogprobError):
+        sessions.advance({one: model.frames(2)[1:]})
+
+
+def test_language_models_and_boosts_over_other_tokens():
+    model = transducer_of([{"": [0.5, 0.3, 0.2]}])
+    other = NgramLM.from_arpa(arpa(), token_table([*LETTERS, "<blank>"], 4))
+    with pytest.raises(OptionError, match="over 5 tokens, expected one over the 3"):
+        TransducerDecoder(model, lm=other)
+    turned = token_table(["b", "a", "<blank>"], 2)
+    other = NgramLM.from_arpa(arpa(), turned)
+    with pytest.raises(OptionError, match="number 0 is 'b' there and 'a' here"):
+        TransducerDecoder(model, lm=other)
+    with pytest.raises(OptionError, match="weight -1"):
+        TransducerDecoder(model, lm=[(arpa(), -1)])
+    decoder = TransducerDecoder(model)
+    larger = TransducerDecoder(TorchTransducer(small_net()))
+    boosts = larger.phrase_compiler().compile(["ab"])
+    with pytest.raises(BoostError, match="over 5 tokens, expected 3"):
+        decoder.decode([model.frames()], boosts=boosts)
+    with pytest.raises(BoostError, match="words"):
+        decoder.decode([model.frames()], boosts={"a": 1.0})
+
+
+def test_frames_that_do_not_fit():
+    model = TorchTransducer(small_net())
+    decoder = TransducerDecoder(model)
+    frames = torch.zeros(3, 16)
+    with pytest.raises(ShapeError, match="2 axes"):
+        decoder.decode(frames)
+    with pytest.raises(ShapeError, match=r"int64 \(3, 16\), expected floating"):
+        decoder.decode([frames.long()])
+    with pytest.raises(ShapeError, match="D=15, expected D=16") as caught:
+        decoder.decode([frames, frames[:, :15]])
+    assert caught.value.utterance == 1
+    with pytest.raises(ShapeError, match="length 4, expected 0 to 3"):
+        decoder.decode([frames], [4])
+    sessions = decoder.sessions()
+    one = sessions.open()
+    sessions.advance({one: frames})
+    with pytest.raises(ShapeError, match="D=15, expected D=16"):
+        sessions.advance({one: frames[:, :15]})
+    encoding = TransducerDecoder(model, input="features")
+    with pytest.raises(ShapeError, match="F=4 numbers a frame, the model expects F=5"):
+        encoding.decode(features(0, [8], 4))
+    with pytest.raises(OptionError, match="sessions of features"):
+        encoding.sessions().open()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "beam"}, "strategy='beam', expected 'greedy', 'alsd', 'aes'"),
+        ({"merge": "mean"}, "merge='mean'"),
+        ({"fusion": "deep"}, "fusion='deep'"),
+        ({"beam_size": 0}, "beam_size=0, expected 1"),
+        ({"max_symbols": 0}, "max_symbols=0, expected 1"),
+        ({"lm_scale": -1}, "lm_scale=-1"),
+        ({"expansion_beta": -1}, "expansion_beta=-1, expected 0 or more"),
+        ({"expansion_gamma": math.nan}, "expansion_gamma=nan"),
+        ({"expansion_rounds": 0}, "expansion_rounds=0"),
+        ({"blank_scored": 1}, "blank_scored=1, expected True or False"),
+    ],
+)
+def test_options_out_of_range(options, message):
+    with pytest.raises(OptionError, match=message):
+        TransducerOptions(**options)

@@ -1,0 +1,68 @@
+"""The CPU's kernels give what the operations of torch give."""
+
+import numpy as np
+import pytest
+import torch
+from table_transducers import TableTransducer
+
+from wfstdec.transducer.fusion import Fusion
+from wfstdec.transducer.options import TransducerOptions
+from wfstdec.transducer.pricing import top_labels, torch_top_labels
+from wfstdec.transducer.steps import Searcher, Source
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_labels_are_the_same(seed, dtype):
+    rng = np.random.default_rng(seed)
+    shape = int(rng.integers(0, 9)), int(rng.integers(1, 30))
+    values = rng.choice([-INF, -2.0, -1.5, -1.0, -0.0, 0.0, 0.5], shape)
+    if seed % 2:
+        values = rng.normal(size=shape)
+    scores = torch.from_numpy(values).to(dtype)
+    for num in {1, 2, shape[1]} & set(range(1, shape[1] + 1)):
+        found, labels = top_labels(scores, num)
+        others, same = torch_top_labels(scores, num)
+        assert torch.equal(labels, same) and torch.equal(found, others)
+        ordered = sorted(range(shape[1]), key=lambda c: (-values[0][c], c))[:num]
+        assert not shape[0] or labels[0].tolist() == ordered
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_kernel_of_a_step_does_what_torch_does(seed):
+    """Searches on random tables, wide and narrow, with ties: every number of a beam."""
+    durations = ((), (0, 1, 2))[seed % 2]
+    model = TableTransducer(np.random.default_rng(seed), 2, durations, num_utterances=3)
+    if seed % 3 == 0:
+        model.table = model.table.round()  # ties
+    lengths = torch.tensor([3, 0, 2])
+    ended = torch.tensor([True, True, seed % 4 < 2])
+    frames = torch.stack([model.frames(u) for u in range(3)])
+    source = Source(frames, torch.zeros_like(lengths), lengths, ended)
+    for strategy in ("greedy", "alsd", "aes"):
+        for width in (2, 5, 40):
+            options = TransducerOptions(
+                strategy=strategy, beam_size=width, merge=("sum", "max")[seed // 2 % 2]
+            )
+            found, same = (
+                Searcher(model, options, Fusion([]), dense=dense)
+                for dense in (False, True)
+            )
+            beams = [one.run(one.start(3), source) for one in (found, same)]
+            assert_same(*beams)
+
+
+def assert_same(one, other):
+    torch.testing.assert_close(one.score, other.score, rtol=1e-12, atol=1e-12)
+    live = one.live
+    for name in ("frame", "run", "length", "last"):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert torch.equal(mine[live], theirs[live]), name
+    pairs = live[:, :, None] & live[:, None, :]
+    assert torch.equal(one.shared[pairs], other.shared[pairs])
+    rows = live.flatten().nonzero()[:, 0].tolist()
+    for row, length in zip(rows, one.length.flatten()[rows].tolist(), strict=True):
+        assert torch.equal(one.rows[row, :length], other.rows[row, :length])
+        assert one.g[row] == other.g[row]

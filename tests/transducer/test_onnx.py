@@ -1,0 +1,188 @@
+"""ONNX triples as icefall exports them, built here: equal to the same sums in torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec.errors import FormatError, OptionError, ShapeError, TokenTableError
+from wfstdec.transducer.onnx_model import load_onnx_transducer
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+V1, DIM, FEATURES, CONTEXT = 5, 6, 3, 2
+TOKENS = ["<blk>", "\u2581a", "b", "c", "\u2581d"]
+
+
+def value(name, kind, shape):
+    return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+
+def save(path, nodes, inputs, outputs, weights, **metadata):
+    helper = onnx.helper
+    tensors = [onnx.numpy_helper.from_array(a, name) for name, a in weights.items()]
+    graph = helper.make_graph(nodes, path.stem, inputs, outputs, tensors)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    helper.set_model_props(model, {k: str(v) for k, v in metadata.items()})
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+
+
+def weights(seed=0, outputs=V1):
+    rng = np.random.default_rng(seed)
+    sizes = {
+        "w_in": (FEATURES, DIM),
+        "embedding": (V1, DIM),
+        "w_out": (DIM, outputs),
+    }
+    return {k: rng.normal(size=s).astype(np.float32) * 1.5 for k, s in sizes.items()}
+
+
+def write_triple(folder, outputs=V1):
+    """Encoder: every second frame, projected; decoder: a mean; joiner: tanh, linear."""
+    node, given = onnx.helper.make_node, weights(outputs=outputs)
+    kind = onnx.TensorProto
+    picked = {
+        "starts": np.array([0]),
+        "ends": np.array([1 << 31]),
+        "axes": np.array([1]),
+        "steps": np.array([2]),
+        "one": np.array(1),
+        "two": np.array(2),
+    }
+    save(
+        folder / "encoder.onnx",
+        [
+            node("Slice", ["x", "starts", "ends", "axes", "steps"], ["half"]),
+            node("MatMul", ["half", "w_in"], ["encoder_out"]),
+            node("Add", ["x_lens", "one"], ["more"]),
+            node("Div", ["more", "two"], ["encoder_out_lens"]),
+        ],
+        [
+            value("x", kind.FLOAT, ["N", "T", FEATURES]),
+            value("x_lens", kind.INT64, ["N"]),
+        ],
+        [
+            value("encoder_out", kind.FLOAT, ["N", "T2", DIM]),
+            value("encoder_out_lens", kind.INT64, ["N"]),
+        ],
+        {**picked, "w_in": given["w_in"]},
+        subsampling_factor=2,
+    )
+    save(
+        folder / "decoder.onnx",
+        [
+            node("Gather", ["embedding", "y"], ["seen"]),
+            node("ReduceMean", ["seen"], ["decoder_out"], axes=[1], keepdims=0),
+        ],
+        [value("y", kind.INT64, ["N", CONTEXT])],
+        [value("decoder_out", kind.FLOAT, ["N", DIM])],
+        {"embedding": given["embedding"]},
+        context_size=CONTEXT,
+        vocab_size=V1,
+    )
+    save(
+        folder / "joiner.onnx",
+        [
+            node("Add", ["encoder_out", "decoder_out"], ["sum"]),
+            node("Tanh", ["sum"], ["inner"]),
+            node("MatMul", ["inner", "w_out"], ["logit"]),
+        ],
+        [
+            value("encoder_out", kind.FLOAT, ["N", DIM]),
+            value("decoder_out", kind.FLOAT, ["N", DIM]),
+        ],
+        [value("logit", kind.FLOAT, ["N", outputs])],
+        {"w_out": given["w_out"]},
+    )
+    lines = "".join(f"{name} {i}\n" for i, name in enumerate(TOKENS))
+    (folder / "tokens.txt").write_text(lines, "utf-8")
+    names = ("encoder.onnx", "decoder.onnx", "joiner.onnx", "tokens.txt")
+    return [folder / name for name in names]
+
+
+class SameInTorch:
+    """The sums of `write_triple`; the blank is moved to the end."""
+
+    def __init__(self, durations=()):
+        outputs = V1 + len(durations)
+        parts = weights(outputs=outputs)
+        self.parts = {name: torch.from_numpy(a) for name, a in parts.items()}
+        self.tokens, self.blank, self.durations = TOKENS[1:], V1 - 1, durations
+        self.input_dim, self.stride = FEATURES, 2
+
+    def encode(self, features, lengths):
+        return features[:, ::2] @ self.parts["w_in"], (lengths + 1) // 2
+
+    def start(self, num):
+        context = torch.zeros(num, CONTEXT, dtype=torch.int64)
+        return context, self.parts["embedding"][context].mean(1)
+
+    def predict(self, labels, state):
+        context = torch.cat([state[:, 1:], labels[:, None] + 1], 1)
+        return self.parts["embedding"][context].mean(1), context
+
+    def join(self, frames, g):
+        logits = torch.tanh(frames + g) @ self.parts["w_out"]
+        order = [1, 2, 3, 4, 0]
+        tokens = torch.log_softmax(logits[:, :V1], 1)[:, order]
+        if not self.durations:
+            return tokens
+        return tokens, torch.log_softmax(logits[:, V1:], 1)
+
+
+def features(seed, lengths):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(n, FEATURES)).astype(np.float32) for n in lengths]
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "alsd", "aes"])
+@pytest.mark.parametrize("durations", [(), (0, 1, 2)])
+def test_a_triple_says_what_the_same_sums_say(tmp_path, strategy, durations):
+    files = write_triple(tmp_path, V1 + len(durations))
+    model = load_onnx_transducer(*files, durations=durations)
+    assert (model.stride, model.input_dim, model.blank) == (2, FEATURES, 0)
+    options = TransducerOptions(strategy=strategy, beam_size=3)
+    common = {"options": options, "input": "features"}
+    given = features(0, [21, 6, 1, 0])
+    found = TransducerDecoder(model, **common).decode_nbest(given)
+    same = TransducerDecoder(SameInTorch(durations), **common).decode_nbest(given)
+    assert any(hyps[0].words for hyps in found)
+    for hyps, others in zip(found, same, strict=True):
+        for hyp, other in zip(hyps, others, strict=True):
+            assert hyp.text == other.text
+            assert hyp.token_frames == other.token_frames
+            assert hyp.total_cost == pytest.approx(other.total_cost, abs=1e-4)
+
+
+def test_frames_need_no_encoder(tmp_path):
+    _, *files = write_triple(tmp_path)
+    model = load_onnx_transducer(None, *files)
+    frames = torch.randn(9, DIM, generator=torch.Generator().manual_seed(0))
+    (hyp,) = TransducerDecoder(model).decode([frames])
+    (other,) = TransducerDecoder(SameInTorch()).decode([frames])
+    assert hyp.text == other.text
+    with pytest.raises(OptionError, match="no encoder"):
+        model.encode(torch.zeros(1, 4, FEATURES), torch.tensor([4]))
+
+
+def test_files_that_do_not_fit(tmp_path):
+    encoder, decoder, joiner, tokens = write_triple(tmp_path)
+    with pytest.raises(ShapeError, match="joiner gives 5 outputs, expected 8: V=4"):
+        load_onnx_transducer(encoder, decoder, joiner, tokens, durations=(0, 1, 2))
+    with pytest.raises(ShapeError, match="decoder takes 2 inputs, expected 1"):
+        load_onnx_transducer(encoder, joiner, decoder, tokens)
+    with pytest.raises(FormatError, match=r"none\.onnx: no such file"):
+        load_onnx_transducer(tmp_path / "none.onnx", decoder, joiner, tokens)
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    with pytest.raises(FormatError, match="not a readable ONNX model"):
+        load_onnx_transducer(encoder, decoder, broken, tokens)
+    few = tmp_path / "few.txt"
+    few.write_text("<blk> 0\na 1\n", "utf-8")
+    with pytest.raises(ShapeError, match="joiner gives 5 outputs, expected 2: V=1"):
+        load_onnx_transducer(encoder, decoder, joiner, few)
+    with pytest.raises(TokenTableError):
+        load_onnx_transducer(encoder, decoder, joiner, tokens, blank="none")

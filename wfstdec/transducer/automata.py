@@ -1,0 +1,327 @@
+"""Automata with back-off in torch: language models and boosts, looked up in batches.
+
+    lm = TorchNgramLM(ngram_lm)                        # what the field calls NGPU-LM
+    costs, nextstates = lm(states)                     # of all labels, [N, L] each
+    costs, nextstates = lm.step(states, labels)        # of one label each, [N] each
+    total += lm.final(states)
+
+The numbers are those of `wfstdec.lm.reference`, bit for bit, on any device. A state's
+row is the root's, overwritten by the arcs of ever longer histories:
+
+    costs[:] = b1 + b2 + ... + root's row
+    ...
+    costs[labels of the link] = b1 + its arcs
+    costs[labels of the state] = its arcs
+
+On the CPU the kernels of `wfstdec.lm.kernels` do the same faster, as a custom operator;
+all shapes depend on N and L alone, so that both can be traced and exported.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wfstdec.errors import OptionError
+from wfstdec.lm import kernels
+from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.null import NULL_AUTOMATON
+
+_HANDLES = itertools.count()
+_AUTOMATA: dict[int, tuple[Automaton, np.ndarray]] = {}
+"""What the CPU's operators find by handle: arrays, and the model of each state."""
+
+
+class TorchBackoff(nn.Module):
+    """Models over the same labels together, and one that costs nothing.
+
+    States are integers [N] and tell the model too; next states are int32, costs
+    float32, nats.
+
+    Args:
+        models: Over the same labels; with a label table, only one.
+
+    Attributes:
+        num_labels: L.
+        start: int64 [models + 1], where each begins; the last one is where all labels
+            cost nothing.
+    """
+
+    start: Tensor
+    final_cost: Tensor
+
+    def __init__(self, models: Sequence[BackoffModel]) -> None:
+        super().__init__()
+        sizes = {model.num_labels for model in models}
+        if len(sizes) != 1:
+            raise OptionError(f"models over {sorted(sizes)} labels, expected one size")
+        (self.num_labels,) = sizes
+        parts = [model.automaton for model in models]
+        automaton, model_of_state = combined([*parts, NULL_AUTOMATON])
+        self._handle = next(_HANDLES)
+        _AUTOMATA[self._handle] = automaton, model_of_state
+        self._made: BackoffTables | None = None
+        self.register_buffer("start", _long(automaton.model_start))
+        self.register_buffer("final_cost", torch.tensor(automaton.final_cost))
+
+    def __del__(self) -> None:
+        _AUTOMATA.pop(getattr(self, "_handle", -1), None)
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Costs and next states of all labels, [N, L] each."""
+        if states.device.type == "cpu":
+            return _cpu_rows(self._handle, states, self.num_labels)
+        return self.tables.rows(states)
+
+    def step(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The cost of one label in each state, and where it leads, [N] each."""
+        if states.device.type == "cpu":
+            return _cpu_steps(self._handle, states, labels)
+        return self.tables.step(states, labels)
+
+    def final(self, states: Tensor) -> Tensor:
+        """The costs of ending, [N]: `</s>`, or the refund of a phrase half said."""
+        return self.final_cost[states.long()]
+
+    @property
+    def tables(self) -> BackoffTables:
+        """What devices without kernels of ours look up, where this module is."""
+        if self._made is None:
+            automaton, model_of_state = _AUTOMATA[self._handle]
+            made = BackoffTables(automaton, model_of_state, self.num_labels)
+            self._made = made.to(self.start.device)
+        return self._made
+
+
+class TorchNgramLM(TorchBackoff):
+    """An n-gram model in torch; `start[0]` is the history `<s>`.
+
+    Args:
+        lm: The model.
+    """
+
+    def __init__(self, lm: NgramLM) -> None:
+        super().__init__([lm])
+
+
+class BackoffTables(nn.Module):
+    """The same arrays laid out for torch's own operations; made by `TorchBackoff`."""
+
+    alias: Tensor
+    begin: Tensor
+    count: Tensor
+    arc_key: Tensor
+    arc_label: Tensor
+    arc_next: Tensor
+    arc_cost: Tensor
+    link: Tensor
+    link_cost: Tensor
+    root_row: Tensor
+    root_cost: Tensor
+    root_next: Tensor
+
+    def __init__(
+        self, automaton: Automaton, model_of_state: np.ndarray, num_labels: int
+    ) -> None:
+        super().__init__()
+        is_root = automaton.backoff_state < 0
+        counts = np.where(is_root, 0, np.diff(automaton.state_arc_splits))
+        self.depth = _longest_chain(automaton.backoff_state)
+        self.width = int(counts.max())
+        roots = np.flatnonzero(is_root)
+        size, alias = _canonical(automaton, num_labels)
+        root_cost, root_next = _root_rows(automaton, model_of_state, roots, size)
+        root_row = np.zeros(len(is_root), np.int64)
+        root_row[roots] = np.arange(len(roots))
+        source = np.repeat(np.arange(len(counts)), np.diff(automaton.state_arc_splits))
+        keys = source * np.int64(size) + automaton.arc_label
+        self.size = size
+        states = np.arange(len(is_root))
+        link = np.where(is_root, states, automaton.backoff_state)
+        arrays = {
+            "alias": alias,
+            "begin": automaton.state_arc_splits[:-1],
+            "count": counts,
+            "arc_key": np.append(keys, np.iinfo(np.int64).max),
+            "arc_label": np.append(automaton.arc_label, size),
+            "arc_next": np.append(automaton.arc_next, 0).astype(np.int32),
+            "arc_cost": np.append(automaton.arc_cost, np.float32(0)),
+            "link": link,
+            "link_cost": automaton.backoff_cost,
+            "root_row": root_row,
+            "root_cost": root_cost,
+            "root_next": root_next,
+        }
+        for name, array in arrays.items():
+            keep = array.dtype == np.float32 or name in ("arc_next", "root_next")
+            tensor = torch.from_numpy(np.array(array)) if keep else _long(array)
+            self.register_buffer(name, tensor)
+
+    def _chain(self, states: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        """The states on the way to the root, with what backing off to each costs."""
+        total = self.link_cost[states] * 0
+        chain = [(states, total)]
+        for _ in range(self.depth):
+            total = total + self.link_cost[states]
+            states = self.link[states]
+            chain.append((states, total))
+        return chain[:-1], self.root_row[states]
+
+    def rows(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """As `TorchBackoff.forward`."""
+        states = states.long()
+        chain, root = self._chain(states)
+        total = self.link_cost[states] * 0
+        if chain:
+            last, before = chain[-1]
+            total = before + self.link_cost[last]
+        spare = self.root_cost.new_zeros(len(states), 1)
+        costs = torch.cat([total[:, None] + self.root_cost[root], spare], 1)
+        nextstates = torch.cat([self.root_next[root], spare.int()], 1)
+        arange = torch.arange(self.width, device=states.device)
+        for at, paid in reversed(chain):
+            inside = arange < self.count[at][:, None]
+            arcs = torch.where(inside, self.begin[at][:, None] + arange, -1)
+            labels = self.arc_label[arcs]  # the last arc is the spare one
+            costs.scatter_(1, labels, paid[:, None] + self.arc_cost[arcs])
+            nextstates.scatter_(1, labels, self.arc_next[arcs])
+        return costs[:, self.alias], nextstates[:, self.alias]
+
+    def step(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """As `TorchBackoff.step`."""
+        states, labels = states.long(), self.alias[labels.long()]
+        chain, root = self._chain(states)
+        total = self.link_cost[states] * 0
+        if chain:
+            last, before = chain[-1]
+            total = before + self.link_cost[last]
+        costs = total + self.root_cost[root, labels]
+        nextstates = self.root_next[root, labels]
+        for at, paid in reversed(chain):
+            keys = at * self.size + labels
+            arcs = torch.searchsorted(self.arc_key, keys)
+            found = (self.arc_key[arcs] == keys) & (self.count[at] > 0)
+            costs = torch.where(found, paid + self.arc_cost[arcs], costs)
+            nextstates = torch.where(found, self.arc_next[arcs], nextstates)
+        return costs, nextstates
+
+
+def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
+    """All models in one set of arrays, and the model of each state, int32 [S]."""
+    states = np.cumsum([0] + [len(a.final_cost) for a in automata])
+    arcs = np.cumsum([0] + [len(a.arc_cost) for a in automata])
+    tables = np.cumsum([0] + [len(a.label_alias) for a in automata])
+
+    def joined(name: str, offsets: np.ndarray | None = None) -> np.ndarray:
+        parts = [getattr(automaton, name) for automaton in automata]
+        if offsets is None:
+            return np.concatenate(parts)
+        pairs = zip(parts, offsets[:-1].tolist(), strict=True)
+        return np.concatenate([part + offset for part, offset in pairs])
+
+    def splits(name: str, offsets: np.ndarray) -> np.ndarray:
+        parts = [getattr(automaton, name)[:-1] for automaton in automata]
+        pairs = zip(parts, offsets[:-1].tolist(), strict=True)
+        return np.concatenate([*(p + offset for p, offset in pairs), offsets[-1:]])
+
+    backoff = joined("backoff_state", states)
+    model = np.repeat(
+        np.arange(sum(len(a.model_start) for a in automata)),
+        [len(a.final_cost) for a in automata],
+    )
+    return frozen(
+        Automaton(
+            state_arc_splits=splits("state_arc_splits", arcs),
+            arc_label=joined("arc_label"),
+            arc_next=joined("arc_next", states),
+            arc_cost=joined("arc_cost"),
+            backoff_state=np.where(joined("backoff_state") < 0, -1, backoff),
+            backoff_cost=joined("backoff_cost"),
+            final_cost=joined("final_cost"),
+            model_start=joined("model_start", states),
+            model_label_splits=splits("model_label_splits", tables),
+            model_default_cost=joined("model_default_cost"),
+            label_alias=joined("label_alias"),
+        )
+    ), model.astype(np.int32)
+
+
+def _longest_chain(backoff_state: np.ndarray) -> int:
+    """How many links lead from any state to its root at most."""
+    depth, at = 0, backoff_state
+    while (at >= 0).any():
+        at = np.where(at < 0, -1, backoff_state[at])
+        depth += 1
+    return depth
+
+
+def _canonical(automaton: Automaton, num_labels: int) -> tuple[int, np.ndarray]:
+    """How many labels arcs can have, and which of them each label stands under."""
+    if not len(automaton.label_alias):
+        return num_labels, np.arange(num_labels)
+    count = len(automaton.label_alias)
+    alias = np.full(num_labels, count, np.int64)
+    known = automaton.label_alias[:num_labels]
+    alias[: len(known)] = known
+    return count + 1, alias
+
+
+def _root_rows(
+    automaton: Automaton, model_of_state: np.ndarray, roots: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each label does at each root, float32 and int32 [roots, size]."""
+    costs = np.empty((len(roots), size), np.float32)
+    nextstates = np.empty((len(roots), size), np.int32)
+    for i, root in enumerate(roots.tolist()):
+        costs[i] = automaton.model_default_cost[model_of_state[root]]
+        nextstates[i] = root
+        begin, end = automaton.state_arc_splits[root : root + 2]
+        labels = automaton.arc_label[begin:end]
+        costs[i, labels] = automaton.arc_cost[begin:end]
+        nextstates[i, labels] = automaton.arc_next[begin:end]
+    return costs, nextstates
+
+
+def _long(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.array(array, np.int64))
+
+
+@torch.library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
+def _cpu_rows(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
+    """`kernels.rows` of the automaton of a handle."""
+    automaton, model_of_state = _AUTOMATA[handle]
+    at = states.int().numpy()
+    costs = torch.empty(len(at), num_labels)
+    nextstates = torch.empty(len(at), num_labels, dtype=torch.int32)
+    models = model_of_state[at]
+    kernels.rows(automaton, models, at, costs.numpy(), nextstates.numpy())
+    return costs, nextstates
+
+
+@_cpu_rows.register_fake
+def _(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
+    costs = states.new_empty(len(states), num_labels, dtype=torch.float32)
+    return costs, torch.empty_like(costs, dtype=torch.int32)
+
+
+@torch.library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
+def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """`kernels.steps` of the automaton of a handle."""
+    automaton, model_of_state = _AUTOMATA[handle]
+    at, given = states.int().numpy(), labels.int().numpy()
+    costs = torch.empty(len(at))
+    nextstates = torch.empty(len(at), dtype=torch.int32)
+    models = model_of_state[at]
+    kernels.steps(automaton, models, at, given, costs.numpy(), nextstates.numpy())
+    return costs, nextstates
+
+
+@_cpu_steps.register_fake
+def _(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    costs = states.new_empty(len(states), dtype=torch.float32)
+    return costs, torch.empty_like(costs, dtype=torch.int32)

@@ -1,0 +1,260 @@
+"""The hypotheses of a batch, merged and pruned in fixed shapes.
+
+    beam = start_beam(...)                             # one live hypothesis each
+    candidates = Candidates(score, label, frame)       # [B, K, W], the search's affair
+    kept = select(beam, merge(beam, candidates, "sum"))
+    beam = moved(beam, kept)                           # predictor and fusion come after
+
+Two candidates are one if their tokens and their frames are. No hash decides: the beam
+knows how many first tokens every two of its texts share. Text a is the beginning of b
+if they share all of a's, and a's child by a token y is b if b is one longer and ends
+in y: so a candidate's text is named by that of its parent and its token, whichever way
+it came about. The number of shared tokens grows by one at most in a step: it does where
+the next tokens are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wfstdec.transducer.fusion import States
+from wfstdec.transducer.model import take_rows
+
+NO_TOKEN = -1
+_INF = float("inf")
+
+
+class Beam(NamedTuple):
+    """K hypotheses of each of B utterances; a dead one has the score -inf.
+
+    Attributes:
+        score: float64 [B, K], nats, higher is better.
+        frame: int64 [B, K], t: the next frame.
+        run: int64 [B, K], tokens since the frame last moved.
+        length: int64 [B, K], u: tokens in `rows`.
+        last: int64 [B, K], the last token, -1 for none.
+        shared: int64 [B, K, K], how many first tokens two texts have in common.
+        rows: int32 [B * K, U, 3], of each token: itself, its frame, the frame after.
+        g: [B * K, ...], what the predictor gave.
+        state: Pytree of tensors [B * K, ...], of the predictor.
+        fusion: int64 [B * K] for each term.
+        before: int64 [B, 1], tokens said before those in `rows`.
+    """
+
+    score: Tensor
+    frame: Tensor
+    run: Tensor
+    length: Tensor
+    last: Tensor
+    shared: Tensor
+    rows: Tensor
+    g: Tensor
+    state: Any
+    fusion: States
+    before: Tensor
+
+    @property
+    def live(self) -> Tensor:
+        """Which hypotheses there are, bool [B, K]."""
+        return self.score > -_INF
+
+
+class Candidates(NamedTuple):
+    """What may follow: W for each hypothesis.
+
+    Attributes:
+        score: float64 [B, K, W], -inf where there is none.
+        label: int64 [B, K, W], a token, or -1 where the text stays the same.
+        frame: int64 [B, K, W], the next frame.
+    """
+
+    score: Tensor
+    label: Tensor
+    frame: Tensor
+
+
+class Kept(NamedTuple):
+    """The K best candidates, best first; all [B, K]. `parent` is a hypothesis."""
+
+    score: Tensor
+    parent: Tensor
+    label: Tensor
+    frame: Tensor
+
+
+def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> Beam:
+    """One live hypothesis for each of `num` utterances, the empty text.
+
+    Args:
+        num: B.
+        width: K.
+        g: [B * K, ...].
+        state: Pytree of tensors [B * K, ...].
+        fusion: int64 [B * K] for each term.
+    """
+    device = g.device
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.int64, device=device)
+
+    score = torch.full((num, width), -_INF, dtype=torch.float64, device=device)
+    score[:, 0] = 0
+    return Beam(
+        score=score,
+        frame=zeros(num, width),
+        run=zeros(num, width),
+        length=zeros(num, width),
+        last=zeros(num, width) + NO_TOKEN,
+        shared=zeros(num, width, width),
+        rows=zeros(num * width, 0, 3).int(),
+        g=g,
+        state=state,
+        fusion=fusion,
+        before=zeros(num, 1),
+    )
+
+
+def with_room(beam: Beam, length: int) -> Beam:
+    """The same with room for so many tokens."""
+    num, room, _ = beam.rows.shape
+    if room >= length:
+        return beam
+    more = beam.rows.new_zeros(num, length - room, 3)
+    return beam._replace(rows=torch.cat([beam.rows, more], 1))
+
+
+def same_texts(beam: Beam) -> Tensor:
+    """Whether two live hypotheses have one text, bool [B, K, K]."""
+    counts = beam.length[:, :, None] == beam.length[:, None, :]
+    live = beam.live[:, :, None] & beam.live[:, None, :]
+    return counts & (beam.shared == beam.length[:, :, None]) & live
+
+
+def one_longer(beam: Beam) -> Tensor:
+    """Whether hypothesis b is a and one token more, for [B, a, b], both alive."""
+    counts = beam.length[:, :, None] + 1 == beam.length[:, None, :]
+    live = beam.live[:, :, None] & beam.live[:, None, :]
+    return counts & (beam.shared == beam.length[:, :, None]) & live
+
+
+def text_keys(beam: Beam, label: Tensor, num_labels: int) -> Tensor:
+    """A number for each candidate's text, [B, K, W]: equal where texts are.
+
+    Args:
+        beam: What they follow.
+        label: int64 [B, K, W], a token or -1.
+        num_labels: Tokens are below it.
+    """
+    width = beam.score.shape[1]
+    first = same_texts(beam).int().argmax(2)  # the first hypothesis of that text
+    longer = one_longer(beam)
+    parent = longer.int().argmax(1)
+    parent = torch.where(longer.any(1), first.gather(1, parent), NO_TOKEN)
+    as_child = parent * num_labels + beam.last
+    as_itself = (width + first) * num_labels
+    stays = torch.where(parent >= 0, as_child, as_itself)
+    goes_on = first[:, :, None] * num_labels + label
+    return torch.where(label >= 0, goes_on, stays[:, :, None])
+
+
+def merge(
+    beam: Beam, found: Candidates, how: Literal["sum", "max"], num_labels: int
+) -> Candidates:
+    """One of each text and frame: the best keeps its place and gets all the score.
+
+    Of equal ones the first counts: the lower hypothesis, then the lower candidate.
+    """
+    shape = found.score.shape
+    score = found.score.flatten(1)
+    text = text_keys(beam, found.label, num_labels)
+    key = (text * (1 << 32) + found.frame).flatten(1)
+    key = torch.where(score > -_INF, key, -1)
+    key, order = torch.sort(key, dim=1, stable=True)
+    score = score.gather(1, order)
+    begins = torch.ones_like(key, dtype=torch.bool)
+    begins[:, 1:] = key[:, 1:] != key[:, :-1]
+    group = begins.cumsum(1) - 1
+    none = torch.full_like(score, -_INF)
+    best = none.scatter_reduce(1, group, score, "amax").gather(1, group)
+    nowhere = torch.full_like(order, order.shape[1])
+    place = torch.where(score == best, order, nowhere)
+    place = nowhere.scatter_reduce(1, group, place, "amin").gather(1, group)
+    if how == "sum":
+        share = torch.where(score > -_INF, torch.exp(score - best), 0.0)
+        share = torch.zeros_like(score).scatter_add(1, group, share).gather(1, group)
+        best = torch.where(best > -_INF, best + torch.log(share), -_INF)
+    best = torch.where(order == place, best, -_INF)
+    merged = none.scatter(1, order, best)
+    return found._replace(score=merged.view(shape))
+
+
+def select(beam: Beam, found: Candidates) -> Kept:
+    """The K best; of equal ones the lower hypothesis, then the lower candidate."""
+    width = beam.score.shape[1]
+    score, order = torch.sort(
+        found.score.flatten(1), dim=1, descending=True, stable=True
+    )
+    score, order = score[:, :width], order[:, :width]
+    return Kept(
+        score=score,
+        parent=order // found.score.shape[2],
+        label=found.label.flatten(1).gather(1, order),
+        frame=found.frame.flatten(1).gather(1, order),
+    )
+
+
+def moved(beam: Beam, kept: Kept) -> Beam:
+    """The beam of what was kept; g, predictor and fusion are still their parents'."""
+    num, width = kept.score.shape
+    offset = torch.arange(num, device=kept.parent.device)[:, None] * width
+    flat = (kept.parent + offset).flatten()
+    spoke = kept.label >= 0
+    count = beam.length.gather(1, kept.parent)
+    before = beam.frame.gather(1, kept.parent)
+    run = beam.run.gather(1, kept.parent) + spoke
+    rows = _with_tokens(beam.rows.index_select(0, flat), count, before, kept)
+    new_count = count + spoke
+    shared = _pairs(beam.shared, kept.parent)
+    return Beam(
+        score=kept.score,
+        frame=kept.frame,
+        run=torch.where(kept.frame > before, 0, run),
+        length=new_count,
+        last=torch.where(spoke, kept.label, beam.last.gather(1, kept.parent)),
+        shared=_more_shared(shared, rows, new_count),
+        rows=rows,
+        g=beam.g.index_select(0, flat),
+        state=take_rows(beam.state, flat),
+        fusion=tuple(at.index_select(0, flat) for at in beam.fusion),
+        before=beam.before,
+    )
+
+
+def _with_tokens(rows: Tensor, count: Tensor, before: Tensor, kept: Kept) -> Tensor:
+    """The rows with one more where a token was said."""
+    after = torch.maximum(kept.frame, before + 1)
+    new = torch.stack([kept.label, before, after], 2).view(-1, 1, 3).int()
+    at = count.view(-1, 1, 1).clamp(max=rows.shape[1] - 1).expand(-1, 1, 3)
+    spoke = (kept.label >= 0).view(-1, 1, 1)
+    return rows.scatter(1, at, torch.where(spoke, new, rows.gather(1, at)))
+
+
+def _pairs(shared: Tensor, parent: Tensor) -> Tensor:
+    """What the parents share, [B, K, K]."""
+    width = parent.shape[1]
+    across = parent[:, :, None].expand(-1, -1, width)
+    return shared.gather(1, across).gather(2, across.transpose(1, 2))
+
+
+def _more_shared(shared: Tensor, rows: Tensor, count: Tensor) -> Tensor:
+    """One more where the next tokens are the same; all of itself."""
+    num, width, _ = shared.shape
+    tokens = rows[..., 0].view(num, width, -1)
+    at = shared.clamp(max=tokens.shape[2] - 1)
+    following = tokens.gather(2, at)
+    inside = shared < count[:, :, None]
+    same = (following == following.transpose(1, 2)) & inside & inside.transpose(1, 2)
+    return shared + same

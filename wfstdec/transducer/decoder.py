@@ -1,0 +1,245 @@
+"""The transducer decoder that users hold: a model, language models, options.
+
+    model = load_transducer("model.npz")               # or any `TransducerModel`
+    decoder = TransducerDecoder(model, lm="pieces.arpa.gz",
+                                options=TransducerOptions(lm_scale=0.3))
+    hyps = decoder.decode(frames, lengths)             # of the encoder, [B, T, D]
+
+With `input="features"` the model's own encoder comes first. As audio comes in:
+`decoder.sessions()`, by frames of the encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.errors import OptionError, ShapeError
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.sources import AnyLM, lm_over, read_lm
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.phrases import Vocabulary
+from wfstdec.text.symbols import TokenTable, token_table
+from wfstdec.text.vocabulary import token_named
+from wfstdec.transducer.automata import TorchNgramLM
+from wfstdec.transducer.backend import TransducerBackend
+from wfstdec.transducer.hypotheses import TransducerBuilder, TransducerResult
+from wfstdec.transducer.model import EncoderModel, TransducerModel
+from wfstdec.transducer.options import TransducerOptions
+from wfstdec.trie.progress import PartialReader
+
+BLANK_NAME = "<blank>"
+
+
+class TransducerDecoder(Decoder[Tensor, TransducerResult]):
+    """A search on an RNN-T or TDT model; `TransducerOptions` says what it makes best.
+
+    The result for an utterance depends on its frames, the model, the options and its
+    boosts: not on the batch, padding, chunks, or the order of lists, as far as the
+    model itself does not (a library may round products of other sizes otherwise).
+
+    Tokens are those of the joiner's outputs, the blank in its place: language models
+    and phrases are over this table, the same as for a CTC model with these outputs.
+
+    Args:
+        model: A `TransducerModel`; for `input="features"` an `EncoderModel` too.
+        lm: A language model over tokens, as `GreedyDecoder` takes it, or a sequence of
+            pairs of such and a weight; None for none.
+        options: Of the search.
+        separator: The token between words. None takes the mark U+2581 of word pieces.
+        unk_cost: As of `GreedyDecoder`.
+        input: What is decoded: `"frames"` of the encoder, or `"features"`.
+        frame_shift_s: Seconds per frame of the encoder.
+        batch_size: Utterances decoded side by side, and encoded.
+        device: Where the model is.
+
+    Attributes:
+        tokens: The token table, of V + 1.
+        lms: Language models and their weights.
+
+    Raises:
+        InputError: One of its subclasses, for what does not fit the model.
+    """
+
+    options: TransducerOptions
+
+    def __init__(
+        self,
+        model: TransducerModel,
+        *,
+        lm: AnyLM | Sequence[tuple[AnyLM, float]] | None = None,
+        options: TransducerOptions | None = None,
+        separator: str | None = None,
+        unk_cost: float | None = None,
+        input: Literal["frames", "features"] = "frames",
+        frame_shift_s: float = 0.08,
+        batch_size: int = 32,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if input not in ("frames", "features"):
+            raise OptionError(f"input={input!r}, expected 'frames' or 'features'")
+        if input == "features" and not isinstance(model, EncoderModel):
+            raise OptionError(
+                "input='features' with a model that has no encoder, expected "
+                "input='frames', or a model with `encode`, `input_dim` and `stride`"
+            )
+        if batch_size < 1:
+            raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
+        self.model, self.input = model, input
+        self.tokens = check_model(model)
+        self.separator = token_named(separator, self.tokens, "separator")
+        self.lms = _models(lm, self.tokens, unk_cost)
+        backend = TransducerBackend(
+            model,
+            [(TorchNgramLM(one), weight) for one, weight in self.lms],
+            device=device,
+            batch_size=batch_size,
+        )
+        super().__init__(
+            options or TransducerOptions(),
+            backend,
+            BoostCompiler((), {}, len(self.tokens)),
+            num_tokens=len(self.tokens),
+            frame_shift_s=frame_shift_s,
+            threads=1,
+        )
+        self._builder = TransducerBuilder(self)
+
+    @property
+    def num_tokens(self) -> int:
+        """V, the blank included; of features, how many numbers a frame has."""
+        model: Any = self.model
+        return model.input_dim if self.input == "features" else self._num_tokens
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, and the separator."""
+        return Vocabulary(self.tokens, separator=self.separator)
+
+    def with_options(self, **changes: Any) -> Self:
+        """As `Decoder.with_options`."""
+        other = super().with_options(**changes)
+        other._builder = TransducerBuilder(other)
+        return other
+
+    @torch.no_grad()
+    def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
+        """Frames of the model's encoder, [T', D] for each utterance.
+
+        Args:
+            features: [B, T, F] or a sequence of [T, F].
+            lengths: [B] frames of features; None for all.
+
+        Raises:
+            ShapeError: Axes, F or lengths are wrong.
+        """
+        backend: Any = self._backend
+        given = backend.as_utterances(features, lengths, self._num_tokens)
+        model: Any = self.model
+        for i, one in enumerate(given):
+            if one.shape[1] != model.input_dim:
+                raise ShapeError(
+                    f"features have F={one.shape[1]} numbers a frame, the model "
+                    f"expects F={model.input_dim}",
+                    i,
+                )
+        order = sorted(range(len(given)), key=lambda i: len(given[i]))
+        found: list[Tensor] = [torch.empty(0)] * len(given)
+        for first in range(0, len(order), backend.batch_size):
+            group = order[first : first + backend.batch_size]
+            sizes = torch.tensor([len(given[i]) for i in group])
+            batch = torch.nn.utils.rnn.pad_sequence(
+                [given[i].float() for i in group], batch_first=True
+            )
+            frames, counts = model.encode(batch, sizes.to(batch.device))
+            for i, row, count in zip(group, frames, counts.tolist(), strict=True):
+                found[i] = row[:count]
+        return found
+
+    def _utterances(self, logprobs: Any, lengths: Any) -> Sequence[Any]:
+        if self.input == "features":
+            return self.encode(logprobs, lengths)
+        return super()._utterances(logprobs, lengths)
+
+    @torch.no_grad()
+    def _search(
+        self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
+    ) -> list[TransducerResult]:
+        return super()._search(utterances, boosts)
+
+    def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
+        if self.input == "features":
+            raise OptionError(
+                "sessions of features, expected input='frames': an encoder may need "
+                "whole utterances"
+            )
+        return super()._open(boosts)
+
+    def _check_nbest(self) -> None:
+        """There always are n-best lists; a greedy search finds one."""
+
+    def _nbest(
+        self, result: TransducerResult, boosts: CompiledBoosts
+    ) -> list[Hypothesis]:
+        paths = result.paths[: self.options.nbest]
+        return [self._builder.build(path, boosts) for path in paths]
+
+    def _partial_reader(self) -> PartialReader:
+        return PartialReader(self._builder)
+
+    def _hypothesis(
+        self, result: TransducerResult, boosts: CompiledBoosts
+    ) -> Hypothesis:
+        return self._builder.build(result.paths[0], boosts)
+
+
+def check_model(model: TransducerModel) -> TokenTable:
+    """The token table of a model, the blank in its place.
+
+    Raises:
+        OptionError: The blank or the durations cannot be.
+        TokenTableError: Tokens are empty or repeated.
+        ShapeError: The predictor gives other rows than it was asked for.
+    """
+    names, blank = tuple(model.tokens), model.blank
+    if not (isinstance(blank, int) and 0 <= blank <= len(names)):
+        raise OptionError(
+            f"the model's blank is {blank!r}, expected 0 to {len(names)}, with "
+            f"V={len(names)} tokens"
+        )
+    durations = tuple(model.durations)
+    good = all(isinstance(d, int) and d >= 0 for d in durations)
+    if not good or len(set(durations)) != len(durations):
+        raise OptionError(
+            f"the model's durations are {durations!r}, expected different frame "
+            "counts, 0 or more"
+        )
+    if durations and not any(durations):
+        raise OptionError(
+            f"the model's durations are {durations!r}, expected one above 0"
+        )
+    with torch.no_grad():
+        _, g = model.start(2)
+    if len(g) != 2:
+        raise ShapeError(f"the predictor gives {len(g)} rows, expected 2 as asked for")
+    return token_table((*names[:blank], BLANK_NAME, *names[blank:]), blank)
+
+
+def _models(
+    lm: Any, tokens: TokenTable, unk_cost: float | None
+) -> list[tuple[NgramLM, float]]:
+    """Language models over the tokens, with their weights."""
+    if lm is None:
+        return []
+    pairs = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]
+    found = []
+    for one, weight in pairs:
+        if not 0 <= weight < float("inf"):
+            raise OptionError(f"a language model's weight {weight!r}, expected 0 or up")
+        found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
+    return found

@@ -1,0 +1,87 @@
+"""What a user can set on the searches for transducers; checked at birth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from wfstdec.errors import OptionError
+from wfstdec.search.option_checks import CheckedOptions
+
+Strategy = Literal["greedy", "alsd", "aes"]
+_FLAGS = ("blank_scored", "length_norm", "prefix_search")
+
+
+@dataclass(frozen=True)
+class TransducerOptions(CheckedOptions):
+    """Options of `TransducerDecoder`.
+
+        total = acoustic + lm_scale * graph + token_insertion * tokens - boosts
+
+    With `blank_scored` the acoustic part is that of the paper's equation 3, blanks
+    weighed as the language models weigh tokens; see `wfstdec.transducer.pricing`.
+
+    Attributes:
+        strategy: `"greedy"`, `"alsd"` (ALSD++, one symbol a step) or `"aes"` (AES++,
+            one frame at a time).
+        beam_size: Hypotheses kept, K; greedy keeps one.
+        merge: Alignments of a text are added up (`"sum"`) or the best counts (`"max"`).
+        fusion: Costs of language models and boosts are added before the best K tokens
+            of a hypothesis are taken (`"late"`) or after (`"early"`). Greedy takes the
+            best token late.
+        blank_scored: The blank is weighed by the language models too; no matter
+            without any, and to greedy.
+        lm_scale: Multiplies the costs, and weights, of all language models.
+        token_insertion: Nats added to the cost of every token.
+        max_symbols: Tokens of a hypothesis while it stays in one frame, s.
+        length_norm: Rank by the total over the number of tokens and one.
+        expansion_rounds: AES++: expansions in a frame, N.
+        expansion_beta: AES++: labels of a hypothesis beyond K in a round.
+        expansion_gamma: AES++: labels this many nats below its best are dropped.
+        prefix_search: AES++: first move scores from texts to those of the beam that
+            are one token longer. Without it, and with all else wide, AES++ is exact.
+        nbest: How many different texts are wanted; None for all of the beam.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    strategy: Strategy = "alsd"
+    beam_size: int = 6
+    merge: Literal["sum", "max"] = "sum"
+    fusion: Literal["late", "early"] = "late"
+    blank_scored: bool = True
+    lm_scale: float = 1.0
+    token_insertion: float = 0.0
+    max_symbols: int = 10
+    length_norm: bool = False
+    expansion_rounds: int = 2
+    expansion_beta: int = 2
+    expansion_gamma: float = 2.3
+    prefix_search: bool = True
+    nbest: int | None = None
+
+    acoustic_scale: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_choice("strategy", ("greedy", "alsd", "aes"))
+        self.check_choice("merge", ("sum", "max"))
+        self.check_choice("fusion", ("late", "early"))
+        self.check_scales("lm_scale")
+        self.check_nats("token_insertion")
+        for name in ("beam_size", "max_symbols", "expansion_rounds"):
+            self.check_count(name)
+        self.check_count("nbest", optional=True)
+        self.check("expansion_beta", lambda x: x >= 0 and x == int(x), "0 or more")
+        self.check_width("expansion_gamma")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(
+                    f"{name}={getattr(self, name)!r}, expected True or False"
+                )
+
+    @property
+    def width(self) -> int:
+        """Hypotheses side by side."""
+        return 1 if self.strategy == "greedy" else int(self.beam_size)

@@ -1,0 +1,131 @@
+"""Boosted phrases in torch: a list for each utterance, in one module for a batch.
+
+phrases = TorchPhrases([compiled, None, compiled])     # what the field calls GPU-PB
+states = phrases.start[phrases.model_of_list]          # one per utterance
+costs, nextstates = phrases(states)                    # as of `TorchBackoff`
+
+Lists are those that all decoders take. In torch's own operations each link is a few
+kernels, and a phrase of n tokens has up to n of them: so there the arcs of all shorter
+states are written to every state, and one link is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.errors import BoostError
+from wfstdec.jit import jit
+from wfstdec.lm.automaton import frozen
+from wfstdec.transducer.automata import TorchBackoff
+
+MAX_FLAT_ARCS = 20_000_000
+"""Lists that would have more arcs keep their links."""
+
+
+class TorchPhrases(TorchBackoff):
+    """The lists of a batch; equal objects are laid out once.
+
+    Args:
+        lists: Phrases of tokens, or None, for each utterance; at least one is a list.
+        flat: Leave one link to each state. None does where the device is no CPU.
+
+    Attributes:
+        model_of_list: int64 [B], which of `start` is an utterance's.
+    """
+
+    model_of_list: Tensor
+
+    def __init__(
+        self, lists: Sequence[PhraseBoosts | None], flat: bool = False
+    ) -> None:
+        different = {id(one): one for one in lists if one is not None}
+        models = [flattened(one) if flat else one for one in different.values()]
+        super().__init__(models)
+        number = {key: i for i, key in enumerate(different)}
+        of_list = [number.get(id(one), len(number)) for one in lists]
+        self.register_buffer("model_of_list", torch.tensor(of_list))
+
+
+def phrases_of(boosts: Sequence[CompiledBoosts]) -> list[PhraseBoosts | None]:
+    """The phrases of each utterance.
+
+    Raises:
+        BoostError: Boosts of words, which a search over tokens cannot follow.
+    """
+    for i, one in enumerate(boosts):
+        if one.words or (one.phrases is not None and not one.of_tokens):
+            raise BoostError("boosts of words, expected phrases of tokens", i)
+    return [one.phrases for one in boosts]
+
+
+def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
+    """The same with one link at most from any state to the root; costs bit for bit."""
+    automaton = phrases.automaton
+    arrays = (
+        *(automaton.state_arc_splits, automaton.arc_label, automaton.arc_next),
+        *(automaton.arc_cost, automaton.backoff_state, automaton.backoff_cost),
+    )
+    splits = _flat_splits(*arrays, phrases.num_labels)
+    if splits[-1] > MAX_FLAT_ARCS:
+        return phrases
+    label, nextstate, cost, link_cost = _flat_arcs(*arrays, phrases.num_labels, splits)
+    order = np.lexsort([label, np.repeat(np.arange(len(splits) - 1), np.diff(splits))])
+    flat = automaton._replace(
+        state_arc_splits=splits,
+        arc_label=label[order],
+        arc_next=nextstate[order],
+        arc_cost=cost[order],
+        backoff_state=np.where(automaton.backoff_state < 0, -1, 0),
+        backoff_cost=link_cost,
+    )
+    return replace(phrases, automaton=frozen(flat))
+
+
+@jit
+def _flat_splits(splits, label, nextstate, cost, link, link_cost, num_labels):
+    """Where the rows will stand, int64 [S + 1]."""
+    seen = np.full(num_labels, -1, np.int64)
+    flat = np.zeros(len(splits), np.int64)
+    for state in range(len(link)):
+        count, at = 0, np.int64(state)
+        while link[at] >= 0 or at == state:
+            for arc in range(splits[at], splits[at + 1]):
+                if seen[label[arc]] != state:
+                    seen[label[arc]] = state
+                    count += 1
+            if link[at] < 0:
+                break
+            at = np.int64(link[at])
+        flat[state + 1] = flat[state] + count
+    return flat
+
+
+@jit
+def _flat_arcs(splits, label, nextstate, cost, link, link_cost, num_labels, flat):
+    """Labels, next states and costs of the rows, and costs of the links."""
+    seen = np.full(num_labels, -1, np.int64)
+    labels, nexts = np.empty(flat[-1], np.int32), np.empty(flat[-1], np.int32)
+    costs = np.empty(flat[-1], np.float32)
+    links = np.zeros(len(link), np.float32)
+    for state in range(len(link)):
+        where, at, total = flat[state], np.int64(state), np.float32(0)
+        while link[at] >= 0 or at == state:
+            for arc in range(splits[at], splits[at + 1]):
+                if seen[label[arc]] != state:
+                    seen[label[arc]] = state
+                    labels[where], nexts[where] = label[arc], nextstate[arc]
+                    costs[where] = total + cost[arc]
+                    where += 1
+            if link[at] < 0:
+                break
+            total = np.float32(total + link_cost[at])
+            at = np.int64(link[at])
+        links[state] = total
+    return labels, nexts, costs, links

@@ -1,0 +1,279 @@
+"""What a hypothesis may say next, and what it gains by it: the model with its fusion.
+
+L is the sum of the weights of the language models, boosts not counted; lp are the
+joiner's log-probs, p_blank = exp(lp_blank).
+
+    blank unscored   token: lp                       + fusion    blank: lp_blank
+    blank scored     token: lp + L * ln(1 - p_blank) + fusion    blank: (1 + L) lp_blank
+
+(equations 2 and 3 of the ALSD++/AES++ paper). ln(1 - p_blank) is the logsumexp of the
+tokens' log-probs. A token's duration adds its own log-prob, unscaled, and so does that
+of a blank, which has no duration of 0: the others are normalised again. For RNN-T a
+token takes no frame and a blank takes one.
+
+    late      the best K tokens by all of this
+    early     the best K tokens by lp and duration alone; the rest is added after
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from wfstdec.errors import ShapeError
+from wfstdec.transducer.fusion import Fusion, States
+from wfstdec.transducer.kernels import cpu_top_labels
+from wfstdec.transducer.model import Joined, TransducerModel
+from wfstdec.transducer.options import TransducerOptions
+
+_INF = float("inf")
+
+
+class Priced(NamedTuple):
+    """The next symbols of N hypotheses.
+
+    Attributes:
+        model: [N, V + 1], log-probs of tokens, -inf for the blank.
+        own: [N, V + 1], the same with all that is not fusion.
+        gains: float32 [N, V + 1], of fusion; None where there is none, or it is early.
+        durations: [N, D], of tokens; None for RNN-T.
+        alone: [N], the blank's log-prob.
+        blank_model: [N, E], the same with each duration that it may have.
+        blank: [N, E], the same as it is scored.
+        is_good: bool [N], no log-prob is NaN or +inf.
+    """
+
+    model: Tensor
+    own: Tensor
+    gains: Tensor | None
+    durations: Tensor | None
+    alone: Tensor
+    blank_model: Tensor
+    blank: Tensor
+    is_good: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """Of tokens, [N, V + 1], durations left out; late fusion only."""
+        return self.own if self.gains is None else self.own + self.gains
+
+
+class Choices(NamedTuple):
+    """W symbols for each of N hypotheses; those of the blank come first.
+
+    Attributes:
+        gain: float64 [N, W], -inf where there is none.
+        label: int64 [N, W], a token, or -1 for the blank.
+        step: int64 [N, W], frames.
+    """
+
+    gain: Tensor
+    label: Tensor
+    step: Tensor
+
+
+class Pricer:
+    """Prices the symbols of hypotheses, by one set of options.
+
+    Args:
+        model: Its blank and durations.
+        options: Of the search.
+        fusion: Of the batch.
+        device: Where it all is.
+    """
+
+    def __init__(
+        self,
+        model: TransducerModel,
+        options: TransducerOptions,
+        fusion: Fusion,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.options, self.fusion = options, fusion
+        self.blank, self.num_labels = model.blank, len(model.tokens) + 1
+        durations = tuple(model.durations)
+        blank_durations = [d for d in durations if d > 0] or [1]
+        self._takes_time = [i for i, d in enumerate(durations) if d > 0]
+        self._num_durations = len(durations)
+        self.zero = durations.index(0) if 0 in durations else None
+        self.token_steps = torch.tensor(durations or (0,), device=device)
+        self.blank_steps = torch.tensor(blank_durations, device=device)
+        greedy = options.strategy == "greedy"
+        self.late = greedy or options.fusion == "late"
+        scored = options.blank_scored and not greedy
+        self.blank_weight = fusion.lm_weight if scored else 0.0
+        labels = torch.arange(self.num_labels, device=device)
+        self._is_blank = labels == self.blank
+
+    def price(self, joined: Joined, states: States) -> Priced:
+        """What the joiner gave, with what is added to it.
+
+        Raises:
+            ShapeError: The joiner's outputs are not as many as the model says.
+        """
+        logprobs, durations = self._checked(joined)
+        blank = logprobs[:, self.blank]
+        tokens = logprobs.masked_fill(self._is_blank, -_INF)
+        own = tokens
+        if self.blank_weight:
+            spoke = torch.logsumexp(tokens, 1, keepdim=True)
+            own = own + self.blank_weight * spoke
+        if self.options.token_insertion:
+            own = own - self.options.token_insertion
+        blank_model, scored = blank[:, None], (1 + self.blank_weight) * blank[:, None]
+        is_good = (logprobs < _INF).all(1)
+        if durations is not None:
+            extra = torch.log_softmax(durations[:, self._takes_time], 1)
+            blank_model, scored = blank_model + extra, scored + extra
+            is_good = is_good & (durations < _INF).all(1)
+        return Priced(
+            model=tokens,
+            own=own,
+            gains=self.fusion.rows(states) if self.late else None,
+            durations=durations,
+            alone=blank,
+            blank_model=blank_model,
+            blank=scored,
+            is_good=is_good,
+        )
+
+    def _checked(self, joined: Joined) -> tuple[Tensor, Tensor | None]:
+        """Log-probs in float32 at least; their sizes are right."""
+        parts = joined if isinstance(joined, tuple | list) else (joined,)
+        sizes = [part.shape[-1] for part in parts]
+        expected = [self.num_labels] + [self._num_durations] * bool(self._num_durations)
+        if sizes != expected:
+            raise ShapeError(
+                f"the joiner gives {_sizes(sizes)} outputs, expected "
+                f"{_sizes(expected)}: V={self.num_labels - 1} tokens and the blank"
+                + (", and durations" if self._num_durations else "")
+            )
+        logprobs, *more = (p if p.dtype == torch.float64 else p.float() for p in parts)
+        return logprobs, more[0] if more else None
+
+    def choices(self, priced: Priced, states: States, forced: Tensor) -> Choices:
+        """ALSD++: the best K tokens of each, and the blank always.
+
+        Args:
+            priced: Of N hypotheses.
+            states: Of their fusion.
+            forced: bool [N], where only the blank may follow.
+        """
+        tokens, _ = self._best_tokens(priced, states, self.options.beam_size)
+        gain = torch.where(forced[:, None], -_INF, tokens.gain)
+        return self._with_blank(priced, tokens._replace(gain=gain))
+
+    def expansions(self, priced: Priced, states: States, forced: Tensor) -> Choices:
+        """AES++: the best K + beta labels, none too far below the best."""
+        options = self.options
+        num = options.beam_size + options.expansion_beta
+        tokens, before = self._best_tokens(priced, states, num)
+        before = torch.where(forced[:, None], -_INF, before)
+        choices = self._with_blank(priced, tokens)
+        blank = priced.blank if self.late else priced.blank_model
+        before = torch.cat([blank.double(), before], 1)
+        rank = torch.sort(before, dim=1, descending=True, stable=True)[1].argsort(1)
+        least = before.amax(1, keepdim=True) - options.expansion_gamma
+        good = (rank < num) & (before > least) & (before > -_INF)
+        return choices._replace(gain=torch.where(good, choices.gain, -_INF))
+
+    def greedy(self, priced: Priced, forced: Tensor) -> Choices:
+        """The blank, or the best fused token where the model alone prefers a token."""
+        speaks = (priced.model.amax(1) >= priced.alone) & ~forced
+        gain, label = top_labels(priced.total, 1)
+        step = self.token_steps[:1].expand(len(label), 1)
+        if priced.durations is not None:
+            best, at = priced.durations.max(1, keepdim=True)
+            gain, step = gain + best, self.token_steps[at]
+        blank = self.best_blank(priced)
+        speaks = speaks[:, None] & (gain > -_INF)
+        return Choices(
+            gain=torch.where(speaks, gain.double(), blank.gain),
+            label=torch.where(speaks, label, blank.label),
+            step=torch.where(speaks, step, blank.step),
+        )
+
+    def best_blank(self, priced: Priced) -> Choices:
+        """The blank with its best duration alone, W = 1."""
+        gain, at = priced.blank.max(1, keepdim=True)
+        label = torch.full_like(at, -1)
+        return Choices(gain.double(), label, self.blank_steps[at])
+
+    def to_label(self, priced: Priced, states: States, labels: Tensor) -> Tensor:
+        """Gains of tokens that take no frame, float64 [N, M]; -1 gains nothing good."""
+        safe = labels.clamp(min=0)
+        gain = priced.total.gather(1, safe).double()
+        if not self.late:
+            gain = gain + self._step_gains(states, safe)
+        if priced.durations is not None:
+            assert self.zero is not None
+            gain = gain + priced.durations[:, self.zero, None]
+        return torch.where(labels >= 0, gain, -_INF)
+
+    def _best_tokens(
+        self, priced: Priced, states: States, num: int
+    ) -> tuple[Choices, Tensor]:
+        """The best so many tokens, and by what they were chosen, float64 [N, W]."""
+        base = priced.total if self.late else priced.model
+        before, label = top_labels(base, min(num, self.num_labels - 1))
+        before = before.double()
+        step = self.token_steps[:1].expand_as(label)
+        duration = torch.zeros_like(before)
+        if priced.durations is not None:
+            lasts = priced.durations.double()[:, None, :].expand(*label.shape, -1)
+            both = (before[:, :, None] + lasts).flatten(1)
+            order = torch.sort(both, dim=1, descending=True, stable=True)[1][:, :num]
+            which = order // self._num_durations
+            before, label = both.gather(1, order), label.gather(1, which)
+            step = self.token_steps[order % self._num_durations]
+            duration = lasts.flatten(1).gather(1, order)
+        if self.late:
+            return Choices(before, label, step), before
+        gain = priced.own.gather(1, label).double() + duration
+        gain = gain + self._step_gains(states, label)
+        gain = torch.where(before > -_INF, gain, -_INF)
+        return Choices(gain, label, step), before
+
+    def _step_gains(self, states: States, labels: Tensor) -> Tensor:
+        """What fusion gives for some labels of each, float32 [N, M]."""
+        width = labels.shape[1]
+        wide = tuple(at.repeat_interleave(width) for at in states)
+        return self.fusion.step(wide, labels.flatten())[0].view(labels.shape)
+
+    def _with_blank(self, priced: Priced, tokens: Choices) -> Choices:
+        blank = priced.blank.double()
+        step = self.blank_steps.expand_as(blank)
+        return Choices(
+            gain=torch.cat([blank, tokens.gain], 1),
+            label=torch.cat([torch.full_like(step, -1), tokens.label], 1),
+            step=torch.cat([step, tokens.step], 1),
+        )
+
+
+def top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """The best labels of each row and their scores, [N, num]; of equals the lowest."""
+    if scores.device.type == "cpu":
+        labels = cpu_top_labels(scores, num)
+        return scores.gather(1, labels), labels
+    return torch_top_labels(scores, num)
+
+
+def torch_top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """As `top_labels`, by operations of torch."""
+    if scores.dtype != torch.float32:
+        order = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :num]
+        return scores.gather(1, order), order
+    # Floats in the order of integers, the label below them: no two are equal.
+    bits = (scores + 0.0).view(torch.int32)
+    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    size = scores.shape[1]
+    below = torch.arange(size - 1, -1, -1, device=scores.device)
+    keys = torch.topk((bits.long() << 32) | below, num, dim=1).values
+    labels = size - 1 - (keys & 0xFFFFFFFF)
+    return scores.gather(1, labels), labels
+
+
+def _sizes(sizes: list[int]) -> str:
+    return " and ".join(map(str, sizes))

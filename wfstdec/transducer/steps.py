@@ -1,0 +1,396 @@
+"""The searches: ALSD++, AES++ and greedy, in steps of fixed shapes.
+
+    searcher = Searcher(model, options, fusion)
+    beam = searcher.start(num)
+    beam = searcher.run(beam, source)            # as far as there are frames
+    beam = searcher.run(beam, source.ended())    # to the end
+
+ALSD++, of each hypothesis whose frame has come:
+
+    candidates = best K tokens, and the blank; in `max_symbols` tokens: the blank alone
+    one that is through is carried along unchanged
+    merge the same tokens at the same frame; keep the best K; predictor, fusion step
+
+AES++, frame by frame:
+
+    prefix search: in order of ascending u, score_j (+)= score_i + gain(v | i), where
+        j's tokens are i's and v
+    N times: the best K + beta labels of each, those gamma below its best left out;
+        tokens that make a text which has got this already are left out; a blank closes;
+        merge, all closed ones among them; keep the best K
+    the blank for those that are still open; merge
+
+A step looks at no number on the host: nothing but `run` asks now and then whether all
+are through. On a CPU, where it costs nothing to ask, the model sees only rows that need
+it (`dense=False`); the result is the same.
+
+In chunks a step waits until no candidate can pass the last frame that has come, so that
+it does what it would do with all frames there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wfstdec.transducer.beam import (
+    Beam,
+    Candidates,
+    merge,
+    moved,
+    one_longer,
+    select,
+    start_beam,
+    with_room,
+)
+from wfstdec.transducer.fusion import Fusion, States
+from wfstdec.transducer.kernels import cpu_advance
+from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
+from wfstdec.transducer.options import TransducerOptions
+from wfstdec.transducer.pricing import Choices, Priced, Pricer
+
+_INF = float("inf")
+_FAR = 1 << 30
+_LEAST_ROWS = 16
+"""Products of fewer rows may be rounded otherwise, by other kernels."""
+_ROOM = 32
+"""Room for tokens is made in steps of this many."""
+
+
+class Source(NamedTuple):
+    """Frames that have come.
+
+    Attributes:
+        frames: [B, T, D].
+        first: int64 [B], the number of the first of these in its utterance.
+        come: int64 [B], how many there were so far, those before `first` too.
+        is_ended: bool [B], no more will come.
+    """
+
+    frames: Tensor
+    first: Tensor
+    come: Tensor
+    is_ended: Tensor
+
+    def ended(self) -> Source:
+        """The same, and these were all."""
+        return self._replace(is_ended=torch.ones_like(self.is_ended))
+
+
+class Rows(NamedTuple):
+    """Rows of a beam that the model is to see.
+
+    Attributes:
+        all: int64 [N], at least `_LEAST_ROWS`; the last ones for nothing but that.
+        num: How many are needed, the first.
+    """
+
+    all: Tensor
+    num: int
+
+    @property
+    def needed(self) -> Tensor:
+        """Those that are, int64 [num]."""
+        return self.all[: self.num]
+
+
+class Searcher:
+    """One set of options on one batch.
+
+    Args:
+        model: The predictor and joiner.
+        options: Of the search.
+        fusion: Of the batch.
+        device: Where model and frames are.
+        dense: The model sees all rows, needed or not; None does off the CPU.
+
+    Attributes:
+        bad: bool [B], whose joiner gave NaN or +inf.
+    """
+
+    def __init__(
+        self,
+        model: TransducerModel,
+        options: TransducerOptions,
+        fusion: Fusion,
+        device: torch.device | str = "cpu",
+        dense: bool | None = None,
+    ) -> None:
+        self.model, self.options, self.fusion = model, options, fusion
+        self.device = torch.device(device)
+        self.dense = self.device.type != "cpu" if dense is None else dense
+        self.pricer = Pricer(model, options, fusion, device)
+        self._longest = max(model.durations, default=1)
+        self.bad: Tensor | None = None
+
+    def start(self, num: int) -> Beam:
+        """The beam before `num` utterances."""
+        width = self.options.width
+        state, g = self.model.start(max(num * width, _LEAST_ROWS))
+        rows = torch.arange(num * width, device=self.device)
+        self.bad = torch.zeros(num, dtype=torch.bool, device=self.device)
+        state, g = take_rows(state, rows), g.index_select(0, rows)
+        return start_beam(num, width, g, state, self.fusion.start(width))
+
+    def run(self, beam: Beam, source: Source) -> Beam:
+        """Go on as long as there are frames to go on by."""
+        if source.frames.shape[1] == 0 or not len(source.frames):
+            return beam
+        if self.options.strategy == "aes":
+            return self._run_frames(beam, source)
+        said, steps = self._most_tokens(beam), 0
+        every = 8 if self.dense else 1
+        while steps % every or bool(self.is_open(beam, source).any()):
+            if beam.rows.shape[1] < said + steps + 1:
+                beam = with_room(beam, said + steps + _ROOM)
+            beam = self.step(beam, source)
+            steps += 1
+        return beam
+
+    def is_open(self, beam: Beam, source: Source) -> Tensor:
+        """Which hypotheses may take a step now, bool [B, K]."""
+        alive = beam.live & (beam.frame < source.come[:, None])
+        latest = torch.where(beam.live, beam.frame, 0).amax(1)
+        may = source.is_ended | (latest + self._longest <= source.come)
+        return alive & may[:, None]
+
+    def step(self, beam: Beam, source: Source) -> Beam:
+        """One symbol for each hypothesis: of ALSD++, or the greedy search."""
+        return self._expand(beam, source, self.is_open(beam, source), "step")
+
+    def _expand(self, beam: Beam, source: Source, is_open: Tensor, kind: str) -> Beam:
+        """Candidates, merged and pruned, and the predictor and fusion after them.
+
+        Args:
+            beam: The hypotheses.
+            source: The frames.
+            is_open: bool [B, K], those that take a step; others are carried.
+            kind: `"step"`, or of AES++ `"search"` (prefixes, then expand), `"expand"`
+                or `"close"` (with the blank).
+        """
+        rows = self._rows(is_open)
+        if not rows.num:
+            return beam
+        priced, states = self._price(beam, source, rows, is_open)
+        if kind == "search":
+            beam = self._search_prefixes(beam, priced, states, rows, is_open)
+        choices = self._choices(beam, priced, states, rows.all, kind)
+        if not self.dense:
+            after, spoke = self._advance_on_cpu(
+                *(beam, _limit(source), is_open, rows, choices), seen=kind == "search"
+            )
+            return after if kind == "close" else self._spoken(after, spoke)
+        found = self._candidates(beam, source, is_open, rows, choices)
+        if kind == "search":
+            found = _without_seen(beam, found, is_open)
+        if self.options.width > 1:
+            found = merge(beam, found, self.options.merge, self.pricer.num_labels)
+        kept = select(beam, found)
+        after = moved(beam, kept)
+        return after if kind == "close" else self._spoken(after, kept.label >= 0)
+
+    def _advance_on_cpu(
+        self,
+        beam: Beam,
+        limit: Tensor,
+        is_open: Tensor,
+        rows: Rows,
+        choices: Choices,
+        *,
+        seen: bool,
+    ) -> tuple[Beam, Tensor]:
+        """The new beam by a kernel, and who said a token."""
+        new, parent, spoke = cpu_advance(
+            [rows.needed, *(part[: rows.num] for part in choices)],
+            *([*beam[:7]], is_open, limit),
+            num_labels=self.pricer.num_labels,
+            is_sum=self.options.merge == "sum",
+            drops_seen=seen,
+        )
+        arrays: dict[str, Any] = dict(zip(Beam._fields, new, strict=False))
+        after = beam._replace(
+            **arrays,
+            g=beam.g.index_select(0, parent),
+            state=take_rows(beam.state, parent),
+            fusion=tuple(at.index_select(0, parent) for at in beam.fusion),
+        )
+        return after, spoke
+
+    def _choices(
+        self, beam: Beam, priced: Priced, states: States, rows: Tensor, kind: str
+    ) -> Choices:
+        if kind == "close":
+            return self.pricer.best_blank(priced)
+        run = beam.run.flatten().index_select(0, rows)
+        forced = run >= self.options.max_symbols
+        if self.options.strategy == "greedy":
+            return self.pricer.greedy(priced, forced)
+        if kind in ("search", "expand"):
+            return self.pricer.expansions(priced, states, forced)
+        return self.pricer.choices(priced, states, forced)
+
+    def _rows(self, mask: Tensor) -> Rows:
+        """The rows that the model is to see."""
+        flat = mask.flatten()
+        if self.dense:
+            rows = torch.arange(len(flat), device=flat.device)
+        else:
+            rows = flat.nonzero()[:, 0]
+        more = _LEAST_ROWS - len(rows)
+        return Rows(
+            torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows, len(rows)
+        )
+
+    def _price(
+        self, beam: Beam, source: Source, given: Rows, is_open: Tensor
+    ) -> tuple[Priced, States]:
+        """Join frames and g of these rows."""
+        rows, width = given.all, beam.score.shape[1]
+        utterance = rows // width
+        frame = beam.frame.flatten().index_select(0, rows)
+        at = (frame - source.first[utterance]).clamp(0, source.frames.shape[1] - 1)
+        frames = source.frames[utterance, at]
+        states = tuple(state.index_select(0, rows) for state in beam.fusion)
+        joined = self.model.join(frames, beam.g.index_select(0, rows))
+        priced = self.pricer.price(joined, states)
+        needed = is_open.flatten().index_select(0, rows)
+        is_bad = (needed & ~priced.is_good).int()
+        assert self.bad is not None
+        self.bad = self.bad.int().index_add(0, utterance, is_bad) > 0
+        return priced, states
+
+    def _candidates(
+        self,
+        beam: Beam,
+        source: Source,
+        is_open: Tensor,
+        given: Rows,
+        choices: Choices,
+    ) -> Candidates:
+        """What all hypotheses may become: symbols of open ones, others as they are."""
+        shape = (*beam.score.shape, choices.gain.shape[1])
+        flat = (shape[0] * shape[1], shape[2])
+        rows = given.needed
+        part = tree_map(lambda one: one[: given.num], choices)
+        gain = torch.full(flat, -_INF, dtype=torch.float64, device=self.device)
+        label = torch.full(flat, -1, device=self.device)
+        gain = gain.index_copy(0, rows, part.gain).view(shape)
+        label = label.index_copy(0, rows, part.label).view(shape)
+        step = torch.zeros_like(label).view(flat).index_copy(0, rows, part.step)
+        opens = is_open[:, :, None]
+        stays = torch.full((shape[2],), -_INF, dtype=gain.dtype, device=self.device)
+        stays[:1] = 0
+        limit = _limit(source)[:, None, None]
+        frame = torch.minimum(beam.frame[:, :, None] + step.view(shape), limit)
+        return Candidates(
+            score=beam.score[:, :, None] + torch.where(opens, gain, stays),
+            label=torch.where(opens, label, -1),
+            frame=torch.where(opens, frame, beam.frame[:, :, None]),
+        )
+
+    def _spoken(self, beam: Beam, spoke: Tensor) -> Beam:
+        """The beam with predictor and fusion after the last token of some."""
+        flat = spoke.flatten()
+        given = self._rows(spoke)
+        if not given.num:
+            return beam
+        rows = given.all
+        labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
+        tokens = labels - (labels > self.pricer.blank).long()
+        tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # of NaN, found later
+        g, state = self.model.predict(tokens, take_rows(beam.state, rows))
+        states = tuple(at.index_select(0, rows) for at in beam.fusion)
+        new = (g, state, self.fusion.step(states, labels)[1])
+        old = (beam.g, beam.state, beam.fusion)
+        if self.dense:
+            new = tree_map(lambda one: one[: len(flat)], new)
+            g, state, states = choose_rows(flat, new, old)
+        else:
+            rows, num = given.needed, given.num
+            g, state, states = tree_map(
+                lambda to, part: to.index_copy(0, rows, part[:num].to(to.dtype)),
+                *(old, new),
+            )
+        return beam._replace(g=g, state=state, fusion=states)
+
+    def _most_tokens(self, beam: Beam) -> int:
+        return int(beam.length.max()) if beam.length.numel() else 0
+
+    def _run_frames(self, beam: Beam, source: Source) -> Beam:
+        """AES++: all frames that can be gone through."""
+        rounds = self.options.expansion_rounds
+        ready = torch.where(source.is_ended, 0, self._longest - 1)
+        last = int((source.come - ready).max())
+        live_frames = torch.where(beam.live, beam.frame, _FAR)
+        said, done = self._most_tokens(beam), 0
+        for frame in range(int(live_frames.min()), last):
+            room = said + done + rounds
+            if beam.rows.shape[1] < room:
+                beam = with_room(beam, room + _ROOM)
+            beam = self.step_frame(beam, source, frame)
+            done += rounds
+        return beam
+
+    def step_frame(self, beam: Beam, source: Source, frame: int) -> Beam:
+        """AES++: one frame, the same for all utterances that have it."""
+        ready = torch.where(source.is_ended, frame + 1, frame + self._longest)
+        may = (ready <= source.come)[:, None]
+
+        def is_open(beam: Beam) -> Tensor:
+            return beam.live & (beam.frame <= frame) & may
+
+        for number in range(self.options.expansion_rounds):
+            first = number == 0 and self._has_prefix_search
+            kind = "search" if first else "expand"
+            beam = self._expand(beam, source, is_open(beam), kind)
+        return self._expand(beam, source, is_open(beam), "close")
+
+    @property
+    def _has_prefix_search(self) -> bool:
+        takes_none = not self.model.durations or 0 in self.model.durations
+        return self.options.prefix_search and takes_none
+
+    def _search_prefixes(
+        self, beam: Beam, priced: Priced, states: States, rows: Rows, is_open: Tensor
+    ) -> Beam:
+        """Move scores from open texts to open ones that are one token longer."""
+        num, width = beam.score.shape
+        longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
+        if not self.dense and not longer.any():
+            return beam
+        last = beam.last.index_select(0, rows.all // width)
+        gain = self.pricer.to_label(priced, states, last)[: rows.num]
+        gains = torch.full(
+            (num * width, width), -_INF, dtype=gain.dtype, device=self.device
+        ).index_copy(0, rows.needed, gain)
+        parent = longer.int().argmax(1)
+        gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
+        order = torch.sort(beam.length, dim=1, stable=True)[1]
+        score = beam.score
+        for place in range(1, width):
+            at = order[:, place : place + 1]
+            came = score.gather(1, parent.gather(1, at)) + gain.gather(1, at)
+            score = score.scatter(1, at, self._added(score.gather(1, at), came))
+        return beam._replace(score=score)
+
+    def _added(self, one: Tensor, other: Tensor) -> Tensor:
+        if self.options.merge == "max":
+            return torch.maximum(one, other)
+        return torch.logaddexp(one, other)
+
+
+def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
+    """The same without tokens, taking no frame, to texts that the prefix search saw."""
+    longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
+    label = found.label[:, :, :, None]
+    said = (label == beam.last[:, None, None, :]) & (label >= 0)
+    seen = (said & longer[:, :, None, :]).any(3)
+    seen = seen & (found.frame == beam.frame[:, :, None])
+    return found._replace(score=torch.where(seen, -_INF, found.score))
+
+
+def _limit(source: Source) -> Tensor:
+    """No frame is beyond it, int64 [B]: the end, where it is known."""
+    return torch.where(source.is_ended, source.come, _FAR)
