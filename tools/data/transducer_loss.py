@@ -7,8 +7,8 @@
 A cell is a pair (frame t, number u of tokens said so far). Both losses are one sum over
 the paths from (0, 0) to (T, U), of steps that have a duration d each:
 
-    token:  (t, u) -> (t + d, u + 1)    logprobs[t, u, y[u]] + duration(d | t, u)
-    blank:  (t, u) -> (t + d, u)        logprobs[t, u, blank] + duration(d | t, u), d > 0
+    token: (t, u) -> (t + d, u + 1)   logprobs[t, u, y[u]] + duration(d | t, u)
+    blank: (t, u) -> (t + d, u)       logprobs[t, u, blank] + duration(d | t, u), d > 0
 
 In an RNN-T tokens have the duration 0 and blanks 1, both for sure. In a TDT durations
 are drawn from a second distribution, renormalised without 0 for blanks, and a step over

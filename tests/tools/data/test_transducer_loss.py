@@ -198,7 +198,9 @@ def test_a_band_leaves_out_the_paths_outside_of_it():
     one = rnnt_loss(narrow[0], goal, lattice).item()
     assert one == pytest.approx(rnnt_by_alignments(never[0], target))
     two = tdt_loss(*narrow, goal, lattice, values=values).item()
-    assert two == pytest.approx(tdt_by_alignments(never[0], durations[0], target, values))
+    assert two == pytest.approx(
+        tdt_by_alignments(never[0], durations[0], target, values)
+    )
     assert one > rnnt_by_alignments(logprobs[0], target)
 
 
