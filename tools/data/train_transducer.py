@@ -16,7 +16,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -35,16 +35,14 @@ from tools.data.transducer_data import (
     collate,
     load_speech,
     training_sentences,
-    words_of,
 )
+from tools.data.transducer_greedy import evaluate, table
 from tools.data.transducer_loss import rnnt_loss, tdt_loss
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.io.text import write_text
-from wfstdec.metrics import score_texts
 from wfstdec.text.files import atomic_write, read_lines
 from wfstdec.transducer.torch_model import (
     HeadConfig,
-    TorchTransducer,
     TransducerConfig,
     TransducerNet,
     load_net,
@@ -64,8 +62,6 @@ WEIGHT_DECAY = 0.01
 CLIP = 5.0
 AVERAGE = 0.998
 """Of the moving average of the weights, which is what is kept."""
-MAX_SYMBOLS = 10
-"""Per frame, in greedy decoding."""
 KEPT = 6
 """Utterances of each held-out speaker that are kept with the weights."""
 
@@ -173,69 +169,8 @@ def train(net: TransducerNet, source: Source, args: argparse.Namespace) -> nn.Mo
             print(f"{step + 1} {wall:.0f} s {seconds / 3600:.1f} h {shown}", flush=True)
         if (step + 1) % args.check == 0:
             average.save(args.out / "model.npz")
-            print(table(evaluate(average, source.speech, limit=60)), flush=True)
+            print(table(evaluate(average, source.speech, 60)), flush=True)
     return average
-
-
-def greedy(model: TorchTransducer, logprobs: np.ndarray) -> list[str]:
-    """Words of one utterance, the best symbol at a time; a plain loop."""
-    features = torch.from_numpy(logprobs.astype(np.float32))[None]
-    frames, lengths = model.encode(features, torch.tensor([len(logprobs)]))
-    state, g = model.start(1)
-    said: list[int] = []
-    t = run = 0
-    while t < int(lengths[0]):
-        joined = model.join(frames[:, t], g)
-        tokens, durations = joined if isinstance(joined, tuple) else (joined, None)
-        label = int(tokens[0].argmax())
-        step = 1 if label == model.blank else 0
-        if durations is not None:
-            values = list(model.durations)
-            chances = durations[0].tolist()
-            allowed = [i for i, d in enumerate(values) if d > 0 or label != model.blank]
-            step = values[max(allowed, key=lambda i: chances[i])]
-        if label != model.blank:
-            said.append(label)
-            g, state = model.predict(torch.tensor([label]), state)
-            run += 1
-            if run >= MAX_SYMBOLS and step == 0:
-                step = 1
-        if step:
-            t, run = t + step, 0
-    return words_of(model.tokens[label] for label in said)
-
-
-def evaluate(
-    net: nn.Module, speech: Speech, limit: int | None = None
-) -> dict[str, dict[str, float]]:
-    """WER in percent of each head: of each held-out speaker, and of all.
-
-    Args:
-        net: The net.
-        speech: Its held-out utterances.
-        limit: Only so many of them, evenly.
-    """
-    names = speech.held_out
-    if limit is not None:
-        names = names[:: max(1, len(names) // limit)]
-    found: dict[str, dict[str, float]] = {}
-    for head in net.heads:
-        model = TorchTransducer(net, head)
-        said = {name: greedy(model, speech.logprobs[name]) for name in names}
-        found[head] = {}
-        for speaker, own in {**by_speaker(names), "all": names}.items():
-            references = {name: speech.references[name] for name in own}
-            guesses = {name: said[name] for name in own}
-            found[head][speaker] = score_texts(references, guesses).wer
-    return found
-
-
-def table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """One line for each head."""
-    return "\n".join(
-        f"{head}: " + ", ".join(f"{name} {wer:.2f} %" for name, wer in own.items())
-        for head, own in found.items()
-    )
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -319,11 +319,6 @@ def collate(examples: Sequence[Example], stride: int) -> Batch:
     return Batch(features_, lengths_, targets_, Lattice(frames_, sizes_, starts_))
 
 
-def words_of(tokens: Iterable[str]) -> list[str]:
-    """Words of pieces."""
-    return "".join(tokens).replace("\u2581", " ").split()
-
-
 def by_speaker(names: Iterable[str]) -> Mapping[str, list[str]]:
     """Utterances of each speaker."""
     found: defaultdict[str, list[str]] = defaultdict(list)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sentencepiece")
 
 from tools.data import train_transducer as training  # noqa: E402
-from tools.data import transducer_data  # noqa: E402
+from tools.data import transducer_data, transducer_greedy  # noqa: E402
 from wfstdec.io.text import write_text  # noqa: E402
 from wfstdec.text.files import read_lines  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
@@ -196,7 +196,7 @@ def test_training_makes_a_transducer_that_reads(speech, tmp_path, monkeypatch):
         for _ in range(10):
             one = source.example()
             letters = "".join("abcd"[label] for label in one.targets)
-            wrong += "".join(training.greedy(model, one.logprobs)) != letters
+            wrong += "".join(transducer_greedy.greedy(model, one.logprobs)) != letters
         assert wrong <= 3, head
 
 
@@ -233,8 +233,8 @@ def frames_of(count):
 def test_greedy_rnnt_by_hand():
     """Frame 0 says ▁a; frame 1 says b for ever and is left after so many symbols."""
     script = {(0, -1): (0, ()), (0, 0): (2, ()), (1, 0): (1, ()), (1, 1): (1, ())}
-    said = training.greedy(Scripted(script), frames_of(2))
-    assert said == ["a" + "b" * training.MAX_SYMBOLS]
+    said = transducer_greedy.greedy(Scripted(script), frames_of(2))
+    assert said == ["a" + "b" * transducer_greedy.MAX_SYMBOLS]
 
 
 def test_greedy_tdt_by_hand():
@@ -244,7 +244,7 @@ def test_greedy_tdt_by_hand():
         (0, 0): (2, [0, 2, 5]),  # a blank: the best that moves is 2
         (2, 0): (1, [5, 0, 2]),  # b, and five frames on: the end
     }
-    said = training.greedy(Scripted(script, durations=(0, 2, 5)), frames_of(4))
+    said = transducer_greedy.greedy(Scripted(script, durations=(0, 2, 5)), frames_of(4))
     assert said == ["ab"]
 
 
