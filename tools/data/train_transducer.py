@@ -178,10 +178,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--data", type=Path, default=Path("../shared/data"), help="development data")
     add("--out", type=Path, default=Path("build/transducer"), help="folder to write to")
-    add("--steps", type=int, default=6000)
+    add("--steps", type=int, default=8500)
     add("--seed", type=int, default=1)
     add("--report", type=int, default=100, help="steps between lines of losses")
-    add("--check", type=int, default=1000, help="steps between error rates")
+    add("--check", type=int, default=2000, help="steps between error rates")
     return parser.parse_args(argv)
 
 

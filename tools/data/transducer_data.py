@@ -32,7 +32,7 @@ HELD_OUT = ("1673", "174", "1993", "2086")
 """LibriSpeech dev's speakers that tables are made of: two women and two men."""
 IN_A_ROW = 6
 """Words that a training sentence may not have in common with a held-out one."""
-BEHIND, AHEAD = 6, 5
+BEHIND, AHEAD = 4, 3
 """Tokens that a cell of the band may lack of the alignment, or have in front of it."""
 LONGEST = 36
 """Words of a simulated utterance at most."""
