@@ -1,0 +1,395 @@
+"""A small transducer of the standard architecture, in torch, and its file.
+
+    net = TransducerNet(TransducerConfig(tokens=names, heads=(rnnt, tdt)))   # to train
+    net.save("model.npz")
+    model = load_transducer("model.npz", head="tdt")      # a `TransducerModel`
+
+    features [B, T, F]  -> exp (log-probs) -> two convolutions, stride 2 each
+                        -> bidirectional GRU, or convolution blocks -> [B, T', D]
+    predictor           embedding and one LSTM, or the last two tokens -> [N, D]
+    joiner              log_softmax(W tanh(frames + g)); TDT: another W of durations
+
+All heads (a predictor and a joiner each) share the encoder. The blank is the last
+output of every joiner. Projections to D are part of encoder and predictor, so that a
+step of a search adds, and multiplies by W alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from wfstdec.errors import FormatError, OptionError
+from wfstdec.text.files import atomic_write
+
+FORMAT_VERSION = 1
+_FORMAT = "wfstdec.transducer"
+_CONTEXT = 2
+"""Tokens that a stateless predictor sees."""
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """A predictor and a joiner.
+
+    Attributes:
+        name: What the head is asked for by.
+        predictor: `"lstm"`, or `"stateless"`: the last two tokens.
+        durations: For TDT, frames per output of the duration head; empty for RNN-T.
+    """
+
+    name: str = "rnnt"
+    predictor: Literal["lstm", "stateless"] = "stateless"
+    durations: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TransducerConfig:
+    """All that the weights do not say.
+
+    Attributes:
+        tokens: The V output tokens, the blank not among them.
+        heads: Predictors and joiners.
+        input_dim: Numbers per frame of features.
+        input_is_log: Features are log-probs: the encoder takes their exp.
+        encoder: `"gru"`, bidirectional, or `"conv"`, residual blocks.
+        width: Channels in the encoder.
+        layers: GRU layers or blocks.
+        kernel: Frames that a block sees.
+        dim: D, of frames, g and embeddings.
+        dropout: While training.
+    """
+
+    tokens: tuple[str, ...]
+    heads: tuple[HeadConfig, ...] = (HeadConfig(),)
+    input_dim: int = 43
+    input_is_log: bool = True
+    encoder: Literal["gru", "conv"] = "gru"
+    width: int = 192
+    layers: int = 2
+    kernel: int = 9
+    dim: int = 256
+    dropout: float = 0.1
+
+    @property
+    def stride(self) -> int:
+        """Frames of features to one of the encoder."""
+        return 4
+
+
+class ConvBlock(nn.Module):
+    """Two residual steps: a depthwise convolution with a gate, a feed-forward layer."""
+
+    def __init__(self, width: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.gate = nn.Linear(width, 2 * width)
+        self.depthwise = nn.Conv1d(width, width, kernel, padding="same", groups=width)
+        self.mix = nn.Linear(width, width)
+        self.feed = nn.Sequential(
+            *(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.SiLU()),
+            *(nn.Dropout(dropout), nn.Linear(2 * width, width), nn.Dropout(dropout)),
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Activations [B, T, width] to the same; the mask is bool [B, T, 1]."""
+        inner = F.glu(self.gate(self.norm(x)), dim=-1) * mask
+        inner = self.depthwise(inner.transpose(1, 2)).transpose(1, 2)
+        x = x + self.mix(F.silu(inner))
+        return x + self.feed(x)
+
+
+class Encoder(nn.Module):
+    """Features to frames; nothing behind an utterance's length reaches its frames."""
+
+    def __init__(self, config: TransducerConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.convs = nn.ModuleList(
+            nn.Conv1d(size, width, 3, stride=2, padding=1)
+            for size in (config.input_dim, width)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        if config.encoder == "gru":
+            self.gru = nn.GRU(
+                *(width, width, config.layers),
+                batch_first=True,
+                bidirectional=True,
+                dropout=config.dropout if config.layers > 1 else 0.0,
+            )
+            self.project = nn.Linear(2 * width, config.dim)
+        else:
+            self.blocks = nn.ModuleList(
+                ConvBlock(width, config.kernel, config.dropout)
+                for _ in range(config.layers)
+            )
+            self.norm = nn.LayerNorm(width)
+            self.project = nn.Linear(width, config.dim)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [B, T, F] and int64 [B] to frames [B, ceil(T / 4), D] and [B]."""
+        x = torch.exp(features) if self.config.input_is_log else features
+        if x.shape[1] == 0 or x.shape[0] == 0:
+            return x.new_zeros(x.shape[0], 0, self.config.dim), torch.zeros_like(
+                lengths
+            )
+        x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
+        for conv in self.convs:
+            x = F.silu(conv(x.transpose(1, 2)).transpose(1, 2))
+            lengths = (lengths + 1) // 2
+            x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
+        x = self.dropout(x)
+        if self.config.encoder == "gru":
+            return self.project(self._recur(x, lengths)), lengths
+        mask = _mask(lengths, x.shape[1])
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.project(self.norm(x)), lengths
+
+    def _recur(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Packed, since the backward half would else begin in the padding."""
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        x, _ = nn.utils.rnn.pad_packed_sequence(
+            self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
+        )
+        return x
+
+
+def _mask(lengths: Tensor, num_frames: int) -> Tensor:
+    """Which frames there are, bool [B, T, 1]."""
+    frames = torch.arange(num_frames, device=lengths.device)
+    return (frames < lengths[:, None])[..., None]
+
+
+class Predictor(nn.Module):
+    """Tokens so far to g; state and g after no token are those of the mark V."""
+
+    def __init__(
+        self, num_tokens: int, dim: int, kind: str, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.num_tokens = num_tokens
+        self.stateless = kind == "stateless"
+        self.embedding = nn.Embedding(num_tokens + 1, dim)
+        self.dropout = nn.Dropout(dropout)
+        if self.stateless:
+            self.mix = nn.Linear(_CONTEXT * dim, dim)
+        else:
+            self.lstm = nn.LSTM(dim, dim, batch_first=True)
+        self.project = nn.Linear(dim, dim)
+
+    def start(self, num: int) -> tuple[Any, Tensor]:
+        """As `TransducerModel.start`."""
+        weight = self.embedding.weight
+        marks = torch.full((num,), self.num_tokens, device=weight.device)
+        if self.stateless:
+            context = marks[:, None].expand(num, _CONTEXT).contiguous()
+            return context, self._of_context(context)
+        zeros = weight.new_zeros(num, weight.shape[1])
+        g, state = self.predict(marks, (zeros, zeros))
+        return state, g
+
+    def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """As `TransducerModel.predict`."""
+        if self.stateless:
+            context = torch.cat([state[:, 1:], labels[:, None]], 1)
+            return self._of_context(context), context
+        before = (state[0][None].contiguous(), state[1][None].contiguous())
+        out, (hidden, cell) = self.lstm(self.embedding(labels)[:, None], before)
+        return self.project(out[:, 0]), (hidden[0], cell[0])
+
+    def sequence(self, labels: Tensor) -> Tensor:
+        """The g after 0, 1, ..., U tokens: int64 [B, U] to [B, U + 1, D]."""
+        marks = labels.new_full((len(labels), 1), self.num_tokens)
+        if self.stateless:
+            padded = torch.cat([marks] * _CONTEXT + [labels], 1)
+            return self._of_context(padded.unfold(1, _CONTEXT, 1))
+        embedded = self.embedding(torch.cat([marks, labels], 1))
+        return self.project(self.dropout(self.lstm(self.dropout(embedded))[0]))
+
+    def _of_context(self, context: Tensor) -> Tensor:
+        """The g of the last tokens, int64 [..., 2] to [..., D]."""
+        embedded = self.dropout(self.embedding(context)).flatten(-2)
+        return self.project(F.silu(self.mix(embedded)))
+
+
+class Joiner(nn.Module):
+    """Frames and g to log-probs; broadcasts over leading axes."""
+
+    def __init__(self, dim: int, num_tokens: int, num_durations: int) -> None:
+        super().__init__()
+        self.tokens = nn.Linear(dim, num_tokens + 1)
+        self.durations = nn.Linear(dim, num_durations) if num_durations else None
+
+    def logits(self, frames: Tensor, g: Tensor) -> tuple[Tensor, Tensor | None]:
+        """[..., D] each to [..., V + 1] and [..., durations]: not normalised."""
+        inner = torch.tanh(frames + g)
+        durations = None if self.durations is None else self.durations(inner)
+        return self.tokens(inner), durations
+
+    def forward(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """As `TransducerModel.join`; the softmax is taken in float32."""
+        tokens, durations = self.logits(frames, g)
+        logprobs = F.log_softmax(tokens, -1, dtype=torch.float32)
+        if durations is None:
+            return logprobs
+        return logprobs, F.log_softmax(durations, -1, dtype=torch.float32)
+
+
+class Head(nn.Module):
+    """A predictor and a joiner."""
+
+    def __init__(self, config: TransducerConfig, head: HeadConfig) -> None:
+        super().__init__()
+        self.config = head
+        num, dim = len(config.tokens), config.dim
+        self.predictor = Predictor(num, dim, head.predictor, config.dropout)
+        self.joiner = Joiner(dim, num, len(head.durations))
+
+
+class TransducerNet(nn.Module):
+    """An encoder and its heads.
+
+    Args:
+        config: The architecture.
+
+    Raises:
+        OptionError: No head, or two of one name.
+    """
+
+    def __init__(self, config: TransducerConfig) -> None:
+        super().__init__()
+        names = [head.name for head in config.heads]
+        if not names or len(set(names)) != len(names):
+            raise OptionError(f"heads {names!r}, expected one or more, named apart")
+        self.config = config
+        self.encoder = Encoder(config)
+        self.heads = nn.ModuleDict({h.name: Head(config, h) for h in config.heads})
+
+    def save(
+        self, path: str | os.PathLike[str], dtype: torch.dtype = torch.float16
+    ) -> None:
+        """Write configuration and weights as `.npz`, whole or not at all.
+
+        Raises:
+            FormatError: The file cannot be written.
+        """
+        header = {"format": _FORMAT, "version": FORMAT_VERSION}
+        header |= {"config": asdict(self.config)}
+        text = json.dumps(header).encode()
+        arrays = {
+            name: tensor.detach().to("cpu", dtype).numpy()
+            for name, tensor in self.state_dict().items()
+        }
+        with atomic_write(path) as file:
+            np.savez_compressed(file, header=np.frombuffer(text, np.uint8), **arrays)
+
+
+class TorchTransducer:
+    """One head of a net, as a `TransducerModel`; nothing of it has gradients.
+
+    Args:
+        net: The net; used as it is, in `eval` mode.
+        head: Which one; None for the first.
+
+    Raises:
+        OptionError: The net has no such head.
+    """
+
+    def __init__(self, net: TransducerNet, head: str | None = None) -> None:
+        names = list(net.heads)
+        head = names[0] if head is None else head
+        if head not in names:
+            known = ", ".join(map(repr, names))
+            raise OptionError(f"head {head!r}, expected one of the model's: {known}")
+        self.net = net.eval()
+        part: Any = net.heads[head]
+        self._predictor, self._joiner = part.predictor, part.joiner
+        self.tokens: Sequence[str] = net.config.tokens
+        self.blank = len(self.tokens)
+        self.durations: tuple[int, ...] = tuple(part.config.durations)
+        self.input_dim, self.stride = net.config.input_dim, net.config.stride
+
+    @torch.no_grad()
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """As `EncoderModel.encode`."""
+        weight = self._joiner.tokens.weight
+        features = features.to(weight.device, weight.dtype)
+        return self.net.encoder(features, lengths.to(weight.device))
+
+    @torch.no_grad()
+    def start(self, num: int) -> tuple[Any, Tensor]:
+        """As `TransducerModel.start`."""
+        return self._predictor.start(num)
+
+    @torch.no_grad()
+    def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """As `TransducerModel.predict`."""
+        return self._predictor.predict(labels, state)
+
+    @torch.no_grad()
+    def join(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """As `TransducerModel.join`."""
+        return self._joiner(frames, g)
+
+
+def load_net(path: str | os.PathLike[str]) -> TransducerNet:
+    """Read what `TransducerNet.save` wrote; weights in float32.
+
+    Raises:
+        FormatError: The file cannot be read, or is no such model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        if (header["format"], header["version"]) != (_FORMAT, FORMAT_VERSION):
+            raise ValueError(f"format {header['format']}, version {header['version']}")
+        fields = header["config"]
+        heads = tuple(
+            HeadConfig(**{**head, "durations": tuple(head["durations"])})
+            for head in fields.pop("heads")
+        )
+        tokens = tuple(fields.pop("tokens"))
+        net = TransducerNet(TransducerConfig(tokens=tokens, heads=heads, **fields))
+        weights = {name: torch.from_numpy(a).float() for name, a in arrays.items()}
+        net.load_state_dict(weights)
+    except Exception as error:  # whatever np.load, json and torch find wrong
+        raise FormatError(
+            f"{path}: not a readable transducer ({error}), expected what "
+            "`TransducerNet.save` writes"
+        ) from error
+    return net.eval()
+
+
+def load_transducer(
+    path: str | os.PathLike[str],
+    head: str | None = None,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> TorchTransducer:
+    """A head of a saved net, to decode with.
+
+    Args:
+        path: What `TransducerNet.save` wrote.
+        head: Which one; None for the first.
+        device: Where it runs.
+        dtype: float32 or bfloat16.
+
+    Raises:
+        FormatError: As in `load_net`.
+        OptionError: As in `TorchTransducer`.
+    """
+    return TorchTransducer(load_net(path).to(device, dtype), head)
