@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from cli_files import logprobs_of, wfstdec, write_files
+from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
 
 from wfstdec.compare.comparison import load_comparison
 
@@ -78,6 +78,13 @@ def test_decode_says_what_the_decoder_says(files, capsys, strategy, head):
         assert row["text"] == hyp.text
         assert row["total_cost"] == pytest.approx(hyp.total_cost, rel=1e-4)
     assert len(found) == 3
+
+
+def test_audio_is_counted_in_frames_of_features(files, capsys):
+    given = ["--decoder", "transducer", "--model", "model.npz", "--logprobs", "x.npz"]
+    assert wfstdec(files, "decode", *given, "--output", "hyp.txt") == 0
+    frames = sum(len(logprobs_of(text)) for text in SENTENCES.values())
+    assert f"3 utterances, {0.02 * frames:.1f} s of audio" in capsys.readouterr().err
 
 
 def test_nbest_and_phrases(files, capsys):

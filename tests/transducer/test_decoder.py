@@ -142,6 +142,9 @@ def test_costs_are_those_of_models_and_phrases():
             parts = hyp.acoustic_cost + 0.8 * hyp.graph_cost
             parts += hyp.insertion_cost + hyp.boost_cost
             assert hyp.total_cost == pytest.approx(parts)
+    twice = decoder.with_options(boost_scale=2.0)
+    for hyp in twice.decode(features(0, [60, 31]), boosts=boosts):
+        assert hyp.boost_cost == pytest.approx(2 * boosts.total(hyp.token_ids))
 
 
 # ------------------------------------------------------- what surrounds an utterance

@@ -62,7 +62,7 @@ def decode_file(
     write = result_writer(format, nbest=nbest)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
-    summary = Summary(decoder.frame_shift_s)
+    summary = Summary(decoder.input_frame_shift_s)
     with open_output(output) as file:
         found = decode_all(
             decoder,

@@ -17,7 +17,7 @@ class Summary:
     """Counts of a run; `str()` is a line for a person.
 
     Attributes:
-        frame_shift_s: Seconds per frame.
+        frame_shift_s: Seconds per frame of what was decoded.
         num_utterances: Decoded utterances.
         num_frames: Their frames.
         decode_s: Seconds on the wall in the decoder, without reading and writing.

@@ -88,6 +88,11 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         """V, the blank included."""
         return self._num_tokens
 
+    @property
+    def input_frame_shift_s(self) -> float:
+        """Seconds per frame of what is given to `decode`."""
+        return self.frame_shift_s
+
     def with_options(self, **changes: Any) -> Self:
         """The same decoder with some options changed; shares all its arrays.
 

@@ -117,6 +117,13 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         return model.input_dim if self.input == "features" else self._num_tokens
 
     @property
+    def input_frame_shift_s(self) -> float:
+        """Seconds per frame of what is given to `decode`: features are shorter."""
+        model: Any = self.model
+        shorter = model.stride if self.input == "features" else 1
+        return self.frame_shift_s / shorter
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
         return Vocabulary(self.tokens, separator=self.separator)

@@ -16,7 +16,7 @@ _FLAGS = ("blank_scored", "length_norm", "prefix_search")
 class TransducerOptions(CheckedOptions):
     """Options of `TransducerDecoder`.
 
-        total = acoustic + lm_scale * graph + token_insertion * tokens - boosts
+        total = acoustic + lm_scale * graph + token_insertion * tokens - boost_scale * boosts
 
     With `blank_scored` the acoustic part is that of the paper's equation 3, blanks
     weighed as the language models weigh tokens; see `wfstdec.transducer.pricing`.
@@ -33,6 +33,7 @@ class TransducerOptions(CheckedOptions):
             without any, and to greedy.
         lm_scale: Multiplies the costs, and weights, of all language models.
         token_insertion: Nats added to the cost of every token.
+        boost_scale: Multiplies all boosts.
         max_symbols: Tokens of a hypothesis while it stays in one frame, s.
         length_norm: Rank by the total over the number of tokens and one.
         expansion_rounds: AES++: expansions in a frame, N.
@@ -53,6 +54,7 @@ class TransducerOptions(CheckedOptions):
     blank_scored: bool = True
     lm_scale: float = 1.0
     token_insertion: float = 0.0
+    boost_scale: float = 1.0
     max_symbols: int = 10
     length_norm: bool = False
     expansion_rounds: int = 2
@@ -68,7 +70,7 @@ class TransducerOptions(CheckedOptions):
         self.check_choice("strategy", ("greedy", "alsd", "aes"))
         self.check_choice("merge", ("sum", "max"))
         self.check_choice("fusion", ("late", "early"))
-        self.check_scales("lm_scale")
+        self.check_scales("lm_scale", "boost_scale")
         self.check_nats("token_insertion")
         for name in ("beam_size", "max_symbols", "expansion_rounds"):
             self.check_count(name)
