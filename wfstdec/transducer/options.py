@@ -16,7 +16,8 @@ _FLAGS = ("blank_scored", "length_norm", "prefix_search")
 class TransducerOptions(CheckedOptions):
     """Options of `TransducerDecoder`.
 
-        total = acoustic + lm_scale * graph + token_insertion * tokens - boost_scale * boosts
+        total = acoustic + lm_scale * graph + token_insertion * tokens
+                - boost_scale * boosts
 
     With `blank_scored` the acoustic part is that of the paper's equation 3, blanks
     weighed as the language models weigh tokens; see `wfstdec.transducer.pricing`.
