@@ -256,7 +256,7 @@ def test_epsilon_is_no_word():
         ([None], ShapeError, "1 boost lists, expected 2, one per utterance"),
         ([None] * 3, ShapeError, "3 boost lists, expected 2, one per utterance"),
         ([None, "here"], BoostError, "utterance 1: boosts is a str, expected a map"),
-        ([["here"], None], BoostError, "utterance 0: boosts is a list, expected a m"),
+        ([[3], None], BoostError, "utterance 0: boosted word 3, expected a string"),
         (
             [None, {"here": math.nan}],
             BoostError,

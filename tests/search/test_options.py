@@ -26,6 +26,7 @@ def test_defaults():
         "lm_scale": 1.0,
         "word_insertion": 0.0,
         "blank_penalty": 0.0,
+        "boost_scale": 1.0,
         "blank_skip_threshold": None,
         "beam_delta": None,
     }
@@ -46,6 +47,7 @@ GOOD = {
     "lm_scale": [0, 1e-30, 1e6],
     "word_insertion": [-1e6, 0, 1e6],
     "blank_penalty": [-1e6, 0, 1e6],
+    "boost_scale": [0, 0.5, 1e6],
     "blank_skip_threshold": [1e-300, 0.5, 1, None],
     "beam_delta": [0, 1e6, INF, None],
 }

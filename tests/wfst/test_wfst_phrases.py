@@ -372,7 +372,7 @@ def rows_case(seed):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]
 
     boosts = PhraseCompiler(spell, labels, options).compile(spelt)
-    return graph, boosts, phrase_rows_of(boosts, graph.tokens.blank)
+    return graph, boosts, phrase_rows_of(boosts)
 
 
 @jit

@@ -295,5 +295,5 @@ def _warn_of(unknown: set[str]) -> None:
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
         f"effect: {shown}{more}",
         BoostWarning,
-        stacklevel=4,
+        stacklevel=5,
     )

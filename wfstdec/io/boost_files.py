@@ -84,7 +84,7 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
     common: Numbers = {}
     for place, line in lines:
         word, *bonus = line.rstrip("\n").split("\t")
-        if not bonus and len(word.split()) == 2 and _is_number(word.split()[1]):
+        if not bonus and len(word.split()) > 1 and _is_number(word.split()[-1]):
             word, *bonus = word.split()
         word, bonus = " ".join(word.split()), [one for one in bonus if one.strip()]
         if len(bonus) > 1 or not word:
