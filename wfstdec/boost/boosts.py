@@ -20,12 +20,15 @@ Both kinds are credited in the search itself and reported apart from other costs
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
@@ -295,5 +298,14 @@ def _warn_of(unknown: set[str]) -> None:
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
         f"effect: {shown}{more}",
         BoostWarning,
-        stacklevel=5,
+        stacklevel=_levels_inside(),
     )
+
+
+def _levels_inside() -> int:
+    """The `stacklevel` of whoever called the package, for its caller."""
+    package, level = str(Path(__file__).parents[1]), 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
