@@ -53,7 +53,6 @@ _EPSILON_ARC = uint32(k.EPSILON_ARC)
 _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 _TOKENS = ilabel_of(0)
 """Where costs by ilabel begin to be those of tokens."""
-_AHEAD = uint64(8)
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
