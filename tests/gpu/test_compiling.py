@@ -95,5 +95,5 @@ def test_an_error_shows_the_line_of_the_file():
     wrong = PROGRAM.source().replace(
         "bool bounded) const {", "bool bounded) const {;;,", 1
     )
-    with pytest.raises(RuntimeError, match=r"sm_90: search\.cu\(\d+\): error"):
+    with pytest.raises(RuntimeError, match=r"sm_90: frame\.cuh\(\d+\): error"):
         kernel_resources.compile_for("sm_90", wrong)

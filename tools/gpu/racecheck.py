@@ -39,7 +39,7 @@ _BOUND = "lowers the bound; a reader that comes too early lets more through"
 ALLOWED = (
     Allowed("block.cuh", 'asm volatile("ld.relaxed.cta.u32', _PEEK),
     Allowed("block.cuh", 'asm volatile("ld.relaxed.cta.u64', _PEEK),
-    Allowed("search.cu", "if (cost < least) atomicMin(&progress.least", _BOUND),
+    Allowed("frame.cuh", "if (cost < least) atomicMin(&progress.least", _BOUND),
     Allowed(
         "table.cuh",
         "found = atomicCAS(&slots.keys[slot], EMPTY, key)",

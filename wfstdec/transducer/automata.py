@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, library, nn
 
 from wfstdec.errors import OptionError
 from wfstdec.lm import kernels
@@ -291,7 +291,7 @@ def _long(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(array, np.int64))
 
 
-@torch.library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
+@library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
 def _cpu_rows(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
     """`kernels.rows` of the automaton of a handle."""
     automaton, model_of_state = _AUTOMATA[handle]
@@ -309,7 +309,7 @@ def _(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
     return costs, torch.empty_like(costs, dtype=torch.int32)
 
 
-@torch.library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
+@library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
 def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """`kernels.steps` of the automaton of a handle."""
     automaton, model_of_state = _AUTOMATA[handle]

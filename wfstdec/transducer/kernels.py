@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, library
 
 from wfstdec.jit import jit, kernel
 
 _INF = float("inf")
 
 
-@torch.library.custom_op("wfstdec::top_labels", mutates_args=(), device_types="cpu")
+@library.custom_op("wfstdec::top_labels", mutates_args=(), device_types="cpu")
 def cpu_top_labels(scores: Tensor, num: int) -> Tensor:
     """The best labels of each row, int64 [N, num]; of equals the lowest."""
     labels = torch.empty(len(scores), num, dtype=torch.int64)

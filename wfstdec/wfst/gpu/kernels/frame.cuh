@@ -1,0 +1,331 @@
+// One frame of the token-passing search, by all threads of a block.
+//
+// The specification is `reference.py`. For each frame:
+//
+//     keep       prune the frontier by beam and max_active     exact, radix select
+//     emit       candidates: arcs that may survive             a thread per arc
+//     recombine  one entry per search state, within the cutoff 64-bit atomicMin
+//     close      epsilon arcs, rank by rank
+//     settle     trace nodes, re-base
+//
+// Nothing depends on the order of threads: (cost, arc id, source boost state) is
+// unique, and a bound that is read while it falls only lets more candidates through;
+// the cutoff drops them. Sums are float32 in the order of the specification: compile
+// with --fmad=false.
+#pragma once
+#include "block.cuh"
+#include "costs.cuh"
+#include "frontier.cuh"
+#include "layout.cuh"
+#include "table.cuh"
+#include "times.cuh"
+#include "trace.cuh"
+
+// What the host never sees: the status of a frame that needs the larger table, and of
+// one with a number that is no log-prob.
+constexpr u32 SPILL = NONE, NO_LOGPROB = NONE - 1;
+
+// The search of one utterance, a frame at a time.
+struct FrameSearch : Costs {
+    const BlockScratch scratch;
+    Slots& slots;  // of the table in use
+    u64* shared_table;
+    BlockMemory& memory;
+    Progress& progress;
+    PhaseClock<NUM_PHASES>& times;
+
+    __device__ Table table() const {
+        return {task, scratch, slots, progress, utterance};
+    }
+
+    // ---------------------------------------------------------------------- emit
+    // Write the arcs that may survive to the candidates; `progress.least` becomes the
+    // least cost that any of them reaches.
+    __device__ void emit(const Kept& kept, bool bounded) const {
+        const Entry* frontier = in_global(utterance.frontier);
+        const u64 row = row_of_frame();
+        const bool skip = skips(row);
+        if (bounded) start_bound(row, kept.last, skip);
+        times.end(BOUND);
+        const auto arcs_of = [&](u32 i) {
+            const Entry entry = frontier[i];
+            if (!kept.last.holds(entry)) return Range{0, 0};
+            const StateArcs arcs = read_only(task.states + entry.state);
+            return Range{arcs.emit, arcs.end};
+        };
+        const u32 count = utterance.frontier_count;
+        const u32 looked = for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
+            const Arc arc = read_only(task.arcs + arc_id);
+            const Entry entry = frontier[i];
+            u32 boost = entry.boost;
+            const float cost = follow_emitting(entry.cost, arc, row, skip, boost);
+            const float least = cost_of(peek(&progress.least));
+            const float bound = bounded ? fminf(least + kept.beam, MAX_COST) : MAX_COST;
+            if (!(cost <= bound)) return;
+            if (cost < least) atomicMin(&progress.least, ordered(cost));
+            table().append({cost, arc.nextstate, i, arc_key(arc_id, arc)}, boost);
+        });
+        if (threadIdx.x == 0) progress.looked = looked;
+        times.end(EMIT);
+    }
+
+    // Bring the bound down by the arcs of the best entry, before anything is written.
+    __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
+        const Entry best = in_global(utterance.frontier)[utterance.best];
+        if (!last.holds(best)) return;
+        const StateArcs arcs = read_only(task.states + best.state);
+        for (u32 a = arcs.emit + threadIdx.x; a < arcs.end; a += blockDim.x) {
+            u32 boost = best.boost;
+            const Arc arc = read_only(task.arcs + a);
+            const float cost = follow_emitting(best.cost, arc, row, skip, boost);
+            if (cost <= MAX_COST) atomicMin(&progress.least, ordered(cost));
+        }
+    }
+
+    // ----------------------------------------------------------------- recombine
+    // Emit and recombine; the cutoff of the frame. `progress.num_candidates` is 0 where
+    // nothing survives.
+    __device__ float next_entries(const Kept& kept) const {
+        emit(kept, true);
+        const float cutoff = fminf(cost_of(progress.least) + kept.beam, MAX_COST);
+        const u32 made = progress.num_candidates;
+        if (made == 0 || made > task.candidate_capacity) return cutoff;
+        if (threadIdx.x == 0) progress.arcs = made;
+        table().recombine(cutoff);
+        times.end(RECOMBINE);
+        if (!MIN_ACTIVE) return cutoff;
+        const u32 count = progress.num_entries;
+        if (progress.overflow || count >= task.min_active || cutoff == MAX_COST)
+            return cutoff;
+        return with_min_active(kept, cutoff);
+    }
+
+    // Do the frame once more without the bound, and raise the cutoff to the
+    // min_active-th least entry.
+    __device__ float with_min_active(const Kept& kept, float cutoff) const {
+        table().clear_entries(progress.num_entries);
+        begin_counting();
+        emit(kept, false);
+        if (progress.num_candidates > task.candidate_capacity) return cutoff;
+        table().recombine(MAX_COST);
+        if (progress.overflow) return cutoff;
+        const u32 count = progress.num_entries;
+        if (threadIdx.x == 0) progress.unbounded = count;
+        const u32 wanted = task.min_active < count ? task.min_active : count;
+        const u64 worst =
+            nth_least_entry(memory, scratch.new_entries(), count, wanted, MAX_COST);
+        cutoff = fmaxf(cutoff, cost_of_key(worst));
+        table().clear_entries(count);
+        begin_entries();
+        table().recombine(cutoff);
+        times.end(RECOMBINE);
+        return cutoff;
+    }
+
+    // --------------------------------------------------------------------- close
+    // Relax epsilon arcs, sources by rank: all arcs into a rank come from lower ones,
+    // so that the entries of a rank are final when it comes.
+    __device__ void close(float cutoff) const {
+        while (true) {
+            const u32 rank = progress.next_rank, count = progress.num_epsilon;
+            if (rank == NONE || progress.overflow) return;
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                progress.next_rank = NONE;
+                progress.num_candidates = 0;
+            }
+            __syncthreads();
+            const auto arcs_of = [&](u32 i) {
+                const u32 source = scratch.epsilon_entries()[i];
+                const u32 state = scratch.new_entries()[source].state;
+                const StateArcs arcs = read_only(task.states + state);
+                if (arcs.rank > rank) atomicMin(&progress.next_rank, arcs.rank);
+                return arcs.rank == rank ? Range{arcs.begin, arcs.emit} : Range{0, 0};
+            };
+            for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
+                const u32 source = scratch.epsilon_entries()[i];
+                const Arc arc = read_only(task.arcs + arc_id);
+                const u32 key = arc_key(arc_id, arc) | EPSILON_ARC;
+                u32 boost = table().boost_of(source);
+                const float before = scratch.new_entries()[source].cost;
+                const float cost = follow(before, arc, boost);
+                if (cost <= cutoff)
+                    table().append({cost, arc.nextstate, source, key}, boost);
+            });
+            if (progress.num_candidates > task.candidate_capacity) return;
+            table().recombine(cutoff);
+        }
+    }
+
+    // -------------------------------------------------------------------- settle
+    // Make trace nodes, re-base, hand the entries to the utterance, empty the table; OK
+    // or what stands in the way.
+    __device__ u32 settle() const {
+        const u32 count = progress.num_entries;
+        if (count > utterance.frontier_capacity) return GROW_FRONTIER;
+        const u32 status = make_room_in_trace(count);
+        if (status != OK) return status;
+        if (threadIdx.x == 0) progress.least = ordered(infinite());
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+            atomicMin(&progress.least, ordered(scratch.new_entries()[i].cost));
+            write_node(i);
+        }
+        __syncthreads();
+        const float least = cost_of(progress.least);
+        u32 within = 0;
+        for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+            const NewEntry entry = scratch.new_entries()[i];
+            const float cost = entry.cost - least;
+            const u32 node = utterance.trace_count + i;
+            in_global(utterance.frontier)[i] = {
+                cost, entry.state, node, table().boost_of(i)};
+            within += cost <= task.beam;
+            if (cost == 0.0f) atomicMin(&progress.best, i);
+        }
+        atomicAdd(&progress.within, within);
+        __syncthreads();
+        if (threadIdx.x == 0) record(count, least);
+        table().clear_entries(count);
+        return OK;
+    }
+
+    // Add the frame, or the closure before the first one, to the utterance's record.
+    __device__ void record(u32 count, float least) const {
+        if (utterance.frontier_count > 0) {
+            ++utterance.frames;
+            ++utterance.chunk_frame;
+            utterance.active += progress.active;
+            utterance.arcs += progress.arcs;
+            utterance.looked += progress.looked;
+            utterance.entries += count;
+            utterance.shared += slots.shared;
+        }
+        utterance.frontier_count = count;
+        utterance.trace_count += count;
+        utterance.within = progress.within;
+        utterance.best = progress.best;
+        utterance.base += static_cast<double>(least);
+    }
+
+    __device__ void write_node(u32 i) const {
+        const NewEntry entry = scratch.new_entries()[i];
+        Node node = {NONE, NONE, 0.0f, NONE};
+        if (entry.arc_key != NONE) {
+            node.arc = (entry.arc_key & ~EPSILON_ARC) >> 1;
+            if (entry.arc_key & EPSILON_ARC) {
+                node.previous = utterance.trace_count + entry.source;
+            } else {
+                node.previous = in_global(utterance.frontier)[entry.source].node;
+                const Arc arc = read_only(task.arcs + node.arc);
+                const u32 token = token_of(arc.ilabel & LABEL_MASK);
+                const u64 row = row_of_frame();
+                node.acoustic = unscaled_cost(row, token, skips(row));
+            }
+        }
+        in_global(utterance.trace)[utterance.trace_count + i] = node;
+    }
+
+    // Compact the trace where it is full; GROW_TRACE where that frees less than half.
+    // While the frontier before the launch may be wanted back, its nodes stay.
+    __device__ u32 make_room_in_trace(u32 more) const {
+        if (utterance.trace_count + more <= utterance.trace_capacity) return OK;
+        if (keeps_backup()) return FULL_TRACE;
+        const u32 kept = compact(memory, utterance);
+        if (threadIdx.x == 0) utterance.trace_count = kept;
+        __syncthreads();
+        return 2 * (kept + more) <= utterance.trace_capacity ? OK : GROW_TRACE;
+    }
+
+    __device__ bool keeps_backup() const {
+        return utterance.backup != nullptr && !task.checked;
+    }
+
+    __device__ void make_backup() const {
+        if (!keeps_backup()) return;
+        const Entry* frontier = in_global(utterance.frontier);
+        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x)
+            in_global(utterance.backup)[i] = frontier[i];
+        __syncthreads();
+    }
+
+    // -------------------------------------------------------------------- frames
+    // A barrier has to lie between the last reading of counters and this.
+    __device__ void begin_counting() const {
+        if (threadIdx.x == 0) {
+            progress.num_candidates = 0;
+            progress.least = ordered(infinite());
+            progress.within = 0;
+            progress.best = NONE;
+            progress.overflow = 0;
+        }
+        begin_entries();
+    }
+
+    __device__ void begin_entries() const {
+        if (threadIdx.x == 0) {
+            progress.num_entries = 0;
+            progress.num_epsilon = 0;
+            progress.next_rank = NONE;
+        }
+        __syncthreads();
+    }
+
+    // The frontier before the first frame: the start state, to be closed; the cutoff.
+    __device__ float begin() const {
+        if (threadIdx.x == 0) {
+            const u32 boost = has_phrases(utterance) ? phrases.start : 0;
+            const u32 slot = table().slot_of(0, boost);
+            scratch.new_entries()[0] = {0.0f, 0, NONE, NONE};
+            slots.best[slot] = key_of(0.0f, 0);  // no epsilon arc can beat it
+            progress.num_candidates = 1;
+        }
+        __syncthreads();
+        return task.beam;
+    }
+
+    // Nothing survives: the utterance ends with what the frame went on from.
+    __device__ void die(const Rank& last) const {
+        for (u32 i = threadIdx.x; i < utterance.frontier_count; i += blockDim.x) {
+            Entry& entry = in_global(utterance.frontier)[i];
+            if (!last.holds(entry)) entry.cost = infinite();
+        }
+        if (threadIdx.x == 0) utterance.died = utterance.frames;
+        __syncthreads();
+    }
+
+    // One frame, or the closure before the first one. OK, or what stands in the way:
+    // then the utterance is as it was.
+    __device__ u32 frame() const {
+        const bool begun = utterance.frontier_count > 0;
+        times.end(OTHER);
+        if (begun && !task.checked) {
+            const u32 frame = utterance.chunk_frame;
+            check_frame(
+                utterance.logprobs, frame, task.num_tokens, threadIdx.x, blockDim.x);
+        }
+        begin_counting();
+        if (utterance.logprobs.bad_frame != NONE) return NO_LOGPROB;
+        if (threadIdx.x == 0) progress.unbounded = 0;
+        float cutoff;
+        if (!begun) {
+            cutoff = begin();
+        } else {
+            const Kept kept = keep(memory, task, utterance);
+            if (threadIdx.x == 0) progress.active = kept.count;
+            times.end(KEEP);
+            cutoff = next_entries(kept);
+            if (!progress.overflow && progress.num_candidates == 0) {
+                die(kept.last);
+                return OK;
+            }
+        }
+        if (!progress.overflow) close(cutoff);
+        times.end(CLOSE);
+        if (progress.overflow)
+            return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
+        const u32 status = settle();
+        times.end(SETTLE);
+        return status;
+    }
+};
