@@ -13,12 +13,12 @@ these names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
-Joined = Tensor | tuple[Tensor, Tensor]
+Joined: TypeAlias = Tensor | tuple[Tensor, Tensor]
 """What `join` gives: log-probs, and for TDT those of the durations too."""
 
 
