@@ -1,15 +1,21 @@
 """The disk cache of compiled kernels."""
 
+import importlib
 import importlib.util
+import inspect
 import pickle
+import pkgutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numba
 import numpy as np
 import pytest
 
+import wfstdec
 from wfstdec.jit import jit, kernel
+from wfstdec.jit.compiling import sources, stamp
 
 
 def kernel_of(folder, decorate):
@@ -40,3 +46,34 @@ def test_an_index_that_another_version_left_is_not_read(tmp_path, decorate):
         again = kernel_of(tmp_path, decorate)
         assert again(values) == 6
         assert sum(again.stats.cache_hits.values()) == 1
+
+
+def modules_with_kernels():
+    for found in pkgutil.walk_packages(wfstdec.__path__, "wfstdec."):
+        path = Path(wfstdec.__file__).parents[1] / (found.name.replace(".", "/") + ".py")
+        if path.is_file() and "wfstdec.jit import" in path.read_text():
+            yield found.name
+
+
+@pytest.mark.parametrize("name", modules_with_kernels())
+def test_machine_code_is_keyed_by_all_sources_that_it_was_made_of(name):
+    """Whatever a kernel names is of a module that its key knows."""
+    known = sources(name)
+    module = importlib.import_module(name)
+    for one in vars(module).values():
+        code = getattr(one, "py_func", None)
+        if code is None or code.__module__ != name:
+            continue
+        for used in map(code.__globals__.get, code.__code__.co_names):
+            if isinstance(used, ModuleType):
+                home = used.__name__
+            else:
+                home = getattr(inspect.unwrap(used), "__module__", None) or name
+            if home.split(".")[0] == "wfstdec":
+                assert home in known, (code.__name__, used)
+
+
+def test_a_change_elsewhere_leaves_machine_code_as_it_is():
+    assert "wfstdec.wfst.cpu.closure" in sources("wfstdec.wfst.cpu.kernels")
+    assert "wfstdec.wfst.cpu.kernels" not in sources("wfstdec.trie.cpu.kernels")
+    assert stamp("wfstdec.wfst.cpu.kernels") != stamp("wfstdec.trie.cpu.kernels")

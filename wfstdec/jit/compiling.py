@@ -2,15 +2,17 @@
 
 Numba's disk cache looks at the file of the function it compiles, and not at the files
 of the functions that this one calls: a change to one of them would leave old machine
-code in use. Here the cache is keyed by the content of the whole package instead. What
-another version of the package has left is not even read: it may name what is no more.
+code in use. Here the cache is keyed by the content of the function's module and of all
+modules of the package that it imports, and they import. What other contents have left is
+not even read: it may name what is no more.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,16 @@ import numpy as np
 
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _NO_COUNTING = {**_OPTIONS, "_nrt": False}
+_PACKAGE = Path(__file__).parents[1]
+_IMPORT = re.compile(
+    r"^[ ]*(?:from[ ]+([\w.]+)[ ]+)?import[ ]+(?:\(([^)]*)\)|([^\n(]+))", re.MULTILINE
+)
+"""An import statement: the module it is from, and what it names."""
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel: no GIL, no bounds checks, no fast maths, cached on disk."""
-    return _keyed_by_package(numba.njit(**_OPTIONS)(function))
+    return _keyed_by_sources(numba.njit(**_OPTIONS)(function))
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -32,12 +39,12 @@ def kernel(function: Callable[..., Any]) -> Any:
     Counting the references of arrays that come in a tuple makes a search three times
     slower.
     """
-    return _keyed_by_package(numba.njit(**_NO_COUNTING)(function))
+    return _keyed_by_sources(numba.njit(**_NO_COUNTING)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a part of a `kernel`: it is inlined into whatever calls it."""
-    return _keyed_by_package(numba.njit(**_NO_COUNTING, forceinline=True)(function))
+    return _keyed_by_sources(numba.njit(**_NO_COUNTING, forceinline=True)(function))
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -52,17 +59,63 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def _package_stamp() -> str:
-    """A digest of all sources of the package."""
+def stamp(module: str) -> str:
+    """A digest of the sources of a module and of what it imports of its package."""
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
+    for name in sources(module):
+        digest.update(_source(name))
     return digest.hexdigest()
 
 
-def _keyed_by_package(dispatcher: Any) -> Any:
+def sources(module: str) -> list[str]:
+    """A module and those of the package that it imports, and they import; sorted."""
+    found, waiting = {module}, [module]
+    while waiting:
+        for name in _imported(waiting.pop()):
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return sorted(found)
+
+
+@functools.cache
+def _imported(module: str) -> tuple[str, ...]:
+    """The modules of the package that a module may import, whatever it does when."""
+    names: list[str] = []
+    for match in _IMPORT.finditer(_source(module).decode()):
+        source, *named = match.groups()
+        parts = (named[0] or named[1] or "").split(",")
+        plain = [part.split("#")[0].split(" as ")[0].strip() for part in parts]
+        names += [source, *(f"{source}.{n}" for n in plain)] if source else plain
+    return tuple(name for name in names if _path(name) is not None)
+
+
+@functools.cache
+def _source(module: str) -> bytes:
+    path = _path(module)
+    return path.read_bytes() if path else b""
+
+
+def _path(module: str) -> Path | None:
+    """The file of a module of the package; None of any other."""
+    for path in _paths(module):
+        if path.is_file():
+            return path
+    return None
+
+
+def _paths(module: str) -> Iterator[Path]:
+    root, *parts = module.split(".")
+    if root == _PACKAGE.name:
+        place = _PACKAGE.joinpath(*parts)
+        yield place / "__init__.py"
+        yield place.with_suffix(".py")
+
+
+def _keyed_by_sources(dispatcher: Any) -> Any:
     """Replace numba's stamp of one file (there is no public way to say more)."""
     if hasattr(dispatcher, "_cache"):  # it is a plain function where the JIT is off
         file = dispatcher._cache._cache_file
-        file._version = f"{numba.__version__} {_package_stamp()}"
+        source = stamp(dispatcher.py_func.__module__)
+        file._version = f"{numba.__version__} {source}"
     return dispatcher
