@@ -50,7 +50,9 @@ def test_an_index_that_another_version_left_is_not_read(tmp_path, decorate):
 
 def modules_with_kernels():
     for found in pkgutil.walk_packages(wfstdec.__path__, "wfstdec."):
-        path = Path(wfstdec.__file__).parents[1] / (found.name.replace(".", "/") + ".py")
+        path = Path(wfstdec.__file__).parents[1] / (
+            found.name.replace(".", "/") + ".py"
+        )
         if path.is_file() and "wfstdec.jit import" in path.read_text():
             yield found.name
 

@@ -190,9 +190,7 @@ def _grammar(
     return build_user_grammar(model, labels, engine)
 
 
-def _call_cost(
-    model: ArpaModel | WordAcceptor, unk_cost: float | None
-) -> float | None:
+def _call_cost(model: ArpaModel | WordAcceptor, unk_cost: float | None) -> float | None:
     if isinstance(model, WordAcceptor):
         return None
     return class_cost(model, unk_cost)

@@ -200,7 +200,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         return self._backend.start(self.options, compiled[0]), compiled[0]
 
     @abstractmethod
-    def _partial_reader(self) -> Any:
+    def _partial_reader(self, boosts: CompiledBoosts) -> Any:
         """What reads `Search.look()` of one session: `read(look) -> Partial`."""
 
     def _check_nbest(self) -> None:

@@ -114,7 +114,7 @@ class Sessions:
             except InputError as error:
                 error.utterance = session
                 raise
-            reader = self._decoder._partial_reader()
+            reader = self._decoder._partial_reader(compiled)
             self._sessions[session] = _Session(search, compiled, reader)
             return session
 

@@ -23,7 +23,7 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
-from wfstdec.wfst.alignment import Aligner
+from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
@@ -78,7 +78,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             threads=threads,
         )
         self.graph = graph
-        self._aligner = Aligner(graph)
+        self._readings = Readings(graph.tables)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
 
@@ -168,30 +168,39 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             )
         return self._backend.memory_plan(num_utterances, num_frames)
 
-    def _partial_reader(self) -> PartialReader:
-        return PartialReader(self._aligner, self.graph.words, self.frame_shift_s)
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
+        tables, aligner = self._readings.of(boosts.added)
+        return PartialReader(aligner, tables.words, self.frame_shift_s)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
+            if one.added is not None:
+                check_added(self.graph, i)
 
     def _read(
         self, results: list[BestPath], boosts: list[CompiledBoosts]
     ) -> list[Hypothesis]:
-        batch = self._batch_of(results, boosts)
-        return [
-            self._hypothesis(path, one, (batch, i))
-            for i, (path, one) in enumerate(zip(results, boosts, strict=True))
-        ]
+        places: dict[int, list[int]] = {}  # those with the same added words together
+        for i, one in enumerate(boosts):
+            places.setdefault(id(one.added), []).append(i)
+        read: dict[int, Hypothesis] = {}
+        for group in places.values():
+            batch = self._batch_of(
+                [results[i] for i in group], [boosts[i] for i in group]
+            )
+            for at, i in enumerate(group):
+                read[i] = self._hypothesis(results[i], boosts[i], (batch, at))
+        return [read[i] for i in range(len(results))]
 
     def _batch_of(
         self, paths: list[BestPath], boosts: list[CompiledBoosts]
     ) -> HypothesisBatch:
-        options, shift = self.options, self.frame_shift_s
-        return HypothesisBatch(
-            Reader(self.graph, self._aligner, options, shift), paths, boosts
-        )
+        """Of paths with the same added words."""
+        reading = self._readings.of(boosts[0].added)
+        reader = Reader(*reading, self.options, self.frame_shift_s)
+        return HypothesisBatch(reader, paths, boosts)
 
     def _hypothesis(
         self,

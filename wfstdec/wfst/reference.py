@@ -22,6 +22,9 @@ goes to the lower graph state, then to the lower boost state.
             (arc, source boost state)
     extras: first, on an arc with a word, + word_insertion; then + the cost of the
             boosts' step (`boost/account.py`)
+    added:  words that the graph does not have are said on the arcs of an overlay; the
+            search is that of graph and overlay as one graph (`graph/concatenation.py`).
+            The boosts' step on such an arc is also credited the arc's bonus
     steps:  boosts step on every arc with a word, and on every emitting arc whose token
             is not the blank and that does not repeat the frame before; on other arcs
             the boost state stays. Phrases of words go by the words, phrases of tokens
@@ -41,10 +44,12 @@ import numpy as np
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.concatenation import concatenate
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.wfst.added import Overlays, tables_with
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.reference_paths import (
@@ -84,16 +89,25 @@ class ReferenceBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self.graph, options, boosts)
+        graph, bonus = self.graph, np.zeros(self.graph.num_arcs, np.float32)
+        if boosts.added is not None:
+            overlay = Overlays(graph).of(boosts.added)
+            tables = tables_with(graph.tables, boosts.added)
+            graph, bonus = concatenate(graph, overlay, tables)
+        return ReferenceSearch(graph, options, boosts, bonus)
 
 
 class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts
+        self,
+        graph: PackedGraph,
+        options: WfstOptions,
+        boosts: CompiledBoosts,
+        bonus: np.ndarray,
     ) -> None:
-        self._graph, self._options = graph, options
+        self._graph, self._options, self._bonus = graph, options, bonus
         self._pricing = pricing_of(options)
         self._account = BoostAccount(boosts, options.beam)
         self._source = np.repeat(
@@ -170,7 +184,7 @@ class ReferenceSearch:
                 arc = self._graph.arcs[a]
                 label = int(arc["ilabel"]) & LABEL_MASK
                 if label != EPSILON:
-                    total, next_boost = self._follow(cost, boost, arc)
+                    total, next_boost = self._follow(cost, boost, a)
                     total = F(total + costs[token_of(label)])
                     key = int(arc["nextstate"]), next_boost
                     self._improve(
@@ -218,7 +232,7 @@ class ReferenceSearch:
                     if arc["ilabel"] & LABEL_MASK != EPSILON:
                         continue
                     cost = frontier[state, boost].cost
-                    total, next_boost = self._follow(cost, boost, arc)
+                    total, next_boost = self._follow(cost, boost, a)
                     key = int(arc["nextstate"]), next_boost
                     self._improve(frontier, key, Entry(total, True, a, boost), cutoff)
                     waiting.add(int(rank[arc["nextstate"]]))
@@ -251,15 +265,15 @@ class ReferenceSearch:
         splits = self._graph.state_arc_splits
         return range(int(splits[state]), int(splits[state + 1]))
 
-    def _follow(
-        self, cost: np.float32, boost: int, arc: np.void
-    ) -> tuple[np.float32, int]:
+    def _follow(self, cost: np.float32, boost: int, a: int) -> tuple[np.float32, int]:
         """(cost + graph) + extras, and the next boost state."""
+        arc = self._graph.arcs[a]
         total = F(cost + F(F(self._options.lm_scale) * arc["cost"]))
         word = None if arc["olabel"] == EPSILON else int(arc["olabel"])
         if word is not None:
             total = F(total + F(self._options.word_insertion))
-        extra, boost = self._account.step(boost, word, self._begun(arc))
+        begun, bonus = self._begun(arc), self._bonus[a]
+        extra, boost = self._account.step(boost, word, begun, bonus)
         return F(total + extra), boost
 
     def _begun(self, arc: np.void) -> int | None:

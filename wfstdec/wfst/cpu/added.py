@@ -1,0 +1,293 @@
+"""Words that the graph does not have: the frame's steps on the arcs of an overlay.
+
+    emit_added     candidates: arcs of the overlay's states, and out of calls
+    join           those that lead back into the graph, to `work.next`
+    reach_added    those that stay in the overlay, to `added.next`
+    close_added    its epsilon arcs, which lead to states without any
+    append_added   its entries behind those of the graph
+
+The loops over the graph's own states and arcs know nothing of it: a frontier has the
+graph's entries first, `counts[GRAPH]` of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.boost.instalments import join as join_boosts
+from wfstdec.boost.instalments import owed_of, pay, state_of
+from wfstdec.boost.phrase_rows import step
+from wfstdec.boost.words import find_bonus
+from wfstdec.graph.arcs import CARRIES_WORD, LEADS_TO_EPSILON
+from wfstdec.jit import inlined, kernel
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.added_records import CALL_BITS
+from wfstdec.wfst.cpu.arc_costs import (
+    LABEL,
+    add_graph_and_insertion,
+    begun_label,
+    bonus_of,
+    flagged_arc,
+)
+from wfstdec.wfst.cpu.recombination import (
+    find,
+    find_alone,
+    improve,
+    improve_quiet,
+    insert,
+)
+
+_CALL_MASK = uint64(CALL_BITS - 1)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
+_LEADS = uint32(LEADS_TO_EPSILON)
+_LOW, _WORD_OF_BITS = uint64(63), uint64(6)
+_NONE = uint64(k.NONE)
+_NO_LABEL = uint32(0)
+_ONE = uint64(1)
+_WORD = uint32(CARRIES_WORD)
+_ZERO = uint64(0)
+
+
+@kernel
+def emit_added(graph, scales, words, phrases, added, work, channel, beam):
+    """Write the arcs that may survive to `added.made`.
+
+    Returns:
+        (candidates, least cost), the first NONE if they do not fit; with an infinite
+        beam all that are possible.
+    """
+    frontier, of_graph = channel.frontier, uint64(channel.counts[k.GRAPH])
+    count, room = uint64(channel.counts[k.FRONTIER]), uint64(len(added.made))
+    made, least = _ZERO, float32(np.inf)
+    for i in range(of_graph, count):
+        state = uint64(frontier[i].state - added.first_state)
+        first, last = uint64(added.emit[state]), uint64(added.begin[state + _ONE])
+        if made + (last - first) > room:
+            return _NONE, least
+        made, least = _follow_arcs(
+            graph, scales, words, phrases, added, work, channel, i, first, last,
+            (made, least, beam),
+        )  # fmt: skip
+    for i in range(of_graph):
+        call = _call_of(added, frontier[i].state)
+        if call == _NONE:
+            continue
+        if made + added.num_entering > room:
+            return _NONE, least
+        first = call * added.num_entering
+        made, least = _follow_arcs(
+            graph, scales, words, phrases, added, work, channel, i, first,
+            first + added.num_entering, (made, least, beam),
+        )  # fmt: skip
+    return made, least
+
+
+@inlined
+def _call_of(added, state):
+    """The position of a state among those with calls, NONE where it has none."""
+    bit = uint64(state) & _CALL_MASK
+    if added.call_bits[bit >> _WORD_OF_BITS] >> (bit & _LOW) & _ONE == _ZERO:
+        return _NONE
+    begin, end = _ZERO, uint64(len(added.call_state))
+    while begin < end:
+        middle = (begin + end) >> _ONE
+        if uint32(added.call_state[middle]) < state:
+            begin = middle + _ONE
+        else:
+            end = middle
+    if begin < uint64(len(added.call_state)):
+        if uint32(added.call_state[begin]) == state:
+            return begin
+    return _NONE
+
+
+@inlined
+def _follow_arcs(
+    graph, scales, words, phrases, added, work, channel, i, first, last, so_far
+):
+    """Candidates of emitting arcs of entry `i`; (made, least) behind them."""
+    made, least, beam = so_far
+    entry, source = channel.frontier[i], _NO_LABEL
+    if phrases is not None:
+        source = channel.boosts[i].boost
+    for a in range(first, last):
+        arc = added.arcs[a]
+        if not arc.cost < np.inf:
+            continue
+        cost = add_graph_and_insertion(scales, entry.cost, arc)
+        if phrases is None:
+            credit = float32(bonus_of(scales, words, arc) + added.bonus[a])
+            cost, boost = float32(cost - credit), _NO_LABEL
+        else:
+            paid, boost = _step_boosts(
+                graph, scales, words, phrases, arc, source, added.bonus[a]
+            )
+            cost = float32(cost - paid)
+        cost = float32(cost + work.token_costs[arc.ilabel & LABEL])
+        if not cost <= min(float32(least + beam), NO_CUTOFF):
+            continue
+        least = min(least, cost)
+        one, ilabel = added.made[made], arc.ilabel
+        if arc.nextstate >= added.first_state:
+            ilabel &= ~_LEADS
+        one.cost, one.state, one.node = cost, arc.nextstate, entry.node
+        one.arc = flagged_arc(uint32(a) + added.first_arc, ilabel)
+        one.boost, one.source_boost = boost, source
+        made += _ONE
+    return made, least
+
+
+@inlined
+def _step_boosts(graph, scales, words, phrases, arc, boost, bonus):
+    """As `step_boosts`, with what the arc itself is credited."""
+    token = begun_label(graph, arc)
+    word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
+    if token == _NO_LABEL and word == _NO_LABEL:
+        return float32(0), boost
+    owed, state, credit = owed_of(boost), state_of(boost), bonus
+    if word != _NO_LABEL:
+        if scales.has_words:
+            credit = float32(find_bonus(words.keys, words.bonuses, word) + bonus)
+    label = _NO_LABEL
+    if phrases.of_words:
+        label = word
+    elif phrases.of_tokens:
+        label = token
+    if label != _NO_LABEL:
+        if label >= phrases.num_labels:
+            label = _NO_LABEL  # which no phrase has, either
+        cost, state = step(phrases, state, label)
+        credit = float32(credit - cost)
+    if owed == _NO_LABEL and credit <= scales.instalment:
+        return credit, state
+    paid, owed = pay(owed, credit, scales.instalment)
+    return paid, join_boosts(owed, state)
+
+
+@kernel
+def join(graph, phrases, added, work, made, cutoff, count, waiting):
+    """Candidates that lead back into the graph, to entries.
+
+    Returns:
+        (entries, those with epsilon arcs, whether they fit): as `_recombine`.
+    """
+    room = uint64(len(work.next))
+    for q in range(made):
+        candidate = added.made[q]
+        if candidate.cost > cutoff or candidate.state >= added.first_state:
+            continue
+        if phrases is None:
+            i = find_alone(work, count, candidate.state)
+        else:
+            i = find(work, count, candidate.state, candidate.boost)
+        if i < count:
+            if phrases is None:
+                improve_quiet(phrases, work, i, candidate, True)
+            else:
+                improve(work, i, candidate)
+            continue
+        if count == room:
+            return count, waiting, False
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(candidate.arc & _HAS_EPSILONS)
+        if phrases is None:
+            work.slots[candidate.state] = uint32(count)
+            entry = work.next[count]
+            entry.cost, entry.state = candidate.cost, candidate.state
+            entry.node, entry.arc = candidate.node, candidate.arc
+        else:
+            insert(phrases, work, count, candidate)
+        count += _ONE
+    return count, waiting, True
+
+
+@kernel
+def reach_added(added, made, cutoff):
+    """Candidates that stay in the overlay, to `added.next`; (entries, whether they
+    fit)."""
+    count, fits = _ZERO, True
+    for q in range(made):
+        candidate = added.made[q]
+        if candidate.cost > cutoff or candidate.state < added.first_state:
+            continue
+        count, fits = _put(added, count, candidate)
+        if not fits:
+            break
+    return count, fits
+
+
+@kernel
+def close_added(added, count):
+    """Relax the epsilon arcs; they cost nothing. (entries, whether they fit)."""
+    fits = True
+    for i in range(count):
+        entry = added.next[i]
+        state = uint64(entry.state - added.first_state)
+        a = added.begin[state]
+        if a == added.emit[state]:
+            continue
+        made = added.made[0]
+        made.cost, made.state, made.node = entry.cost, added.arcs[a].nextstate, i
+        made.arc = ((a + added.first_arc) << uint32(1)) | _EPSILON_ARC
+        made.boost, made.source_boost = entry.boost, entry.boost
+        count, fits = _put(added, count, made)
+        if not fits:
+            break
+    return count, fits
+
+
+@inlined
+def _put(added, count, candidate):
+    """Make a candidate an entry, or improve the one that is there; (entries, fits)."""
+    state = candidate.state - added.first_state
+    last = uint64(added.slots[state])
+    if last >= count or added.next[last].state != candidate.state:
+        last = _NONE
+    i = last
+    while i != _NONE and added.next[i].boost != candidate.boost:
+        i = uint64(added.chain[i])
+    if i == _NONE:
+        if count == uint64(len(added.next)):
+            return count, False
+        added.next[count] = candidate
+        added.chain[count] = uint32(last)
+        added.slots[state] = uint32(count)
+        return count + _ONE, True
+    entry = added.next[i]
+    better = candidate.cost < entry.cost
+    if candidate.cost == entry.cost:
+        better = candidate.arc < entry.arc
+        if candidate.arc == entry.arc:
+            better = candidate.source_boost < entry.source_boost
+    if better:
+        added.next[i] = candidate
+    return count, True
+
+
+@kernel
+def append_added(phrases, added, work, count, more):
+    """The entries of the overlay behind `count` of the graph; whether they fit."""
+    if count + more > uint64(len(work.next)):
+        return False
+    for i in range(more):
+        one, entry = added.next[i], work.next[count + i]
+        entry.cost, entry.state, entry.arc = one.cost, one.state, one.arc
+        entry.node = one.node
+        if one.arc & _EPSILON_ARC:
+            entry.node += uint32(count)
+        if phrases is not None:
+            boosts = work.next_boosts[count + i]
+            boosts.boost, boosts.source_boost = one.boost, one.source_boost
+    return True
+
+
+@inlined
+def label_at(graph, added, arc):
+    """The input label of an arc of the graph or the overlay."""
+    if added is not None:
+        if arc >= added.first_arc:
+            return added.arcs[arc - added.first_arc].ilabel & LABEL
+    return graph.arcs[arc].ilabel & LABEL
