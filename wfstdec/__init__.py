@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from wfstdec.lm.sources import build_lm as build_lm
     from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.hypothesis import Hypothesis as Hypothesis
+    from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
     from wfstdec.text.lexicon import Lexicon as Lexicon
     from wfstdec.text.lexicon import read_lexicon as read_lexicon
     from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
@@ -72,6 +73,7 @@ _HOMES = {
     "Hypothesis": "wfstdec.search.hypothesis",
     "Lexicon": "wfstdec.text.lexicon",
     "NgramLM": "wfstdec.lm.ngram",
+    "OpenVocabulary": "wfstdec.search.open_vocabulary",
     "PackedGraph": "wfstdec.graph.packed",
     "PhraseCompiler": "wfstdec.boost.phrases",
     "PhraseOptions": "wfstdec.boost.phrases",
