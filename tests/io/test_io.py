@@ -13,6 +13,7 @@ from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import FORMATS, open_output
 from wfstdec.io.text import read_text, write_text
+from wfstdec.search.hypothesis import Word
 
 
 @pytest.fixture
@@ -310,8 +311,8 @@ def test_bad_boosts(text, message, tmp_path):
 def hypothesis(**fields):
     """What the writers use of a hypothesis."""
     words = (
-        SimpleNamespace(text="hello", start_s=0.1, end_s=0.30000000000000004),
-        SimpleNamespace(text="wörld", start_s=0.5, end_s=1.0),
+        Word("hello", 0.1, 0.30000000000000004, 5, 15),
+        Word("wörld", 0.5, 1.0, 25, 50),
     )
     costs = dict.fromkeys(
         ["graph_cost", "acoustic_cost", "insertion_cost", "boost_cost"], 1.5
@@ -339,6 +340,16 @@ def test_result_formats():
     assert read["id"] == "u1" and read["text"] == "hello wörld"
     assert read["words"][0] == {"word": "hello", "start_s": 0.1, "end_s": 0.3}
     assert read["total_cost"] == 2.5 and read["reached_final"] is True
+
+
+def test_confidences_stand_in_results():
+    words = [word._replace(confidence=0.9876543) for word in hypothesis().words]
+    hyp = hypothesis(words=(words[0], words[1]._replace(confidence=None)))
+    lines = FORMATS["ctm"]("u1", hyp).splitlines()
+    assert lines == ["u1 1 0.100 0.200 hello 0.988", "u1 1 0.500 0.500 wörld"]
+    said, unknown = json.loads(FORMATS["jsonl"]("u1", hyp))["words"]
+    assert said["confidence"] == 0.987654
+    assert "confidence" not in unknown
 
 
 def test_results_of_a_search_that_died():
