@@ -124,6 +124,12 @@ def test_g2p_is_asked_for_what_has_no_pronunciation():
         added_of(["none"], make)
 
 
+def test_a_lexicon_may_say_it():
+    others = Lexicon(("cab", "cab", "z"), ((4,), (3, 4), (2,)), np.zeros(3, np.float32))
+    found = rows(added_of({"cab": 1.0}, compiler(g2p=others)))
+    assert found == [("cab", (3, 4), 1.0), ("cab", (4,), 1.0)]
+
+
 def test_phrases_may_have_added_words():
     boosts = [BoostEntry("cab", ["c a b"], 1.0), BoostEntry("ab cab", bonus=3.0)]
     [one] = compiler().compile(boosts, 1)

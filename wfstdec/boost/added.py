@@ -4,8 +4,8 @@
     added = add_words(words, word_ids, said, bonuses, pronouncer)       # AddedWords
 
 Where a list does not say how a word is pronounced, `g2p` does: a function of the word,
-or "spelling", the tokens that spell it; None takes the spelling where all words of the
-lexicon have theirs.
+a lexicon that has it, or "spelling", the tokens that spell it; None takes the spelling
+where all words of the decoder's lexicon have theirs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Pronouncer:
         g2p: See above.
 
     Raises:
-        OptionError: `g2p` is neither a function nor "spelling" nor None.
+        OptionError: `g2p` is nothing of the kind.
     """
 
     def __init__(
@@ -81,11 +81,13 @@ class Pronouncer:
         tokens: TokenTable,
         lexicon: Callable[[], Lexicon],
         separators: Sequence[int] = (),
-        g2p: G2p | str | None = None,
+        g2p: G2p | Lexicon | str | None = None,
     ) -> None:
-        if not (g2p is None or g2p == SPELLING or callable(g2p)):
+        known = isinstance(g2p, Lexicon) or g2p in (None, SPELLING)
+        if not (known or callable(g2p)):
             raise OptionError(
-                f"g2p={g2p!r}, expected a function of a word, {SPELLING!r} or None"
+                f"g2p={g2p!r}, expected a function of a word, a lexicon, {SPELLING!r} "
+                "or None"
             )
         self._tokens, self._lexicon = tokens, lexicon
         self._g2p, self._barred = g2p, {tokens.blank, *separators}
@@ -98,7 +100,9 @@ class Pronouncer:
         Raises:
             BoostError: What `g2p` gives for a word is no pronunciation.
         """
-        if callable(self._g2p):
+        if isinstance(self._g2p, Lexicon):
+            found = {word: sorted(self._others.get(word, ())) for word in words}
+        elif callable(self._g2p):
             found = {word: self._asked(self._g2p, word) for word in words}
         elif self._g2p == SPELLING or (words and self._spells_by_itself):
             spelt = zip(words, self._spell(words), strict=True)
@@ -144,11 +148,13 @@ class Pronouncer:
 
     @cached_property
     def _known(self) -> dict[str, set[Spelling]]:
-        lexicon = self._lexicon()
-        known: dict[str, set[Spelling]] = {}
-        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
-            known.setdefault(word, set()).add(tuple(tokens))
-        return known
+        return _by_word(self._lexicon())
+
+    @cached_property
+    def _others(self) -> dict[str, set[Spelling]]:
+        """What the lexicon that is `g2p` has."""
+        assert isinstance(self._g2p, Lexicon)
+        return _by_word(self._g2p)
 
     @cached_property
     def _spells_by_itself(self) -> bool:
@@ -159,6 +165,13 @@ class Pronouncer:
             any(tuple(one) in self._known[word] for one in spelt)
             for word, spelt in pairs
         )
+
+
+def _by_word(lexicon: Lexicon) -> dict[str, set[Spelling]]:
+    found: dict[str, set[Spelling]] = {}
+    for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
+        found.setdefault(word, set()).add(tuple(tokens))
+    return found
 
 
 def add_words(
