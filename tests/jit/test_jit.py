@@ -57,7 +57,7 @@ def modules_with_kernels():
             yield found.name
 
 
-@pytest.mark.parametrize("name", modules_with_kernels())
+@pytest.mark.parametrize("name", list(modules_with_kernels()))
 def test_machine_code_is_keyed_by_all_sources_that_it_was_made_of(name):
     """Whatever a kernel names is of a module that its key knows."""
     known = sources(name)
