@@ -71,14 +71,15 @@ def with_words(
 
 
 def _bonuses(whole: PackedGraph, overlay: Overlay) -> np.ndarray:
-    """What each arc is credited: found by where it leads from and to, and its labels."""
+    """What each arc is credited: found by its states and its labels."""
     mask = np.uint32(LABEL_MASK | REPEAT)
 
     def keys(state: np.ndarray, arcs: np.ndarray) -> list[tuple]:
         columns = state, arcs["ilabel"] & mask, arcs["olabel"], arcs["nextstate"]
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
-    of_key = dict(zip(keys(overlay.arc_state(), overlay.arcs), overlay.bonus.tolist()))
+    there = keys(overlay.arc_state(), overlay.arcs)
+    of_key = dict(zip(there, overlay.bonus.tolist(), strict=True))
     state = np.repeat(np.arange(whole.num_states), np.diff(whole.state_arc_splits))
     some = np.isin(state, overlay.call_state) | (state >= overlay.first_state)
     bonus = np.zeros(whole.num_arcs, np.float32)

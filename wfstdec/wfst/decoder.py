@@ -9,11 +9,13 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from wfstdec.boost.added import G2p, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BackendError
@@ -47,10 +49,13 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             for each batch, and the CPU for sessions.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
+        g2p: How words of boost lists are said that neither the graph nor the list has
+            pronunciations for: a function of the word, or `"spelling"`; `None` spells
+            them where all words of the graph are said as they are spelt.
 
     Raises:
         BackendError: The backend is unknown or not installed.
-        OptionError: `frame_shift_s` or `threads` is out of range.
+        OptionError: `frame_shift_s`, `threads` or `g2p` is out of range.
     """
 
     options: WfstOptions
@@ -63,6 +68,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
+        g2p: G2p | str | None = None,
     ) -> None:
         super().__init__(
             options or WfstOptions(),
@@ -72,7 +78,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                 graph.word_ids,
                 len(graph.tokens),
                 lambda: _default_bonuses(graph),
-                "this search cannot add words",
+                _pronouncer(graph, g2p),
             ),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,
@@ -214,8 +220,25 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         return batch.hypothesis(i)
 
 
+def _pronouncer(graph: PackedGraph, g2p: G2p | str | None) -> Pronouncer | str:
+    """How added words are said, or why a graph cannot add any."""
+    tables = graph.tables
+    if graph.calls is None:
+        return (
+            "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
+            "model that has <unk>, or with unk_cost: build it again"
+        )
+    return Pronouncer(
+        tables.tokens,
+        lambda: tables.pronunciations.lexicon(tables.words),
+        tables.fillers,
+        g2p,
+    )
+
+
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
     """What bonuses the words of a graph get in a list without numbers."""
     tables = graph.tables
     lexicon = tables.pronunciations.lexicon(tables.words)
-    return DefaultBonuses(tables.words, lexicon, tables.word_cost)
+    unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
+    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)

@@ -206,8 +206,11 @@ def join(graph, phrases, added, work, made, cutoff, count, waiting):
 
 @kernel
 def reach_added(added, made, cutoff):
-    """Candidates that stay in the overlay, to `added.next`; (entries, whether they
-    fit)."""
+    """Candidates that stay in the overlay, to `added.next`.
+
+    Returns:
+        (entries, whether they fit).
+    """
     count, fits = _ZERO, True
     for q in range(made):
         candidate = added.made[q]

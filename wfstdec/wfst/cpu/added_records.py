@@ -16,8 +16,11 @@ FIRST_ENTRIES = 512
 
 
 class AddedArrays(NamedTuple):
-    """An overlay, read only, and scratch of one utterance, which means nothing between
-    frames. `next` has the entries of its states in the frontier that is made."""
+    """An overlay, read only, and scratch of one utterance.
+
+    The scratch means nothing between frames; `next` has the entries of the overlay's
+    states in the frontier that is made.
+    """
 
     first_state: np.uint32  # S: states from here on are the overlay's
     first_arc: np.uint32  # A: so are arcs

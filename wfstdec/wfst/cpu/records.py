@@ -49,8 +49,9 @@ OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE, GROW_ADDED = range(5)
 
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH = range(9)
 """Positions in `Channel.counts`: entries, nodes, frames done, the frame that nothing
-survived or -1, sums of active states and of arcs, entries within the beam, the position
-of the best entry, and how many entries are of the graph's own states: the first ones."""
+survived or -1, sums of active states and of arcs, entries within the beam, the
+position of the best entry, and how many entries are of the graph's own states: the
+first ones."""
 
 
 class GraphArrays(NamedTuple):
