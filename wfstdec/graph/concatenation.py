@@ -1,12 +1,14 @@
 """A graph and an overlay as one graph: what searches with added words are defined by.
 
-    whole, bonus = concatenate(graph, overlay, tables)
+    whole = concatenate(graph, overlay, tables)
 
-States keep their numbers, and arcs that lead to the same state their order, so that a
-search of the whole breaks ties as one of the two parts does.
+States keep their numbers. Arcs cannot, since those of a state stand together: `number`
+has the numbers that they have in graph and overlay, by which ties are broken.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,18 +18,27 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables, Pronunciations
 
 
-def concatenate(
-    graph: PackedGraph, overlay: Overlay, tables: GraphTables
-) -> tuple[PackedGraph, np.ndarray]:
-    """One graph, which has no calls any more.
+class Whole(NamedTuple):
+    """A graph and an overlay.
+
+    Attributes:
+        graph: Both as one graph, without calls.
+        bonus: float32 [A + A'], what each of its arcs is credited, nats.
+        number: int64 [A + A'], the number of each arc where it comes from.
+    """
+
+    graph: PackedGraph
+    bonus: np.ndarray
+    number: np.ndarray
+
+
+def concatenate(graph: PackedGraph, overlay: Overlay, tables: GraphTables) -> Whole:
+    """One graph of two parts.
 
     Args:
         graph: The graph.
         overlay: Of that graph.
         tables: Of the whole: with the words of both.
-
-    Returns:
-        The whole, and what each of its arcs is credited, float32 [A + A'].
     """
     arcs = np.concatenate([graph.arcs, overlay.arcs])
     own = np.repeat(np.arange(graph.num_states), np.diff(graph.state_arc_splits))
@@ -46,7 +57,7 @@ def concatenate(
         cost=arcs["cost"],
     )
     whole = PackedGraph.pack(fst, arcs["ilabel"] & np.uint32(REPEAT) != 0, tables)
-    return whole, _bonuses(whole, overlay)
+    return Whole(whole, *_found_again(whole, overlay))
 
 
 def with_words(
@@ -70,8 +81,8 @@ def with_words(
     )
 
 
-def _bonuses(whole: PackedGraph, overlay: Overlay) -> np.ndarray:
-    """What each arc is credited: found by its states and its labels."""
+def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.ndarray]:
+    """Bonus and number of each arc: those of the overlay are known by their ends."""
     mask = np.uint32(LABEL_MASK | REPEAT)
 
     def keys(state: np.ndarray, arcs: np.ndarray) -> list[tuple]:
@@ -79,11 +90,12 @@ def _bonuses(whole: PackedGraph, overlay: Overlay) -> np.ndarray:
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     there = keys(overlay.arc_state(), overlay.arcs)
-    of_key = dict(zip(there, overlay.bonus.tolist(), strict=True))
+    at_key = dict(zip(there, range(len(there)), strict=True))
     state = np.repeat(np.arange(whole.num_states), np.diff(whole.state_arc_splits))
     some = np.isin(state, overlay.call_state) | (state >= overlay.first_state)
-    bonus = np.zeros(whole.num_arcs, np.float32)
-    at = np.flatnonzero(some)
-    found = [of_key.get(key, 0.0) for key in keys(state[at], whole.arcs[at])]
-    bonus[at] = found
-    return bonus
+    at = np.full(whole.num_arcs, -1)
+    at[some] = [at_key.get(key, -1) for key in keys(state[some], whole.arcs[some])]
+    added = at >= 0
+    number = np.where(added, overlay.first_arc + at, np.cumsum(~added) - 1)
+    bonus = np.where(added, overlay.bonus[at], np.float32(0)).astype(np.float32)
+    return bonus, number

@@ -23,9 +23,9 @@ goes to the lower graph state, then to the lower boost state.
     extras: first, on an arc with a word, + word_insertion; then + the cost of the
             boosts' step (`boost/account.py`)
     added:  words that the graph does not have are said on the arcs of an overlay; the
-            search is that of graph and overlay as one graph (`graph/concatenation.py`).
-            The boosts' step on such an arc is also credited the arc's bonus
-    steps:  boosts step on every arc with a word, and on every emitting arc whose token
+            search is that of graph and overlay as one graph (`graph/concatenation.py`),
+            where the arcs of the overlay come after all others. The boosts' step on such an arc is also credited the arc's bonus
+    steps:  boosts step on every arc with a word, and on emitting arcs whose token
             is not the blank and that does not repeat the frame before; on other arcs
             the boost state stays. Phrases of words go by the words, phrases of tokens
             by the tokens of these arcs
@@ -44,7 +44,7 @@ import numpy as np
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.graph.concatenation import concatenate
+from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
@@ -77,6 +77,7 @@ class Entry(NamedTuple):
 
     cost: np.float32
     epsilon: bool
+    number: int
     arc: int
     source_boost: int
 
@@ -89,25 +90,25 @@ class ReferenceBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
-        graph, bonus = self.graph, np.zeros(self.graph.num_arcs, np.float32)
-        if boosts.added is not None:
-            overlay = Overlays(graph).of(boosts.added)
-            tables = tables_with(graph.tables, boosts.added)
-            graph, bonus = concatenate(graph, overlay, tables)
-        return ReferenceSearch(graph, options, boosts, bonus)
+        graph, added = self.graph, boosts.added
+        if added is None:
+            arcs = np.arange(graph.num_arcs)
+            whole = Whole(graph, np.zeros(len(arcs), np.float32), arcs)
+        else:
+            overlay = Overlays(graph).of(added)
+            whole = concatenate(graph, overlay, tables_with(graph.tables, added))
+        return ReferenceSearch(whole, options, boosts)
 
 
 class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self,
-        graph: PackedGraph,
-        options: WfstOptions,
-        boosts: CompiledBoosts,
-        bonus: np.ndarray,
+        self, whole: Whole, options: WfstOptions, boosts: CompiledBoosts
     ) -> None:
-        self._graph, self._options, self._bonus = graph, options, bonus
+        graph, self._bonus, self._number = whole
+        self._graph = graph
+        self._options = options
         self._pricing = pricing_of(options)
         self._account = BoostAccount(boosts, options.beam)
         self._source = np.repeat(
@@ -118,7 +119,7 @@ class ReferenceSearch:
         self._costs: dict[Key, np.float32] = {}
         self._nodes: dict[Key, Node] = {}
         start = (0, self._account.start)
-        frontier = {start: Entry(F(0), False, -1, -1)}
+        frontier = {start: Entry(F(0), False, -1, -1, -1)}
         self._close(frontier, self._beam)
         self._settle(frontier, {start: Node(None, -1, F(0))}, None)
 
@@ -187,9 +188,8 @@ class ReferenceSearch:
                     total, next_boost = self._follow(cost, boost, a)
                     total = F(total + costs[token_of(label)])
                     key = int(arc["nextstate"]), next_boost
-                    self._improve(
-                        reached, key, Entry(total, False, a, boost), NO_CUTOFF
-                    )
+                    entry = Entry(total, False, int(self._number[a]), a, boost)
+                    self._improve(reached, key, entry, NO_CUTOFF)
         if not reached:
             self._died = self._frames
             return
@@ -234,7 +234,8 @@ class ReferenceSearch:
                     cost = frontier[state, boost].cost
                     total, next_boost = self._follow(cost, boost, a)
                     key = int(arc["nextstate"]), next_boost
-                    self._improve(frontier, key, Entry(total, True, a, boost), cutoff)
+                    entry = Entry(total, True, int(self._number[a]), a, boost)
+                    self._improve(frontier, key, entry, cutoff)
                     waiting.add(int(rank[arc["nextstate"]]))
 
     def _settle(
@@ -247,7 +248,7 @@ class ReferenceSearch:
         rank, nodes = self._graph.epsilon_rank, {}
         by_source = sorted(frontier, key=lambda k: (frontier[k].epsilon, rank[k[0]]))
         for key in by_source:
-            _, epsilon, arc, source_boost = frontier[key]
+            _, epsilon, _, arc, source_boost = frontier[key]
             if arc < 0:
                 nodes[key] = before[key]
                 continue

@@ -35,7 +35,6 @@ from wfstdec.wfst.cpu.recombination import (
     find,
     find_alone,
     improve,
-    improve_quiet,
     insert,
 )
 
@@ -185,7 +184,7 @@ def join(graph, phrases, added, work, made, cutoff, count, waiting):
             i = find(work, count, candidate.state, candidate.boost)
         if i < count:
             if phrases is None:
-                improve_quiet(phrases, work, i, candidate, True)
+                _improve_alone(work.next[i], candidate)
             else:
                 improve(work, i, candidate)
             continue
@@ -202,6 +201,14 @@ def join(graph, phrases, added, work, made, cutoff, count, waiting):
             insert(phrases, work, count, candidate)
         count += _ONE
     return count, waiting, True
+
+
+@inlined
+def _improve_alone(entry, candidate):
+    """Replace an entry by a candidate if that is the less (cost, arc)."""
+    cost, arc, old = candidate.cost, candidate.arc, entry.cost
+    if cost < old or (cost == old and arc < entry.arc):
+        entry.cost, entry.node, entry.arc = cost, candidate.node, arc
 
 
 @kernel
