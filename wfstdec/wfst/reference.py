@@ -24,7 +24,8 @@ goes to the lower graph state, then to the lower boost state.
             boosts' step (`boost/account.py`)
     added:  words that the graph does not have are said on the arcs of an overlay; the
             search is that of graph and overlay as one graph (`graph/concatenation.py`),
-            where the arcs of the overlay come after all others. The boosts' step on such an arc is also credited the arc's bonus
+            where the arcs of the overlay come after all others. The boosts' step on
+            such an arc is also credited the arc's bonus
     steps:  boosts step on every arc with a word, and on emitting arcs whose token
             is not the blank and that does not repeat the frame before; on other arcs
             the boost state stays. Phrases of words go by the words, phrases of tokens
