@@ -1,10 +1,10 @@
 """Words that the graph does not have: the frame's steps on the arcs of an overlay.
 
-    emit_added     candidates: arcs of the overlay's states, and out of calls
-    join           those that lead back into the graph, to `work.next`
-    reach_added    those that stay in the overlay, to `added.next`
-    close_added    its epsilon arcs, which lead to states without any
-    append_added   its entries behind those of the graph
+    emit_added         candidates: arcs of the overlay's states, and out of calls
+    recombine_added    those that lead back into the graph, to `work.next`; those that
+                       stay in the overlay, to `added.next`
+    close_added        its epsilon arcs, which lead to states without any; its entries
+                       behind those of the graph
 
 The loops over the graph's own states and arcs know nothing of it: a frontier has the
 graph's entries first, `counts[GRAPH]` of them.
@@ -30,6 +30,8 @@ from wfstdec.wfst.cpu.arc_costs import (
     begun_label,
     bonus_of,
     flagged_arc,
+    max_insertion_credit,
+    top_bonus,
 )
 from wfstdec.wfst.cpu.recombination import (
     find,
@@ -42,6 +44,7 @@ _CALL_MASK = uint64(CALL_BITS - 1)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 _LEADS = uint32(LEADS_TO_EPSILON)
+_MOST = float32(NO_CUTOFF)
 _LOW, _WORD_OF_BITS = uint64(63), uint64(6)
 _NONE = uint64(k.NONE)
 _NO_LABEL = uint32(0)
@@ -51,37 +54,119 @@ _ZERO = uint64(0)
 
 
 @kernel
-def emit_added(graph, scales, words, phrases, added, work, channel, beam):
+def least_from_best_added(graph, scales, words, phrases, added, work, channel):
+    """The least cost of the best entry's arcs, infinite if it is of the graph."""
+    best, least = uint64(channel.counts[k.BEST]), float32(np.inf)
+    if best >= uint64(channel.counts[k.GRAPH]):
+        state = uint64(channel.frontier[best].state - added.first_state)
+        for a in range(uint64(added.emit[state]), uint64(added.begin[state + _ONE])):
+            cost, _ = _follow(
+                graph, scales, words, phrases, added, work, channel, best, a
+            )
+            least = min(least, cost)
+    return least
+
+
+@kernel
+def emit_added(graph, scales, words, phrases, added, work, channel, beam, least):
     """Write the arcs that may survive to `added.made`.
 
+    Args:
+        graph: The graph; this and what follows as everywhere.
+        scales: Options.
+        words: Boosted words.
+        phrases: Phrases, or None.
+        added: The overlay.
+        work: Scratch.
+        channel: Of the utterance.
+        beam: Of the frame; infinite for all that are possible.
+        least: Of the candidates so far.
+
     Returns:
-        (candidates, least cost), the first NONE if they do not fit; with an infinite
-        beam all that are possible.
+        (candidates, least cost), the first NONE if they do not fit.
     """
     frontier, of_graph = channel.frontier, uint64(channel.counts[k.GRAPH])
-    count, room = uint64(channel.counts[k.FRONTIER]), uint64(len(added.made))
-    made, least = _ZERO, float32(np.inf)
-    for i in range(of_graph, count):
+    made = _ZERO
+    for i in range(of_graph, uint64(channel.counts[k.FRONTIER])):
         state = uint64(frontier[i].state - added.first_state)
-        first, last = uint64(added.emit[state]), uint64(added.begin[state + _ONE])
-        if made + (last - first) > room:
-            return _NONE, least
-        made, least = _follow_arcs(
-            graph, scales, words, phrases, added, work, channel, i, first, last,
-            (made, least, beam),
-        )  # fmt: skip
+        row = uint64(added.emit[state]), uint64(added.begin[state + _ONE])
+        made, least = _follow_row(
+            *(graph, scales, words, phrases, added, work, channel),
+            *(i, row, beam, made, least),
+        )
+        if made == _NONE:
+            return made, least
     for i in range(of_graph):
-        call = _call_of(added, frontier[i].state)
+        state = frontier[i].state
+        bit = uint64(state) & _CALL_MASK
+        if added.call_bits[bit >> _WORD_OF_BITS] >> (bit & _LOW) & _ONE == _ZERO:
+            continue
+        call = _call_of(added, state)
         if call == _NONE:
             continue
-        if made + added.num_entering > room:
-            return _NONE, least
-        first = call * added.num_entering
-        made, least = _follow_arcs(
-            graph, scales, words, phrases, added, work, channel, i, first,
-            first + added.num_entering, (made, least, beam),
-        )  # fmt: skip
+        row = call * added.num_entering, (call + _ONE) * added.num_entering
+        made, least = _follow_row(
+            *(graph, scales, words, phrases, added, work, channel),
+            *(i, row, beam, made, least),
+        )
+        if made == _NONE:
+            return made, least
     return made, least
+
+
+@inlined
+def _call_of(added, state):
+    """The position of a state among those with calls, NONE where it has none."""
+    begin, end = _ZERO, uint64(len(added.call_state))
+    while begin < end:
+        middle = (begin + end) >> _ONE
+        if uint32(added.call_state[middle]) < state:
+            begin = middle + _ONE
+        else:
+            end = middle
+    if begin < uint64(len(added.call_state)):
+        if uint32(added.call_state[begin]) == state:
+            return begin
+    return _NONE
+
+
+@inlined
+def _follow_row(
+    graph, scales, words, phrases, added, work, channel, i, row, beam, made, least
+):
+    """Candidates of arcs out of entry `i`; (made or NONE, least) behind them."""
+    first, last = row
+    if made + (last - first) > uint64(len(added.made)):
+        return _NONE, least
+    limit = _limit(scales, words, phrases, added, channel, i, least, beam)
+    for a in range(first, last):
+        if not work.token_costs[added.arcs[a].ilabel & LABEL] <= limit:
+            continue
+        cost, boost = _follow(graph, scales, words, phrases, added, work, channel, i, a)
+        if not cost <= min(float32(least + beam), NO_CUTOFF):
+            continue
+        least = min(least, cost)
+        _write(phrases, added, channel, made, i, a, cost, boost)
+        made += _ONE
+    return made, least
+
+
+@inlined
+def _limit(scales, words, phrases, added, channel, i, least, beam):
+    """More than a token of an arc from entry `i` can cost where the arc survives.
+
+    Conservative, as `live_labels._limit` is.
+    """
+    cutoff, cost = min(float32(least + beam), NO_CUTOFF), channel.frontier[i].cost
+    if phrases is None:
+        credit = top_bonus(scales, words)
+    else:
+        credit = channel.boosts[i].credit
+    credit = float32(credit + added.top_bonus) + max_insertion_credit(scales)
+    arc = float32(scales.lm_scale * added.least_cost)
+    slack = float32(abs(cutoff) + cost) + float32(credit - arc)
+    slack = float32(1e-3) + float32(4e-6) * slack
+    return min(float32(float32(cutoff - cost) + float32(credit - arc)) + slack, _MOST)
 
 
 @inlined
@@ -104,39 +189,37 @@ def _call_of(added, state):
 
 
 @inlined
-def _follow_arcs(
-    graph, scales, words, phrases, added, work, channel, i, first, last, so_far
-):
-    """Candidates of emitting arcs of entry `i`; (made, least) behind them."""
-    made, least, beam = so_far
-    entry, source = channel.frontier[i], _NO_LABEL
-    if phrases is not None:
+def _follow(graph, scales, words, phrases, added, work, channel, i, a):
+    """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
+    arc = added.arcs[a]
+    cost = add_graph_and_insertion(scales, channel.frontier[i].cost, arc)
+    if phrases is None:
+        credit = float32(bonus_of(scales, words, arc) + added.bonus[a])
+        cost, boost = float32(cost - credit), _NO_LABEL
+    else:
         source = channel.boosts[i].boost
-    for a in range(first, last):
-        arc = added.arcs[a]
-        if not arc.cost < np.inf:
-            continue
-        cost = add_graph_and_insertion(scales, entry.cost, arc)
-        if phrases is None:
-            credit = float32(bonus_of(scales, words, arc) + added.bonus[a])
-            cost, boost = float32(cost - credit), _NO_LABEL
-        else:
-            paid, boost = _step_boosts(
-                graph, scales, words, phrases, arc, source, added.bonus[a]
-            )
-            cost = float32(cost - paid)
-        cost = float32(cost + work.token_costs[arc.ilabel & LABEL])
-        if not cost <= min(float32(least + beam), NO_CUTOFF):
-            continue
-        least = min(least, cost)
-        one, ilabel = added.made[made], arc.ilabel
-        if arc.nextstate >= added.first_state:
-            ilabel &= ~_LEADS
-        one.cost, one.state, one.node = cost, arc.nextstate, entry.node
-        one.arc = flagged_arc(uint32(a) + added.first_arc, ilabel)
-        one.boost, one.source_boost = boost, source
-        made += _ONE
-    return made, least
+        paid, boost = _step_boosts(
+            graph, scales, words, phrases, arc, source, added.bonus[a]
+        )
+        cost = float32(cost - paid)
+    cost = float32(cost + work.token_costs[arc.ilabel & LABEL])
+    if not arc.cost < np.inf:
+        cost = float32(np.inf)  # no arc, whatever the scale
+    return cost, boost
+
+
+@inlined
+def _write(phrases, added, channel, made, i, a, cost, boost):
+    """Write candidate number `made`: arc `a` of the overlay from entry `i`."""
+    one, arc = added.made[made], added.arcs[a]
+    one.cost, one.state, one.node = cost, arc.nextstate, channel.frontier[i].node
+    ilabel = arc.ilabel
+    if arc.nextstate >= added.first_state:
+        ilabel &= ~_LEADS
+    one.arc = flagged_arc(uint32(a) + added.first_arc, ilabel)
+    one.boost, one.source_boost = boost, _NO_LABEL
+    if phrases is not None:
+        one.source_boost = channel.boosts[i].boost
 
 
 @inlined
@@ -167,16 +250,22 @@ def _step_boosts(graph, scales, words, phrases, arc, boost, bonus):
 
 
 @kernel
-def join(graph, phrases, added, work, made, cutoff, count, waiting):
-    """Candidates that lead back into the graph, to entries.
+def recombine_added(phrases, added, work, made, cutoff, count, waiting):
+    """Candidates to entries, in `work.next` of the graph, in `added.next` of others.
 
     Returns:
-        (entries, those with epsilon arcs, whether they fit): as `_recombine`.
+        (entries of the graph, those with epsilon arcs, entries of the overlay, OK or
+        what must grow).
     """
-    room = uint64(len(work.next))
+    more, room = _ZERO, uint64(len(work.next))
     for q in range(made):
         candidate = added.made[q]
-        if candidate.cost > cutoff or candidate.state >= added.first_state:
+        if candidate.cost > cutoff:
+            continue
+        if candidate.state >= added.first_state:
+            more, fits = _put(added, more, candidate)
+            if not fits:
+                return count, waiting, more, k.GROW_ADDED
             continue
         if phrases is None:
             i = find_alone(work, count, candidate.state)
@@ -189,7 +278,7 @@ def join(graph, phrases, added, work, made, cutoff, count, waiting):
                 improve(work, i, candidate)
             continue
         if count == room:
-            return count, waiting, False
+            return count, waiting, more, k.GROW_WORK
         work.waiting[waiting] = uint32(count)
         waiting += uint64(candidate.arc & _HAS_EPSILONS)
         if phrases is None:
@@ -200,7 +289,7 @@ def join(graph, phrases, added, work, made, cutoff, count, waiting):
         else:
             insert(phrases, work, count, candidate)
         count += _ONE
-    return count, waiting, True
+    return count, waiting, more, k.OK
 
 
 @inlined
@@ -212,28 +301,20 @@ def _improve_alone(entry, candidate):
 
 
 @kernel
-def reach_added(added, made, cutoff):
-    """Candidates that stay in the overlay, to `added.next`.
+def close_added(phrases, added, work, count, more):
+    """Relax the overlay's epsilon arcs, which cost nothing, and append its entries.
+
+    Args:
+        phrases: Phrases, or None.
+        added: The overlay; `next` has its entries.
+        work: Scratch; `next` has those of the graph.
+        count: How many those are.
+        more: How many of the overlay.
 
     Returns:
-        (entries, whether they fit).
+        (entries of the overlay, OK or what must grow).
     """
-    count, fits = _ZERO, True
-    for q in range(made):
-        candidate = added.made[q]
-        if candidate.cost > cutoff or candidate.state < added.first_state:
-            continue
-        count, fits = _put(added, count, candidate)
-        if not fits:
-            break
-    return count, fits
-
-
-@kernel
-def close_added(added, count):
-    """Relax the epsilon arcs; they cost nothing. (entries, whether they fit)."""
-    fits = True
-    for i in range(count):
+    for i in range(more):
         entry = added.next[i]
         state = uint64(entry.state - added.first_state)
         a = added.begin[state]
@@ -243,10 +324,12 @@ def close_added(added, count):
         made.cost, made.state, made.node = entry.cost, added.arcs[a].nextstate, i
         made.arc = ((a + added.first_arc) << uint32(1)) | _EPSILON_ARC
         made.boost, made.source_boost = entry.boost, entry.boost
-        count, fits = _put(added, count, made)
+        more, fits = _put(added, more, made)
         if not fits:
-            break
-    return count, fits
+            return more, k.GROW_ADDED
+    if append_added(phrases, added, work, count, more):
+        return more, k.OK
+    return more, k.GROW_WORK
 
 
 @inlined

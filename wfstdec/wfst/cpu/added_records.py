@@ -29,6 +29,8 @@ class AddedArrays(NamedTuple):
     bonus: np.ndarray  # float32 [A']
     begin: np.ndarray  # uint32 [S' + 1]: the first arc of each state
     emit: np.ndarray  # uint32 [S']: the first emitting one
+    top_bonus: np.float32  # the largest, at least 0
+    least_cost: np.float32  # of an arc, at most 0
     call_state: np.ndarray  # int32 [C]
     call_bits: np.ndarray  # uint64 [CALL_BITS / 64], by the low bits of states
     made: np.ndarray  # SIDE_ENTRY [M]: candidates
@@ -52,6 +54,8 @@ def added_arrays(overlay: Overlay) -> AddedArrays:
         bonus=overlay.bonus,
         begin=begin,
         emit=read_only(begin[:-1] + overlay.state_num_epsilons),
+        top_bonus=overlay.top_bonus,
+        least_cost=np.float32(min(0.0, overlay.arcs["cost"].min(initial=0.0))),
         call_state=read_only(overlay.call_state),
         call_bits=read_only(bits),
         made=np.empty(0, SIDE_ENTRY),

@@ -88,7 +88,8 @@ class CpuBackend:
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
-        if not boosts:
+        of_words = boosts.phrases is not None and boosts.phrases.unit == "word"
+        if not boosts.words and not of_words:
             return no_words()
         with self._lock:
             if boosts not in self._words:

@@ -34,9 +34,9 @@ from wfstdec.wfst.cpu.added import (
     append_added,
     close_added,
     emit_added,
-    join,
     label_at,
-    reach_added,
+    least_from_best_added,
+    recombine_added,
 )
 from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited
 from wfstdec.wfst.cpu.closure import close
@@ -155,12 +155,8 @@ def _next_frontier(graph, scales, words, phrases, added, work, channel, beam):
         count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
         status = k.OK if fits else k.GROW_WORK
     if added is not None:
-        if status == k.OK:
-            more, fits = close_added(added, more)
-            status = k.OK if fits else k.GROW_ADDED
-        if status == k.OK:
-            fits = append_added(phrases, added, work, count, more)
-            status = k.OK if fits else k.GROW_WORK
+        if status == k.OK and more > _ZERO:
+            more, status = close_added(phrases, added, work, count, more)
     return status, count, count + more, made[0] + made[1] + made[2]
 
 
@@ -169,18 +165,23 @@ def _emit(graph, scales, words, phrases, added, work, channel, beam, unbounded):
     """Candidates: (status, (candidates, side ones, those in `added`), least cost)."""
     from_added, known = _ZERO, float32(np.inf)
     if added is not None:
-        width = float32(np.inf) if unbounded else beam
-        from_added, known = emit_added(
-            graph, scales, words, phrases, added, work, channel, width
-        )
-        if from_added == _NONE:
-            return k.GROW_ADDED, (_ZERO, _ZERO, _ZERO), known
+        if channel.counts[k.BEST] >= channel.counts[k.GRAPH]:
+            known = least_from_best_added(
+                graph, scales, words, phrases, added, work, channel
+            )
     made, side, least = emit(
         graph, scales, words, phrases, work, channel, beam, unbounded, known
     )
     if made == _NONE:
         return k.GROW_WORK, (_ZERO, _ZERO, _ZERO), least
-    return k.OK, (made, side, from_added), min(least, known)
+    if added is not None:
+        width = float32(np.inf) if unbounded else beam
+        from_added, least = emit_added(
+            graph, scales, words, phrases, added, work, channel, width, least
+        )
+        if from_added == _NONE:
+            return k.GROW_ADDED, (_ZERO, _ZERO, _ZERO), least
+    return k.OK, (made, side, from_added), least
 
 
 @inlined
@@ -192,17 +193,12 @@ def _reach(graph, phrases, added, work, made, cutoff):
         have epsilon arcs).
     """
     count, waiting, fits = _recombine(graph, phrases, work, made[0], made[1], cutoff)
-    more, status = _ZERO, k.OK
+    more, status = _ZERO, k.OK if fits else k.GROW_WORK
     if added is not None:
-        if fits:
-            count, waiting, fits = join(
-                graph, phrases, added, work, made[2], cutoff, count, waiting
+        if fits and made[2] > _ZERO:
+            count, waiting, more, status = recombine_added(
+                phrases, added, work, made[2], cutoff, count, waiting
             )
-        more, all_fit = reach_added(added, made[2], cutoff)
-        if not all_fit:
-            status = k.GROW_ADDED
-    if not fits:
-        status = k.GROW_WORK
     return status, count, more, waiting
 
 
