@@ -37,6 +37,7 @@ class Token(NamedTuple):
     start_frame: int
     end_frame: int
     confidence: float | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
