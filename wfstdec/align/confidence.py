@@ -68,10 +68,9 @@ class Nearness:
 
 def _said(hypothesis: Hypothesis, blank: int) -> np.ndarray:
     """The token of each frame of a path."""
-    starts, ends = hypothesis.token_frames
     said = np.full(hypothesis.num_frames, blank, np.int64)
-    lengths = np.subtract(ends, starts, dtype=np.int64)
-    inside = np.repeat(np.asarray(ends, np.int64) - np.cumsum(lengths), lengths)
-    frames = inside + np.arange(len(inside))
-    said[frames] = np.repeat(np.asarray(hypothesis.token_ids, np.int64), lengths)
+    for token, start, end in zip(
+        hypothesis.token_ids, *hypothesis.token_frames, strict=True
+    ):
+        said[start:end] = token
     return said

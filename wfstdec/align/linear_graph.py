@@ -4,7 +4,7 @@
          i -skip:-> i + 1                       a word left out
          i -star:n+1-> i                        speech that the text does not have
     L    the pronunciations of these words, separators or silences between them;
-         -:skip-> where a word may begin; the star is a word of one token of its own
+         -:skip-> where a sentence may end; the star is a word of one token of its own
 
 Words come out as their place in the text, from 1 on, so that equal words are told
 apart. L is not marked and LG not determinized: paths that say the same with the same
@@ -96,9 +96,9 @@ class LinearGraph:
         fst = build_lexicon_fst(marked, labels)
         if self.options.skip_cost is None:
             return fst
-        begin, skip = 0, labels.words.index(_SKIP)
         arcs = Arcs(fst.arc_state(), fst.ilabel, fst.olabel, fst.nextstate, fst.cost)
-        skips = arcs_of(begin, EPSILON, skip, begin)
+        ends = np.flatnonzero(fst.final_cost < np.inf)  # where sentences end, or begin
+        skips = arcs_of(ends, EPSILON, labels.words.index(_SKIP), ends)
         return fst_of([arcs, skips], fst.start, fst.final_cost)
 
     def _g_fst(self, transcript: Transcript, labels: LabelSpace) -> FstArrays:
