@@ -24,7 +24,8 @@ from wfstdec.align.linear_graph import STAR, LinearGraph
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
-from wfstdec.align.transcript import G2P, Pronouncer
+from wfstdec.align.transcript import Transcriber
+from wfstdec.boost.added import G2p
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
@@ -45,10 +46,11 @@ class ForcedAligner:
         separator_optional: The separator may be missing: `s* (w s*)*`.
         silence: A token that may stand between words, not with a separator.
         silence_prob: How probable it is in each place.
-        g2p: How words are said that the lexicon lacks: `"spelling"`, with the tokens
-            themselves; a function from a word to its pronunciations, each the names of
-            tokens between spaces or in a sequence; `None`: they are errors.
-        sentencepiece_model: What cuts words into pieces where they are spelt; `None`
+        g2p: How words are said that the lexicon lacks: a function from a word to its
+            pronunciations, each the names of tokens between spaces or in a sequence; a
+            lexicon; `"spelling"`, with the tokens themselves; `None`: they are errors,
+            unless all words of the lexicon are spelt.
+        sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
         topology: Of CTC, as `build_graph` takes it.
         blank: The blank by name or index; `None` to recognise it.
@@ -69,7 +71,7 @@ class ForcedAligner:
         separator_optional: bool = False,
         silence: str | None = None,
         silence_prob: float = 0.5,
-        g2p: G2P | str | None = None,
+        g2p: G2p | Lexicon | str | None = None,
         sentencepiece_model: Path | None = None,
         topology: str = "normal",
         blank: int | str | None = None,
@@ -94,10 +96,10 @@ class ForcedAligner:
         )
         if lexicon is not None:
             lexicon = load_lexicon(lexicon, self.tokens, separator)
-        self._pronouncer = Pronouncer(
+        self._transcriber = Transcriber(
             self.tokens,
             lexicon,
-            separator=self._fillers.separator,
+            self._fillers.tokens,
             g2p=g2p,
             sentencepiece_model=sentencepiece_model,
         )
@@ -135,7 +137,7 @@ class ForcedAligner:
                 f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V] "
                 "of one utterance"
             )
-        transcript = self._pronouncer.transcript(text)
+        transcript = self._transcriber.transcript(text)
         graphs = self._graphs()
         read = LogProbs(logprobs, self.num_tokens, graphs.star is not None)
         found = search(
@@ -150,7 +152,7 @@ class ForcedAligner:
             Nearness.of(read, found.hypothesis, self.tokens.blank),
             transcript.words,
             star=graphs.star,
-            weak_below=self.options.weak_below,
+            options=self.options,
         )
 
     def _graphs(self) -> LinearGraph:

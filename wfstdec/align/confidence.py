@@ -1,11 +1,11 @@
 """How near an alignment is to what the model would have said by itself.
 
-    near = Nearness.of(log_probs, hypothesis, blank)
-    near.confidence(start_frame, end_frame)
+near = Nearness.of(log_probs, hypothesis, blank)
+near.confidence(start_frame, end_frame)
 
-    ratio[t]   = x[t, aligned token] - max over v of x[t, v]
-    counts[t]  = the aligned token or the most probable one is not the blank
-    confidence = exp(sum of ratio / number of frames that count), 1 where none does
+ratio[t]   = x[t, aligned token] - max over v of x[t, v]
+counts[t]  = the aligned token or the most probable one is not the blank
+confidence = exp(sum of ratio / number of frames that count), 1 where none does
 """
 
 from __future__ import annotations

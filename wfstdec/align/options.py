@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.option_checks import MAX_NATS, CheckedOptions
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,10 @@ class AlignOptions(CheckedOptions):
         insert_cost: Speech that the text does not have may stand between words, at so
             much a passage; `None`: it may not. What is said there costs as much as
             the most probable token of each frame.
-        weak_below: Words of less confidence are reported as misfits, and so is speech
-            between words that is as badly explained.
+        misfit_below: Words of less confidence may be misfits, and so may frames
+            between words;
+        misfit_nats: they are if they also cost so much more than what the model would
+            have said by itself.
 
     Raises:
         OptionError: A value is out of range.
@@ -35,13 +37,14 @@ class AlignOptions(CheckedOptions):
     exact: bool = False
     skip_cost: float | None = None
     insert_cost: float | None = None
-    weak_below: float = 0.1
+    misfit_below: float = 0.2
+    misfit_nats: float = 10.0
 
     def __post_init__(self) -> None:
         """Check every value."""
         self.check_width("beam")
         for name in ("skip_cost", "insert_cost"):
-            self.check(
-                name, lambda x: 0 <= x <= 1e6, "nats, 0 to 1e6, or None", optional=True
-            )
-        self.check("weak_below", lambda x: 0 <= x <= 1, "a number from 0 to 1")
+            expected = f"a number of nats, 0 to {MAX_NATS:g}, or None"
+            self.check(name, lambda x: 0 <= x <= MAX_NATS, expected, optional=True)
+        self.check("misfit_below", lambda x: 0 <= x <= 1, "a number from 0 to 1")
+        self.check_width("misfit_nats")

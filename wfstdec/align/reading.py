@@ -1,6 +1,7 @@
 """A path through the graph of a text, read as an alignment.
 
-    alignment = read_alignment(found, nearness, words, star=None, weak_below=0.1)
+alignment = read_alignment(found, nearness, words, star=None,
+                           options=options)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from wfstdec.align.alignment import Alignment, Misfit, MisfitKind
 from wfstdec.align.confidence import Nearness
 from wfstdec.align.linear_graph import STAR
+from wfstdec.align.options import AlignOptions
 from wfstdec.align.search import Found
 from wfstdec.search.hypothesis import Token, Word
 
@@ -22,7 +24,7 @@ def read_alignment(
     transcript: Sequence[str],
     *,
     star: int | None,
-    weak_below: float,
+    options: AlignOptions,
 ) -> Alignment:
     """Words, tokens and misfits of a path.
 
@@ -31,7 +33,7 @@ def read_alignment(
         near: How near it is to what the model would have said.
         transcript: The words of the text.
         star: The token of speech that the text does not have, if that may be.
-        weak_below: Words of less confidence are misfits.
+        options: For what is a misfit.
     """
     path = found.hypothesis
     said = [word for word in path.words if word.text != STAR]
@@ -48,9 +50,9 @@ def read_alignment(
         for token, number in zip(path.tokens, path.token_ids, strict=True)
         if number != star
     )
-    places = _Places(found, near, tuple(transcript), path.frame_shift_s)
+    places = _Places(found, near, tuple(transcript), options)
     misfits = sorted(
-        itertools.chain(places.by_words(weak_below), places.missing()),
+        itertools.chain(places.by_words(), places.missing()),
         key=lambda misfit: (misfit.start_frame, misfit.first_word),
     )
     return Alignment(
@@ -91,18 +93,23 @@ class _Places:
     found: Found
     near: Nearness
     transcript: tuple[str, ...]
-    shift_s: float
+    options: AlignOptions
 
     def _misfit(
         self, kind: MisfitKind, words: tuple[int, int], frames: tuple[int, int]
     ) -> Misfit:
+        shift_s = self.found.hypothesis.frame_shift_s
+        (first_word, end_word), (first, end) = words, frames
         return Misfit(
-            kind,
-            *words,
-            " ".join(self.transcript[slice(*words)]),
-            *(frame * self.shift_s for frame in frames),
-            *frames,
-            self.near.confidence(*frames),
+            kind=kind,
+            first_word=first_word,
+            end_word=end_word,
+            text=" ".join(self.transcript[first_word:end_word]),
+            start_s=first * shift_s,
+            end_s=end * shift_s,
+            start_frame=first,
+            end_frame=end,
+            confidence=self.near.confidence(first, end),
         )
 
     def _pieces(self) -> Iterator[tuple[MisfitKind | None, int, int, int]]:
@@ -123,12 +130,18 @@ class _Places:
         if self.found.hypothesis.num_frames > frame:
             yield "speech", at, frame, self.found.hypothesis.num_frames
 
-    def by_words(self, weak_below: float) -> Iterator[Misfit]:
+    def _is_weak(self, first: int, end: int) -> bool:
+        return (
+            self.near.confidence(first, end) < self.options.misfit_below
+            and self.near.excess(first, end) >= self.options.misfit_nats
+        )
+
+    def by_words(self) -> Iterator[Misfit]:
         """Runs of weak words, speech that no word explains, speech put in."""
         weak: list[tuple[int, int, int]] = []
         for kind, at, *frames in self._pieces():
             first, end = frames
-            is_weak = self.near.confidence(first, end) < weak_below
+            is_weak = self._is_weak(first, end)
             if kind is None and is_weak and (not weak or weak[-1][0] + 1 == at):
                 weak.append((at, first, end))
                 continue

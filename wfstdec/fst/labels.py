@@ -51,7 +51,7 @@ class LabelSpace:
         return ilabel_of(k + len(self.tokens))
 
     def units(self) -> np.ndarray:
-        """The input labels of the U tokens that are not blank, of those that are said."""
+        """The input labels of the U tokens that are said and are not the blank."""
         tokens = range(len(self.tokens)) if self.said is None else sorted(self.said)
         units = [token for token in tokens if token != self.tokens.blank]
         return ilabel_of(np.array(units, np.int32))

@@ -37,7 +37,6 @@ class Token(NamedTuple):
     start_frame: int
     end_frame: int
     confidence: float | None = None
-    confidence: float | None = None
 
 
 @dataclass(frozen=True)
