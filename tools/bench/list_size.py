@@ -89,9 +89,10 @@ def lists_of(case: Case, args: argparse.Namespace) -> tuple[list[str], Lists]:
     if not args.own:
         keys = keys[: args.keys]
         said = dict.fromkeys(said, keys)
-    sizes = [size for size in args.sizes if size <= len(others)]
+    most = len(keys) + len(others)
+    sizes = [size for size in args.sizes if size <= most]
     if len(sizes) < len(args.sizes):
-        print(f"only {len(others)} phrases for lists of {max(args.sizes)}")
+        print(f"only {most} phrases for lists of {max(args.sizes)}")
     different = {tuple(own) for own in said.values()}
     lists: Lists = {}
     for size in sizes:
