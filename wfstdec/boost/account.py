@@ -42,6 +42,7 @@ class BoostAccount:
         boost: int,
         word: int | None,
         token: int | None,
+        *,
         bonus: float | np.float32 = 0.0,
     ) -> tuple[np.float32, int]:
         """The cost of a step, below 0 where it is credited, and the next boost state.

@@ -89,7 +89,8 @@ class Overlay:
         """The state that each arc leaves, int64."""
         entered = np.repeat(self.call_state.astype(np.int64), self.num_entering)
         states = self.first_state + np.arange(self.num_states)
-        inner = np.repeat(states, np.diff(self.state_arc_splits.astype(np.int64)))
+        splits = self.state_arc_splits
+        inner = np.repeat(states, (splits[1:] - splits[:-1]).astype(np.int64))
         return np.concatenate([entered, inner])
 
 

@@ -175,8 +175,9 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
     try:
         tables = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
-        rows = (arrays[key] for key in ("arcs", "state_arc_splits", "final_cost"))
-        graph = _checked(*rows, tables, calls_from(arrays))
+        calls = calls_from(arrays)
+        splits, final_cost = arrays["state_arc_splits"], arrays["final_cost"]
+        graph = _checked(arrays["arcs"], splits, final_cost, tables, calls)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:

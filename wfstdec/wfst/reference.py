@@ -275,7 +275,7 @@ class ReferenceSearch:
         if word is not None:
             total = F(total + F(self._options.word_insertion))
         begun, bonus = self._begun(arc), self._bonus[a]
-        extra, boost = self._account.step(boost, word, begun, bonus)
+        extra, boost = self._account.step(boost, word, begun, bonus=bonus)
         return F(total + extra), boost
 
     def _begun(self, arc: np.void) -> int | None:

@@ -170,25 +170,6 @@ def _limit(scales, words, phrases, added, channel, i, least, beam):
 
 
 @inlined
-def _call_of(added, state):
-    """The position of a state among those with calls, NONE where it has none."""
-    bit = uint64(state) & _CALL_MASK
-    if added.call_bits[bit >> _WORD_OF_BITS] >> (bit & _LOW) & _ONE == _ZERO:
-        return _NONE
-    begin, end = _ZERO, uint64(len(added.call_state))
-    while begin < end:
-        middle = (begin + end) >> _ONE
-        if uint32(added.call_state[middle]) < state:
-            begin = middle + _ONE
-        else:
-            end = middle
-    if begin < uint64(len(added.call_state)):
-        if uint32(added.call_state[begin]) == state:
-            return begin
-    return _NONE
-
-
-@inlined
 def _follow(graph, scales, words, phrases, added, work, channel, i, a):
     """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
     arc = added.arcs[a]

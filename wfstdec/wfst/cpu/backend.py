@@ -78,7 +78,9 @@ class CpuBackend:
         top_bonus, added = boosts.words.top_bonus, None
         if boosts.added is not None:
             overlay = self._overlays.of(boosts.added)
-            added = with_scratch(self._added.setdefault(overlay, added_arrays(overlay)))
+            if overlay not in self._added:
+                self._added[overlay] = added_arrays(overlay)
+            added = with_scratch(self._added[overlay])
             top_bonus = top_bonus + overlay.top_bonus
         if boosts.phrases is None and not top_bonus > scales.instalment:
             words = self._listed(boosts)
