@@ -22,6 +22,7 @@ from wfstdec.boost.instalments import (
 from wfstdec.lm import reference as automata
 
 F = np.float32
+_ZERO = F(0)
 
 
 class BoostAccount:
@@ -43,7 +44,7 @@ class BoostAccount:
         word: int | None,
         token: int | None,
         *,
-        bonus: float | np.float32 = 0.0,
+        bonus: np.float32 = _ZERO,
     ) -> tuple[np.float32, int]:
         """The cost of a step, below 0 where it is credited, and the next boost state.
 
@@ -51,18 +52,17 @@ class BoostAccount:
             boost: The boost state before it.
             word: The word of the step, if it has one.
             token: The token that begins in it, if one does.
-            bonus: What the step itself is credited, nats, on the way to a word that is
-                added; 0 where neither word nor token is there.
+            bonus: What else is credited.
         """
         if word is None and token is None:
             return F(0), boost
         owed, state = owed_of(boost), int(state_of(boost))
         credit = F(0) if word is None else F(self._words.bonus(word))
-        credit = F(credit + F(bonus))
         label = self._label(word, token)
         if self._phrases is not None and label is not None:
             cost, state = automata.step(self._phrases.automaton, 0, state, label)
             credit = F(credit - cost)
+        credit = F(credit + bonus)
         paid, owed = pay(owed, credit, self._size)
         return F(F(0) - paid), int(join(owed, state))
 

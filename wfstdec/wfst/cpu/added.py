@@ -210,10 +210,10 @@ def _step_boosts(graph, scales, words, phrases, arc, boost, bonus):
     word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
     if token == _NO_LABEL and word == _NO_LABEL:
         return float32(0), boost
-    owed, state, credit = owed_of(boost), state_of(boost), bonus
+    owed, state, credit = owed_of(boost), state_of(boost), float32(0)
     if word != _NO_LABEL:
         if scales.has_words:
-            credit = float32(find_bonus(words.keys, words.bonuses, word) + bonus)
+            credit = find_bonus(words.keys, words.bonuses, word)
     label = _NO_LABEL
     if phrases.of_words:
         label = word
@@ -224,6 +224,7 @@ def _step_boosts(graph, scales, words, phrases, arc, boost, bonus):
             label = _NO_LABEL  # which no phrase has, either
         cost, state = step(phrases, state, label)
         credit = float32(credit - cost)
+    credit = float32(credit + bonus)
     if owed == _NO_LABEL and credit <= scales.instalment:
         return credit, state
     paid, owed = pay(owed, credit, scales.instalment)
