@@ -218,6 +218,10 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         """The hypotheses of a finished search, best first."""
         return [self._hypothesis(result, boosts)]
 
+    def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> list[Hypothesis]:
+        """End one search; its hypotheses, best first."""
+        return self._nbest(search.finish(), boosts)
+
     def _read(
         self, results: list[_Result], boosts: list[CompiledBoosts]
     ) -> list[Hypothesis]:
@@ -244,10 +248,16 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             search.advance(utterances[i])
             return search.finish()
 
+        return self._of_each(utterances, decode_one)
+
+    def _of_each(
+        self, utterances: Sequence[Any], function: Callable[[int], _Item]
+    ) -> list[_Item]:
+        """Call for the position of every utterance, the longest first."""
         longest_first = sorted(
             range(len(utterances)), key=lambda i: -len(utterances[i])
         )
-        results = self._map(decode_one, longest_first)
+        results = self._map(function, longest_first)
         by_utterance = dict(zip(longest_first, results, strict=True))
         return [by_utterance[i] for i in range(len(utterances))]
 

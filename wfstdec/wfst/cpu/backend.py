@@ -12,6 +12,7 @@ changes a result.
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,6 +32,9 @@ from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.scales import scales_of
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.cpu.lattice import RecordingSearch
 
 MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 """With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
@@ -61,13 +65,24 @@ class CpuBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
+        return CpuSearch(self, self.inputs_of(options, boosts))
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.cpu.lattice import RecordingSearch  # it imports this module
+
+        return RecordingSearch(self, self.inputs_of(options, boosts), options)
+
+    def inputs_of(self, options: WfstOptions, boosts: CompiledBoosts) -> k.SearchInputs:
+        """What a search goes by."""
         scales = scales_of(options, bool(boosts.words))
         in_parts = boosts.words.top_bonus > scales.instalment
         if boosts.phrases is None and not in_parts:
-            words = self._listed(boosts)
-            return CpuSearch(self, (self.arrays, scales, words, None))
+            return self.arrays, scales, self._listed(boosts), None
         arrays, words, phrases = self._lay_out(boosts)
-        return CpuSearch(self, (arrays, scales, words, phrases))
+        return arrays, scales, words, phrases
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
@@ -149,6 +164,7 @@ class CpuSearch:
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
         self._history = History(backend.rule)
+        self._record: k.Record | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -164,7 +180,7 @@ class CpuSearch:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
-                    *self._inputs, work, self._channel, logprobs, frame
+                    *self._inputs, work, self._channel, logprobs, frame, self._record
                 )
                 work = self._grow(status, work, len(logprobs) - frame)
         finally:

@@ -1,0 +1,247 @@
+"""Noting arcs for a lattice while the CPU kernels search; `recorded.py` has the rule.
+
+    note_emitted   before a frontier is closed: the candidates that were within the cutoff
+    note_closed    after it: the excess of these, and the epsilon arcs, by rank
+    commit         once the trace has the nodes that these arcs are between
+    prune          now and then, and at the end: drops what cannot be part of the lattice
+
+A candidate's excess only grows when the entry that it leads to improves, and the extra
+cost of a state is no less than what it is with every entry of the frontier at 0. So
+dropping early drops nothing that counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.boost.instalments import rest_of, state_of
+from wfstdec.jit import inlined, jit, kernel
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.arc_costs import LABEL, arc_of_flagged, bonus_of, step_boosts
+from wfstdec.wfst.cpu.closure import relax
+from wfstdec.wfst.cpu.recombination import find, find_quiet
+
+_NONE = uint32(k.NONE)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_ONE = uint64(1)
+_ZERO = uint64(0)
+
+
+@kernel
+def note_emitted(phrases, work, record, count, made, side, cutoff):
+    """Note candidates, with their costs and the positions of entries; do they fit?"""
+    noted = uint64(record.counts[0])
+    if noted + made + side > uint64(len(record.arcs)):
+        return False
+    for q in range(made):
+        candidate = work.candidates[q]
+        if candidate.cost <= cutoff:
+            i = find_quiet(phrases, work, count, candidate.state)
+            noted = _note(
+                *(work, record, noted, candidate.node, i),
+                *(candidate.arc, candidate.cost),
+            )
+    if phrases is not None:
+        for q in range(side):
+            candidate = work.side[q]
+            if candidate.cost <= cutoff:
+                i = find(work, count, candidate.state, candidate.boost)
+                noted = _note(
+                    *(work, record, noted, candidate.node, i),
+                    *(candidate.arc, candidate.cost),
+                )
+    record.counts[1] = np.int64(noted)
+    return True
+
+
+@inlined
+def _note(work, record, noted, node, i, arc, cost):
+    """Note a candidate that leads to entry `i`, if it may count; how many there are."""
+    one = record.arcs[noted]
+    one.state, one.nextstate = node, uint32(i)
+    one.arc, one.excess = arc, cost
+    excess = float32(cost - work.next[i].cost)
+    return noted + uint64(excess <= record.limit)
+
+
+@kernel
+def note_closed(
+    graph, scales, words, phrases, work, channel, record, count, waiting, cutoff
+):
+    """Finish the arcs of a frame, whose frontier is closed; do they fit?"""
+    first = uint32(channel.counts[k.TRACE])
+    noted = uint64(record.counts[0])
+    for q in range(noted, uint64(record.counts[1])):
+        one = record.arcs[q]
+        excess = float32(one.excess - work.next[uint64(one.nextstate)].cost)
+        if excess <= record.limit:
+            kept, arc = record.arcs[noted], arc_of_flagged(one.arc)
+            kept.acoustic = work.unscaled[graph.arcs[arc].ilabel & LABEL]
+            kept.state, kept.nextstate = one.state, one.nextstate + first
+            kept.arc, kept.excess = arc, excess
+            noted += _ONE
+    fits = True
+    for w in range(waiting):
+        i = uint64(work.waiting[w])
+        if fits and graph.rows[uint64(work.next[i].state)].rank == uint32(0):
+            noted, fits = _note_epsilons(
+                *(graph, scales, words, phrases, work, record, noted, count, cutoff),
+                *(first, i),
+            )
+    for rank in range(_ONE, graph.num_ranks):
+        i = uint64(work.rank_heads[rank])
+        while fits and i != uint64(_NONE):
+            noted, fits = _note_epsilons(
+                *(graph, scales, words, phrases, work, record, noted, count, cutoff),
+                *(first, i),
+            )
+            i = uint64(work.links[i])
+    record.counts[1] = np.int64(noted)
+    return fits
+
+
+@inlined
+def _note_epsilons(
+    graph, scales, words, phrases, work, record, noted, count, cutoff, first, i
+):
+    """Note the epsilon arcs of entry `i`; how many arcs there are, whether they fit."""
+    made, side, _ = relax(
+        graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
+    )
+    if noted + made + side > uint64(len(record.arcs)):
+        return noted, False
+    for q in range(made):
+        candidate = work.candidates[q]
+        to = find_quiet(phrases, work, count, candidate.state)
+        noted = _note_epsilon(
+            *(work, record, noted, first, i, to),
+            *(candidate.arc, candidate.cost),
+        )
+    if phrases is not None:
+        for q in range(side):
+            candidate = work.side[q]
+            to = find(work, count, candidate.state, candidate.boost)
+            noted = _note_epsilon(
+                *(work, record, noted, first, i, to),
+                *(candidate.arc, candidate.cost),
+            )
+    return noted, True
+
+
+@inlined
+def _note_epsilon(work, record, noted, first, i, to, arc, cost):
+    """The same of an epsilon arc of entry `i`, to entry `to` of the same frontier."""
+    one = record.arcs[noted]
+    one.state, one.nextstate = first + uint32(i), first + uint32(to)
+    one.arc = arc_of_flagged(arc ^ _EPSILON_ARC)
+    one.excess = float32(cost - work.next[to].cost)
+    one.acoustic = float32(0)
+    return noted + uint64(one.excess <= record.limit)
+
+
+@kernel
+def commit(phrases, work, channel, record, count):
+    """Count the arcs of a frame in, now that the trace has its nodes."""
+    record.counts[0] = record.counts[1]
+    if phrases is not None:
+        first = uint64(channel.counts[k.TRACE]) - count
+        for i in range(count):
+            record.boosts[first + uint64(i)] = work.next_boosts[i].boost
+
+
+@jit
+def ends(entries, boosts, final_cost, lm_scale, best, is_final):
+    """What ending at each entry costs more than the best end, and the boosts' rest.
+
+    `boosts`: as for `best_end`. Returns float32 [F] twice; `inf` where none may end.
+    """
+    excess = np.full(len(entries), np.inf, np.float32)
+    rest = np.zeros(len(entries), np.float32)
+    for i in range(len(entries)):
+        cost = entries[i].cost
+        if is_final:
+            final = final_cost[entries[i].state]
+            if not final < np.inf:
+                continue
+            cost = float32(cost + float32(lm_scale * final))
+        if boosts is not None:
+            states, refund, size = boosts
+            rest[i] = float32(refund[state_of(states[i])] - rest_of(states[i], size))
+        excess[i] = float32(float32(cost + rest[i]) - best)
+    return excess, rest
+
+
+@jit
+def prune(frontier, end_excess, trace, num_nodes, arcs, num_arcs, boosts, limit):
+    """Drop arcs and nodes whose extra cost is above the limit; renumbers the rest.
+
+    `end_excess`: float32 [F], the least extra cost that entries of the frontier have.
+    Written anew are the nodes of the frontier, `trace`, `arcs` and `boosts`.
+
+    Returns:
+        (nodes, arcs) that are left.
+    """
+    extra = np.full(num_nodes, np.inf, np.float32)
+    for i in range(len(frontier)):
+        if end_excess[i] <= limit:
+            extra[frontier[i].node] = end_excess[i]
+    for a in range(num_arcs - 1, -1, -1):
+        one = arcs[a]
+        through = float32(one.excess + extra[one.nextstate])
+        if through <= limit and through < np.inf:
+            extra[one.state] = min(extra[one.state], through)
+        else:
+            one.arc = _NONE
+    number = np.zeros(num_nodes, np.uint32)
+    nodes = 0
+    for n in range(num_nodes):
+        if extra[n] < np.inf:
+            number[n] = nodes
+            nodes += 1
+    for n in range(num_nodes):
+        if extra[n] < np.inf:
+            at = number[n]
+            previous = trace[n].previous
+            if previous != _NONE:
+                previous = number[previous]
+            trace[at] = trace[n]
+            trace[at].previous = previous
+            if len(boosts):
+                boosts[at] = boosts[n]
+    for i in range(len(frontier)):
+        frontier[i].node = number[frontier[i].node]
+    kept = 0
+    for a in range(num_arcs):
+        if arcs[a].arc != _NONE:
+            arcs[kept] = arcs[a]
+            arcs[kept].state = number[arcs[a].state]
+            arcs[kept].nextstate = number[arcs[a].nextstate]
+            kept += 1
+    return nodes, kept
+
+
+@jit
+def frames_of(graph_arcs, arcs, num_nodes):
+    """The frames passed at each node, int32 [N]: arcs come in their order."""
+    frames = np.zeros(num_nodes, np.int32)
+    for a in range(len(arcs)):
+        one = arcs[a]
+        takes = np.int32((graph_arcs[one.arc].ilabel & LABEL) != uint32(0))
+        frames[one.nextstate] = frames[one.state] + takes
+    return frames
+
+
+@jit
+def boost_costs(graph, scales, words, phrases, arcs, boosts):
+    """What the boosts of each arc cost, float32 [M], below 0 where they are paid."""
+    costs = np.zeros(len(arcs), np.float32)
+    for a in range(len(arcs)):
+        arc = graph.arcs[arcs[a].arc]
+        if phrases is None:
+            paid = bonus_of(scales, words, arc)
+        else:
+            boost = boosts[arcs[a].state]
+            paid, _ = step_boosts(graph, scales, words, phrases, arc, boost)
+        costs[a] = float32(float32(0) - paid)
+    return costs
