@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wfstdec import metrics as metrics
     from wfstdec import recipes as recipes
     from wfstdec.boost.boosts import Boosts as Boosts
+    from wfstdec.boost.entries import BoostEntry as BoostEntry
     from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
     from wfstdec.errors import WfstdecError as WfstdecError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from wfstdec.lm.sources import build_lm as build_lm
     from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.hypothesis import Hypothesis as Hypothesis
+    from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
     from wfstdec.text.lexicon import Lexicon as Lexicon
     from wfstdec.text.lexicon import read_lexicon as read_lexicon
     from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
@@ -63,6 +65,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BackendChoice": "wfstdec.wfst.choice",
+    "BoostEntry": "wfstdec.boost.entries",
     "Boosts": "wfstdec.boost.boosts",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",
@@ -70,6 +73,7 @@ _HOMES = {
     "Hypothesis": "wfstdec.search.hypothesis",
     "Lexicon": "wfstdec.text.lexicon",
     "NgramLM": "wfstdec.lm.ngram",
+    "OpenVocabulary": "wfstdec.search.open_vocabulary",
     "PackedGraph": "wfstdec.graph.packed",
     "PhraseCompiler": "wfstdec.boost.phrases",
     "PhraseOptions": "wfstdec.boost.phrases",
