@@ -10,6 +10,7 @@ import copy
 
 import numpy as np
 
+from wfstdec.wfst import noted
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import recording
 from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch
@@ -53,7 +54,7 @@ class RecordingSearch(CpuSearch):
         _, best, is_final = best_end(
             frontier, graph.final_cost, scales.lm_scale, survived, at_end
         )
-        excess, rest = recording.ends(
+        excess, rest = noted.ends(
             frontier, at_end, graph.final_cost, scales.lm_scale, best, is_final
         )
         self._prune(excess)
@@ -69,7 +70,7 @@ class RecordingSearch(CpuSearch):
         graph_state = graph.arcs["nextstate"][np.where(began, 0, taken)]
         return Recorded(
             best=self.finish(),
-            frame=recording.frames_of(graph.arcs, arcs, nodes),
+            frame=noted.frames_of(graph.arcs, arcs, nodes),
             graph_state=np.where(began, np.uint32(0), graph_state),
             boost_state=boosts if self._boosted else np.zeros(nodes, np.uint32),
             final_excess=final_excess,
@@ -98,10 +99,10 @@ class RecordingSearch(CpuSearch):
         return CpuSearch.look(other)
 
     def _prune(self, end_excess: np.ndarray) -> None:
-        """Drop what cannot be part of the lattice; see `recording.prune`."""
+        """Drop what cannot be part of the lattice; see `noted.prune`."""
         channel, record = self._channel, self._record
         assert record is not None
-        channel.counts[k.TRACE], record.counts[0] = recording.prune(
+        channel.counts[k.TRACE], record.counts[0] = noted.prune(
             *(channel.frontier[: channel.counts[k.FRONTIER]], end_excess),
             *(channel.trace, channel.counts[k.TRACE], record.arcs, record.counts[0]),
             *(record.boosts, record.limit),

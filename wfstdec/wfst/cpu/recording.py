@@ -3,11 +3,10 @@
     note_emitted   before a frontier is closed: the candidates that were within the cutoff
     note_closed    after it: the excess of these, and the epsilon arcs, by rank
     commit         once the trace has the nodes that these arcs are between
-    prune          now and then, and at the end: drops what cannot be part of the lattice
 
-A candidate's excess only grows when the entry that it leads to improves, and the extra
-cost of a state is no less than what it is with every entry of the frontier at 0. So
-dropping early drops nothing that counts.
+What was noted is pruned now and then, and at the end, by `wfst/noted.py`. A candidate's
+excess only grows when the entry that it leads to improves, so that dropping one early
+drops nothing that counts.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.instalments import rest_of, state_of
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import LABEL, arc_of_flagged, bonus_of, step_boosts
@@ -106,9 +104,7 @@ def _note_epsilons(
     graph, scales, words, phrases, work, record, noted, count, cutoff, first, i
 ):
     """Note the epsilon arcs of entry `i`; how many arcs there are, whether they fit."""
-    made, side, _ = relax(
-        graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
-    )
+    made, side, _ = relax(graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i)
     if noted + made + side > uint64(len(record.arcs)):
         return noted, False
     for q in range(made):
@@ -148,88 +144,6 @@ def commit(phrases, work, channel, record, count):
         first = uint64(channel.counts[k.TRACE]) - count
         for i in range(count):
             record.boosts[first + uint64(i)] = work.next_boosts[i].boost
-
-
-@jit
-def ends(entries, boosts, final_cost, lm_scale, best, is_final):
-    """What ending at each entry costs more than the best end, and the boosts' rest.
-
-    `boosts`: as for `best_end`. Returns float32 [F] twice; `inf` where none may end.
-    """
-    excess = np.full(len(entries), np.inf, np.float32)
-    rest = np.zeros(len(entries), np.float32)
-    for i in range(len(entries)):
-        cost = entries[i].cost
-        if is_final:
-            final = final_cost[entries[i].state]
-            if not final < np.inf:
-                continue
-            cost = float32(cost + float32(lm_scale * final))
-        if boosts is not None:
-            states, refund, size = boosts
-            rest[i] = float32(refund[state_of(states[i])] - rest_of(states[i], size))
-        excess[i] = float32(float32(cost + rest[i]) - best)
-    return excess, rest
-
-
-@jit
-def prune(frontier, end_excess, trace, num_nodes, arcs, num_arcs, boosts, limit):
-    """Drop arcs and nodes whose extra cost is above the limit; renumbers the rest.
-
-    `end_excess`: float32 [F], the least extra cost that entries of the frontier have.
-    Written anew are the nodes of the frontier, `trace`, `arcs` and `boosts`.
-
-    Returns:
-        (nodes, arcs) that are left.
-    """
-    extra = np.full(num_nodes, np.inf, np.float32)
-    for i in range(len(frontier)):
-        if end_excess[i] <= limit:
-            extra[frontier[i].node] = end_excess[i]
-    for a in range(num_arcs - 1, -1, -1):
-        one = arcs[a]
-        through = float32(one.excess + extra[one.nextstate])
-        if through <= limit and through < np.inf:
-            extra[one.state] = min(extra[one.state], through)
-        else:
-            one.arc = _NONE
-    number = np.zeros(num_nodes, np.uint32)
-    nodes = 0
-    for n in range(num_nodes):
-        if extra[n] < np.inf:
-            number[n] = nodes
-            nodes += 1
-    for n in range(num_nodes):
-        if extra[n] < np.inf:
-            at = number[n]
-            previous = trace[n].previous
-            if previous != _NONE:
-                previous = number[previous]
-            trace[at] = trace[n]
-            trace[at].previous = previous
-            if len(boosts):
-                boosts[at] = boosts[n]
-    for i in range(len(frontier)):
-        frontier[i].node = number[frontier[i].node]
-    kept = 0
-    for a in range(num_arcs):
-        if arcs[a].arc != _NONE:
-            arcs[kept] = arcs[a]
-            arcs[kept].state = number[arcs[a].state]
-            arcs[kept].nextstate = number[arcs[a].nextstate]
-            kept += 1
-    return nodes, kept
-
-
-@jit
-def frames_of(graph_arcs, arcs, num_nodes):
-    """The frames passed at each node, int32 [N]: arcs come in their order."""
-    frames = np.zeros(num_nodes, np.int32)
-    for a in range(len(arcs)):
-        one = arcs[a]
-        takes = np.int32((graph_arcs[one.arc].ilabel & LABEL) != uint32(0))
-        frames[one.nextstate] = frames[one.state] + takes
-    return frames
 
 
 @jit
