@@ -3,7 +3,8 @@
     note_emitted   before a frontier is closed: the candidates that were within the cutoff
     note_closed    after it: the excess of these, and the epsilon arcs, by rank
     commit         once the trace has the nodes that these arcs are between
-    prune          now and then, and at the end: drops what cannot be part of the lattice
+    prune          now and then: drops what cannot be part of the lattice
+    gather         at the end, after the last `spread`: what is left
 
 A candidate's excess only grows when the entry that it leads to improves, and the extra
 cost of a state is no less than what it is with every entry of the frontier at 0. So
@@ -173,42 +174,29 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
 
 
 @jit
-def prune(frontier, end_excess, trace, num_nodes, arcs, num_arcs, boosts, limit):
+def prune(frontier, end_excess, trace, num_nodes, record):
     """Drop arcs and nodes whose extra cost is above the limit; renumbers the rest.
 
     `end_excess`: float32 [F], the least extra cost that entries of the frontier have.
-    Written anew are the nodes of the frontier, `trace`, `arcs` and `boosts`.
+    Written anew are the nodes of the frontier, of `trace`, and what `record` has.
 
     Returns:
         (nodes, arcs) that are left.
     """
-    extra = np.full(num_nodes, np.inf, np.float32)
-    for i in range(len(frontier)):
-        if end_excess[i] <= limit:
-            extra[frontier[i].node] = end_excess[i]
-    for a in range(num_arcs - 1, -1, -1):
-        one = arcs[a]
-        through = float32(one.excess + extra[one.nextstate])
-        if through <= limit and through < np.inf:
-            extra[one.state] = min(extra[one.state], through)
-        else:
-            one.arc = _NONE
-    number = np.zeros(num_nodes, np.uint32)
+    arcs, num_arcs, boosts = record.arcs, record.counts[0], record.boosts
+    spread(frontier, end_excess, num_nodes, record)
+    extra, number = record.extra, record.number
     nodes = 0
     for n in range(num_nodes):
         if extra[n] < np.inf:
             number[n] = nodes
-            nodes += 1
-    for n in range(num_nodes):
-        if extra[n] < np.inf:
-            at = number[n]
-            previous = trace[n].previous
-            if previous != _NONE:
-                previous = number[previous]
-            trace[at] = trace[n]
-            trace[at].previous = previous
+            trace[nodes] = trace[n]
             if len(boosts):
-                boosts[at] = boosts[n]
+                boosts[nodes] = boosts[n]
+            nodes += 1
+    for n in range(nodes):
+        if trace[n].previous != _NONE:
+            trace[n].previous = number[trace[n].previous]
     for i in range(len(frontier)):
         frontier[i].node = number[frontier[i].node]
     kept = 0
@@ -222,26 +210,61 @@ def prune(frontier, end_excess, trace, num_nodes, arcs, num_arcs, boosts, limit)
 
 
 @jit
-def frames_of(graph_arcs, arcs, num_nodes):
-    """The frames passed at each node, int32 [N]: arcs come in their order."""
-    frames = np.zeros(num_nodes, np.int32)
-    for a in range(len(arcs)):
+def spread(frontier, end_excess, num_nodes, record):
+    """Find the extra cost of nodes; arcs above the limit are marked by arc NONE."""
+    extra, arcs, limit = record.extra, record.arcs, record.limit
+    extra[:num_nodes] = np.inf
+    for i in range(len(frontier)):
+        if end_excess[i] <= limit:
+            extra[frontier[i].node] = end_excess[i]
+    for a in range(record.counts[0] - 1, -1, -1):
         one = arcs[a]
-        takes = np.int32((graph_arcs[one.arc].ilabel & LABEL) != uint32(0))
-        frames[one.nextstate] = frames[one.state] + takes
-    return frames
+        through = float32(one.excess + extra[one.nextstate])
+        if through <= limit and through < np.inf:
+            if through < extra[one.state]:
+                extra[one.state] = through
+        else:
+            one.arc = _NONE
 
 
 @jit
-def boost_costs(graph, scales, words, phrases, arcs, boosts):
-    """What the boosts of each arc cost, float32 [M], below 0 where they are paid."""
-    costs = np.zeros(len(arcs), np.float32)
-    for a in range(len(arcs)):
-        arc = graph.arcs[arcs[a].arc]
+def gather(graph, scales, words, phrases, trace, num_nodes, record):
+    """After `spread`, what is left: arcs and nodes, numbered anew.
+
+    Returns:
+        (the columns of `RecordedArcs`; node uint32 [N], the frames passed at each).
+    """
+    arcs, number, count = record.arcs, record.number, 0
+    for a in range(record.counts[0]):
+        count += np.int64(arcs[a].arc != _NONE)
+    state, nextstate = np.empty(count, np.int64), np.empty(count, np.int64)
+    taken, excess = np.empty(count, np.uint32), np.empty(count, np.float32)
+    acoustic, boost_cost = np.empty(count, np.float32), np.empty(count, np.float32)
+    nodes, frames = np.empty(count + 1, np.uint32), np.empty(count + 1, np.int32)
+    number[:num_nodes] = -1
+    kept, at = 1, 0
+    for n in range(num_nodes):
+        if trace[n].previous == _NONE:
+            nodes[0], frames[0], number[n] = n, 0, 0
+            break
+    for a in range(record.counts[0]):
+        one = arcs[a]
+        if one.arc == _NONE:
+            continue
+        arc, source = graph.arcs[one.arc], np.int64(number[one.state])
+        if number[one.nextstate] < 0:
+            number[one.nextstate] = kept
+            nodes[kept] = one.nextstate
+            frames[kept] = frames[source] + np.int32(arc.ilabel & LABEL != uint32(0))
+            kept += 1
+        state[at], nextstate[at] = source, number[one.nextstate]
+        taken[at], excess[at], acoustic[at] = one.arc, one.excess, one.acoustic
         if phrases is None:
             paid = bonus_of(scales, words, arc)
         else:
-            boost = boosts[arcs[a].state]
+            boost = record.boosts[one.state]
             paid, _ = step_boosts(graph, scales, words, phrases, arc, boost)
-        costs[a] = float32(float32(0) - paid)
-    return costs
+        boost_cost[at] = float32(float32(0) - paid)
+        at += 1
+    columns = (state, nextstate, taken, excess, acoustic, boost_cost)
+    return columns, nodes[:kept], frames[:kept]
