@@ -20,7 +20,7 @@ import numpy as np
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
 from wfstdec.graph.tables import GraphTables
-from wfstdec.text.symbols import EPSILON
+from wfstdec.text.symbols import EPSILON, TokenTable
 
 STATE = np.dtype(
     [
@@ -109,6 +109,11 @@ class Lattice:
     def num_arcs(self) -> int:
         """A."""
         return len(self.arcs)
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table of the acoustic model."""
+        return self.tables.tokens
 
     @property
     def words(self) -> tuple[str, ...]:

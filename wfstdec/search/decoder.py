@@ -24,6 +24,7 @@ from typing import Any, Generic, Self, TypeVar
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import DeviceError, OptionError
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
@@ -213,6 +214,20 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             f"{type(self).__name__} finds only the best hypothesis, expected a decoder "
             "with n-best lists, such as TrieDecoder"
         )
+
+    def _check_lattices(self) -> None:
+        """Raise where sessions do not record lattices.
+
+        Raises:
+            OptionError: This kind of decoder has none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} records no lattices, expected a WfstDecoder"
+        )
+
+    def _finish_lattice(self, search: Any) -> Lattice:
+        """End one search that records a lattice."""
+        raise NotImplementedError
 
     def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:
         """The hypotheses of a finished search, best first."""

@@ -1,11 +1,8 @@
-"""Arcs that a search noted for a lattice, on whatever backend: ends, pruning, frames.
+"""Arcs that a search noted for a lattice, on any backend: ends, extra costs, frames.
 
 Arcs stand in the order of frames, emitting ones before the epsilon arcs of the frame
 they lead to, these by rank: so that one pass back sees all arcs from a state before
 those into it. The states are the nodes of the search's trace.
-
-The extra cost of a state is no less than what it is with every entry of the frontier at
-0: so pruning while a search is under way drops nothing that counts.
 """
 
 from __future__ import annotations
@@ -44,57 +41,34 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
 
 
 @jit
-def prune(frontier, end_excess, trace, num_nodes, arcs, num_arcs, boosts, limit):
-    """Drop arcs and nodes whose extra cost is above the limit; renumbers the rest.
+def spread(frontier, end_excess, num_nodes, record):
+    """Find the extra cost of nodes; arcs above the limit are marked by arc NONE.
 
-    `end_excess`: float32 [F], the least extra cost that entries of the frontier have.
-    Written anew are the nodes of the frontier, `trace`, `arcs` and `boosts`.
-
-    Returns:
-        (nodes, arcs) that are left.
+    Args:
+        frontier: Entries with `node`, [F].
+        end_excess: float32 [F], what ending at each costs more than the best end.
+        num_nodes: N.
+        record: Has `arcs`, of which `counts[0]` are there, `limit`, and room for what
+            is found, `extra`, float32 [N].
     """
-    extra = np.full(num_nodes, np.inf, np.float32)
+    extra, arcs, limit = record.extra, record.arcs, record.limit
+    extra[:num_nodes] = np.inf
     for i in range(len(frontier)):
         if end_excess[i] <= limit:
             extra[frontier[i].node] = end_excess[i]
-    for a in range(num_arcs - 1, -1, -1):
+    for a in range(record.counts[0] - 1, -1, -1):
         one = arcs[a]
         through = float32(one.excess + extra[one.nextstate])
         if through <= limit and through < np.inf:
-            extra[one.state] = min(extra[one.state], through)
+            if through < extra[one.state]:
+                extra[one.state] = through
         else:
             one.arc = _NONE
-    number = np.zeros(num_nodes, np.uint32)
-    nodes = 0
-    for n in range(num_nodes):
-        if extra[n] < np.inf:
-            number[n] = nodes
-            nodes += 1
-    for n in range(num_nodes):
-        if extra[n] < np.inf:
-            at = number[n]
-            previous = trace[n].previous
-            if previous != _NONE:
-                previous = number[previous]
-            trace[at] = trace[n]
-            trace[at].previous = previous
-            if len(boosts):
-                boosts[at] = boosts[n]
-    for i in range(len(frontier)):
-        frontier[i].node = number[frontier[i].node]
-    kept = 0
-    for a in range(num_arcs):
-        if arcs[a].arc != _NONE:
-            arcs[kept] = arcs[a]
-            arcs[kept].state = number[arcs[a].state]
-            arcs[kept].nextstate = number[arcs[a].nextstate]
-            kept += 1
-    return nodes, kept
 
 
 @jit
 def frames_of(graph_arcs, arcs, num_nodes):
-    """The frames passed at each node, int32 [N]: arcs come in their order."""
+    """The frames passed at each node, int32 [N]."""
     frames = np.zeros(num_nodes, np.int32)
     for a in range(len(arcs)):
         one = arcs[a]

@@ -15,19 +15,42 @@ The rule, the same for every backend; costs are those before a frame is re-based
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import CARRIES_WORD
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
 
+class RecordedArcs(NamedTuple):
+    """The arcs that are kept, in any order.
+
+    Attributes:
+        state: int64 [M], the state that each leaves.
+        nextstate: int64 [M].
+        arc: uint32 [M], the graph's arc.
+        excess: float32 [M].
+        acoustic_cost: float32 [M], before the scale.
+        boost_cost: float32 [M].
+    """
+
+    state: np.ndarray
+    nextstate: np.ndarray
+    arc: np.ndarray
+    excess: np.ndarray
+    acoustic_cost: np.ndarray
+    boost_cost: np.ndarray
+
+
 class Recorded(NamedTuple):
-    """What is kept of a search, numbered as the search pleased; state 0 may be any.
+    """What is kept of a search, its states numbered as the search pleased.
 
     Attributes:
         best: The best path.
@@ -36,12 +59,7 @@ class Recorded(NamedTuple):
         boost_state: uint32 [N].
         final_excess: float32 [N], `inf` where no path may end.
         final_boost_cost: float32 [N], the boosts' rest.
-        state: int64 [M], the state that each arc leaves.
-        nextstate: int64 [M].
-        arc: uint32 [M], the graph's arc.
-        excess: float32 [M].
-        acoustic_cost: float32 [M], before the scale.
-        boost_cost: float32 [M].
+        arcs: Between them.
     """
 
     best: BestPath
@@ -50,12 +68,40 @@ class Recorded(NamedTuple):
     boost_state: np.ndarray
     final_excess: np.ndarray
     final_boost_cost: np.ndarray
-    state: np.ndarray
-    nextstate: np.ndarray
-    arc: np.ndarray
-    excess: np.ndarray
-    acoustic_cost: np.ndarray
-    boost_cost: np.ndarray
+    arcs: RecordedArcs
+
+
+class RecordingSearch(Protocol):
+    """One utterance under way, of which a lattice is wanted."""
+
+    def advance(self, chunk: np.ndarray, /) -> None:
+        """As `Search.advance`."""
+
+    def record(self) -> Recorded:
+        """End the utterance; what is kept of it."""
+
+
+@runtime_checkable
+class RecordingBackend(Protocol):
+    """A backend that records lattices."""
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance."""
+
+
+@runtime_checkable
+class RecordingBatchBackend(Protocol):
+    """A backend that records the lattices of a whole batch."""
+
+    def record_batch(
+        self,
+        utterances: Sequence[Any],
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+    ) -> list[Recorded]:
+        """What is kept of each utterance, [T, V]."""
 
 
 def lattice_of(
@@ -70,15 +116,25 @@ def lattice_of(
         frame_shift_s: Seconds per frame.
     """
     best = recorded.best
-    states, number = _states(graph, recorded)
+    order = _state_order(recorded)
+    number = np.empty(len(order), np.uint32)
+    number[order] = np.arange(len(order), dtype=np.uint32)
+    key = _wide(number[recorded.arcs.state], recorded.arcs.arc)
+    arcs = _fill_arcs(
+        recorded.arcs,
+        number,
+        np.argsort(key),
+        graph.arcs,
+        np.float32(options.word_insertion),
+    )
     return Lattice(
-        states=states,
-        arcs=_arcs(graph, options, recorded, number),
+        states=_states(graph, recorded, order),
+        arcs=arcs,
         tables=graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
-        lattice_beam=options.beam_of_lattice,
+        lattice_beam=float(options.beam_of_lattice),
         search_cost=best.search_cost,
         reached_final=best.reached_final,
         num_frames=best.num_frames,
@@ -87,35 +143,46 @@ def lattice_of(
     )
 
 
-def _states(graph: PackedGraph, recorded: Recorded) -> tuple[np.ndarray, np.ndarray]:
-    """The states, sorted, and the number of each in this order, uint32 [N]."""
-    order = np.lexsort((recorded.boost_state, recorded.graph_state, recorded.frame))
+def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Two numbers of 32 bits as one of 64."""
+    return high.astype(np.uint64) << np.uint64(32) | low
+
+
+def _state_order(recorded: Recorded) -> np.ndarray:
+    """The states by frame, graph state and boost state."""
+    key = _wide(recorded.frame, recorded.graph_state)
+    if recorded.boost_state.any():
+        return np.lexsort((recorded.boost_state, key))
+    return np.argsort(key)
+
+
+def _states(graph: PackedGraph, recorded: Recorded, order: np.ndarray) -> np.ndarray:
+    """The states in their order."""
     states = np.zeros(len(order), STATE)
     for name in ("frame", "graph_state", "boost_state", "final_excess"):
         states[name] = getattr(recorded, name)[order]
-    ends = states["final_excess"] < np.inf
     states["final_cost"] = np.inf
+    ends = np.flatnonzero(states["final_excess"] < np.inf)
     final_cost = graph.final_cost[states["graph_state"][ends]]
     states["final_cost"][ends] = final_cost if recorded.best.reached_final else 0
-    states["final_boost_cost"][ends] = recorded.final_boost_cost[order][ends]
-    number = np.empty(len(order), np.uint32)
-    number[order] = np.arange(len(order))
-    return states, number
+    states["final_boost_cost"][ends] = recorded.final_boost_cost[order[ends]]
+    return states
 
 
-def _arcs(
-    graph: PackedGraph, options: WfstOptions, recorded: Recorded, number: np.ndarray
-) -> np.ndarray:
-    """The arcs, sorted by the states' numbers."""
-    state, nextstate = number[recorded.state], number[recorded.nextstate]
-    order = np.lexsort((recorded.arc, state))
-    arcs = np.zeros(len(order), ARC)
-    arcs["state"], arcs["nextstate"] = state[order], nextstate[order]
-    for name in ("arc", "excess", "acoustic_cost", "boost_cost"):
-        arcs[name] = getattr(recorded, name)[order]
-    of_graph = graph.arcs[arcs["arc"]]
-    arcs["ilabel"], arcs["olabel"] = of_graph["ilabel"], of_graph["olabel"]
-    arcs["graph_cost"] = of_graph["cost"]
-    has_word = (of_graph["ilabel"] & CARRIES_WORD) != 0
-    arcs["insertion_cost"][has_word] = options.word_insertion
+@jit
+def _fill_arcs(recorded, number, order, graph_arcs, word_insertion):
+    """The arcs in their order, between states by number."""
+    arcs = np.empty(len(order), ARC)
+    for i in range(len(order)):
+        a, one = order[i], arcs[i]
+        of_graph = graph_arcs[recorded.arc[a]]
+        one.state = number[recorded.state[a]]
+        one.nextstate = number[recorded.nextstate[a]]
+        one.ilabel, one.olabel = of_graph.ilabel, of_graph.olabel
+        one.arc, one.graph_cost = recorded.arc[a], of_graph.cost
+        one.acoustic_cost = recorded.acoustic_cost[a]
+        one.insertion_cost = np.float32(0)
+        if of_graph.ilabel & np.uint32(CARRIES_WORD):
+            one.insertion_cost = word_insertion
+        one.boost_cost, one.excess = recorded.boost_cost[a], recorded.excess[a]
     return arcs

@@ -14,7 +14,7 @@ from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import token_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.recorded import Recorded
+from wfstdec.wfst.recorded import Recorded, RecordedArcs
 from wfstdec.wfst.reference import Entry, F, Key, Node, ReferenceSearch
 
 State = tuple[int, int, int]
@@ -137,12 +137,14 @@ class RecordingSearch(ReferenceSearch):
             boost_state=columns[2].astype(np.uint32),
             final_excess=np.array([end.get(s, np.inf) for s in states], F),
             final_boost_cost=np.array([self._account.rest(s[2]) for s in states], F),
-            state=np.array([number[a.state] for a in arcs], np.int64),
-            nextstate=np.array([number[a.nextstate] for a in arcs], np.int64),
-            arc=np.array([a.arc for a in arcs], np.uint32),
-            excess=np.array([a.excess for a in arcs], F),
-            acoustic_cost=np.array([a.acoustic for a in arcs], F),
-            boost_cost=np.array([a.boost_cost for a in arcs], F),
+            arcs=RecordedArcs(
+                state=np.array([number[a.state] for a in arcs], np.int64),
+                nextstate=np.array([number[a.nextstate] for a in arcs], np.int64),
+                arc=np.array([a.arc for a in arcs], np.uint32),
+                excess=np.array([a.excess for a in arcs], F),
+                acoustic_cost=np.array([a.acoustic for a in arcs], F),
+                boost_cost=np.array([a.boost_cost for a in arcs], F),
+            ),
         )
 
 

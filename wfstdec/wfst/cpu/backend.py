@@ -12,7 +12,7 @@ changes a result.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -57,6 +57,7 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._records: list[k.Record] = []
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._word_arcs: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
@@ -151,6 +152,26 @@ class CpuBackend:
             if len(pool) < max(1, len(self._works[boosted])):
                 pool.append(channel)
 
+    def take_record(self, arcs: int) -> k.Record:
+        """Room for what a lattice is made of, from the pool or new."""
+        with self._lock:
+            if self._records:
+                return self._records.pop()
+        return k.Record(
+            arcs=np.empty(arcs, k.NOTED),
+            boosts=np.empty(0, np.uint32),
+            extra=np.empty(0, np.float32),
+            number=np.empty(0, np.int32),
+            counts=np.zeros(2, np.int64),
+            limit=np.float32(0),
+        )
+
+    def give_record(self, record: k.Record) -> None:
+        """Put room back, unless the pool has as many as there may be threads."""
+        with self._lock:
+            if len(self._records) < max(1, *map(len, self._works.values())):
+                self._records.append(record)
+
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
@@ -164,7 +185,7 @@ class CpuSearch:
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
         self._history = History(backend.rule)
-        self._record: k.Record | None = None
+        self._record: Any = None  # a `k.Record` where a lattice is wanted
 
     @property
     def counts(self) -> dict[str, int]:

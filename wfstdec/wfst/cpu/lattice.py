@@ -11,17 +11,19 @@ import copy
 import numpy as np
 
 from wfstdec.wfst import noted
-from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import recording
+from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch
 from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.history import History
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import PathSoFar
-from wfstdec.wfst.recorded import Recorded
+from wfstdec.wfst.recorded import Recorded, RecordedArcs
 
 FIRST_ARCS = 1 << 16
 """Room for so many arcs at first."""
+_FIRST = np.zeros(1, np.uint32)
+"""The graph's start state."""
 
 
 class RecordingSearch(CpuSearch):
@@ -35,20 +37,17 @@ class RecordingSearch(CpuSearch):
         first_arcs: int = FIRST_ARCS,
     ) -> None:
         super().__init__(backend, inputs)
-        nodes = len(self._channel.trace) if self._boosted else 0
-        self._record = k.Record(
-            arcs=np.empty(first_arcs, k.NOTED),
-            boosts=np.empty(nodes, np.uint32),
-            counts=np.zeros(2, np.int64),
-            limit=np.float32(options.beam_of_lattice),
-        )
+        record = backend.take_record(first_arcs)
+        limit = np.float32(options.beam_of_lattice)
+        self._record: k.Record = record._replace(limit=limit)
+        self._record.counts[:] = 0
+        self._fit_to_trace()
 
     def record(self) -> Recorded:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         channel, record = self._channel, self._record
-        assert record is not None
-        graph, scales, words, phrases = self._inputs
+        graph, scales, *_ = self._inputs
         frontier = channel.frontier[: channel.counts[k.FRONTIER]]
         survived, at_end = bool(channel.counts[k.DIED] < 0), self._boosts_at_end()
         _, best, is_final = best_end(
@@ -57,33 +56,29 @@ class RecordingSearch(CpuSearch):
         excess, rest = noted.ends(
             frontier, at_end, graph.final_cost, scales.lm_scale, best, is_final
         )
-        self._prune(excess)
-        nodes, count = int(channel.counts[k.TRACE]), int(record.counts[0])
-        kept = excess <= record.limit
-        final_excess = np.full(nodes, np.inf, np.float32)
-        final_boost = np.zeros(nodes, np.float32)
-        final_excess[frontier["node"][kept]] = excess[kept]
-        final_boost[frontier["node"][kept]] = rest[kept]
-        arcs, boosts = record.arcs[:count].copy(), record.boosts[:nodes].copy()
-        taken = channel.trace["arc"][:nodes]
-        began = taken == k.NONE
-        graph_state = graph.arcs["nextstate"][np.where(began, 0, taken)]
-        return Recorded(
+        count = channel.counts[k.TRACE]
+        noted.spread(frontier, excess, count, record)
+        arcs, nodes, frames = recording.gather(
+            *self._inputs, channel.trace, count, record
+        )
+        ends = np.flatnonzero(excess <= record.limit)
+        at = record.number[frontier["node"][ends]]
+        final_excess = np.full(len(nodes), np.inf, np.float32)
+        final_boost = np.zeros(len(nodes), np.float32)
+        final_excess[at], final_boost[at] = excess[ends], rest[ends]
+        graph_state = graph.arcs["nextstate"][channel.trace["arc"][nodes[1:]]]
+        boosts = record.boosts[nodes] if self._boosted else np.zeros_like(nodes)
+        recorded = Recorded(
             best=self.finish(),
-            frame=noted.frames_of(graph.arcs, arcs, nodes),
-            graph_state=np.where(began, np.uint32(0), graph_state),
-            boost_state=boosts if self._boosted else np.zeros(nodes, np.uint32),
+            frame=frames,
+            graph_state=np.concatenate([_FIRST, graph_state]),
+            boost_state=boosts,
             final_excess=final_excess,
             final_boost_cost=final_boost,
-            state=arcs["state"].astype(np.int64),
-            nextstate=arcs["nextstate"].astype(np.int64),
-            arc=arcs["arc"],
-            excess=arcs["excess"],
-            acoustic_cost=arcs["acoustic"],
-            boost_cost=recording.boost_costs(
-                graph, scales, words, phrases, arcs, boosts
-            ),
+            arcs=RecordedArcs(*arcs),
         )
+        self._backend.give_record(record)
+        return recorded
 
     def look(self) -> PathSoFar:
         """How far the search has come; it goes on as if nobody had looked."""
@@ -98,16 +93,6 @@ class RecordingSearch(CpuSearch):
         other._history = History(self._backend.rule)
         return CpuSearch.look(other)
 
-    def _prune(self, end_excess: np.ndarray) -> None:
-        """Drop what cannot be part of the lattice; see `noted.prune`."""
-        channel, record = self._channel, self._record
-        assert record is not None
-        channel.counts[k.TRACE], record.counts[0] = noted.prune(
-            *(channel.frontier[: channel.counts[k.FRONTIER]], end_excess),
-            *(channel.trace, channel.counts[k.TRACE], record.arcs, record.counts[0]),
-            *(record.boosts, record.limit),
-        )
-
     def _grow(self, status: int, work: k.Work, frames_left: int) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""
         if status == k.GROW_NOTED:
@@ -120,19 +105,30 @@ class RecordingSearch(CpuSearch):
 
     def _make_room(self, nodes: int, arcs: int) -> None:
         """Prune; lengthen what that leaves more than half full."""
-        self._prune(np.zeros(self._channel.counts[k.FRONTIER], np.float32))
         channel, record = self._channel, self._record
-        assert record is not None
-        needed = 2 * (int(channel.counts[k.TRACE]) + nodes)
+        counts, frontier = channel.counts, channel.frontier
+        none = np.zeros(counts[k.FRONTIER], np.float32)
+        counts[k.TRACE], record.counts[0] = recording.prune(
+            *(frontier[: len(none)], none, channel.trace, counts[k.TRACE], record),
+        )
+        needed = 2 * (int(counts[k.TRACE]) + nodes)
         if needed > len(channel.trace):
             self._channel = channel._replace(trace=_longer(channel.trace, needed))
-        if self._boosted and len(self._channel.trace) > len(record.boosts):
-            boosts = _longer(record.boosts, len(self._channel.trace))
-            record = record._replace(boosts=boosts)
+            self._fit_to_trace()
         needed = 2 * (int(record.counts[0]) + arcs)
         if needed > len(record.arcs):
-            record = record._replace(arcs=_longer(record.arcs, needed))
-        self._record = record
+            longer = _longer(record.arcs, needed)
+            self._record = self._record._replace(arcs=longer)
+
+    def _fit_to_trace(self) -> None:
+        """Make what is there for each node of the trace as long as it."""
+        record, size = self._record, len(self._channel.trace)
+        if len(record.extra) < size:
+            self._record = record = record._replace(
+                extra=np.empty(size, np.float32), number=np.empty(size, np.int32)
+            )
+        if self._boosted and len(record.boosts) < size:
+            self._record = record._replace(boosts=_longer(record.boosts, size))
 
 
 def _longer(array: np.ndarray, size: int) -> np.ndarray:

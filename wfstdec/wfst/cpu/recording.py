@@ -3,10 +3,12 @@
     note_emitted   before a frontier is closed: the candidates that were within the cutoff
     note_closed    after it: the excess of these, and the epsilon arcs, by rank
     commit         once the trace has the nodes that these arcs are between
+    prune          now and then: drops what cannot be part of the lattice
+    gather         at the end, after the last `spread`: what is left
 
-What was noted is pruned now and then, and at the end, by `wfst/noted.py`. A candidate's
-excess only grows when the entry that it leads to improves, so that dropping one early
-drops nothing that counts.
+A candidate's excess only grows when the entry that it leads to improves, and the extra
+cost of a state is no less than what it is with every entry of the frontier at 0. So
+dropping early drops nothing that counts.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import LABEL, arc_of_flagged, bonus_of, step_boosts
 from wfstdec.wfst.cpu.closure import relax
 from wfstdec.wfst.cpu.recombination import find, find_quiet
+from wfstdec.wfst.noted import spread
 
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
@@ -104,7 +107,9 @@ def _note_epsilons(
     graph, scales, words, phrases, work, record, noted, count, cutoff, first, i
 ):
     """Note the epsilon arcs of entry `i`; how many arcs there are, whether they fit."""
-    made, side, _ = relax(graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i)
+    made, side, _ = relax(
+        graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
+    )
     if noted + made + side > uint64(len(record.arcs)):
         return noted, False
     for q in range(made):
@@ -147,15 +152,79 @@ def commit(phrases, work, channel, record, count):
 
 
 @jit
-def boost_costs(graph, scales, words, phrases, arcs, boosts):
-    """What the boosts of each arc cost, float32 [M], below 0 where they are paid."""
-    costs = np.zeros(len(arcs), np.float32)
-    for a in range(len(arcs)):
-        arc = graph.arcs[arcs[a].arc]
+def prune(frontier, end_excess, trace, num_nodes, record):
+    """Drop arcs and nodes whose extra cost is above the limit; renumbers the rest.
+
+    `end_excess`: float32 [F], the least extra cost that entries of the frontier have.
+    Written anew are the nodes of the frontier, of `trace`, and what `record` has.
+
+    Returns:
+        (nodes, arcs) that are left.
+    """
+    arcs, num_arcs, boosts = record.arcs, record.counts[0], record.boosts
+    spread(frontier, end_excess, num_nodes, record)
+    extra, number = record.extra, record.number
+    nodes = 0
+    for n in range(num_nodes):
+        if extra[n] < np.inf:
+            number[n] = nodes
+            trace[nodes] = trace[n]
+            if len(boosts):
+                boosts[nodes] = boosts[n]
+            nodes += 1
+    for n in range(nodes):
+        if trace[n].previous != _NONE:
+            trace[n].previous = number[trace[n].previous]
+    for i in range(len(frontier)):
+        frontier[i].node = number[frontier[i].node]
+    kept = 0
+    for a in range(num_arcs):
+        if arcs[a].arc != _NONE:
+            arcs[kept] = arcs[a]
+            arcs[kept].state = number[arcs[a].state]
+            arcs[kept].nextstate = number[arcs[a].nextstate]
+            kept += 1
+    return nodes, kept
+
+
+@jit
+def gather(graph, scales, words, phrases, trace, num_nodes, record):
+    """After `spread`, what is left: arcs and nodes, numbered anew.
+
+    Returns:
+        (the columns of `RecordedArcs`; node uint32 [N], the frames passed at each).
+    """
+    arcs, number, count = record.arcs, record.number, 0
+    for a in range(record.counts[0]):
+        count += np.int64(arcs[a].arc != _NONE)
+    state, nextstate = np.empty(count, np.int64), np.empty(count, np.int64)
+    taken, excess = np.empty(count, np.uint32), np.empty(count, np.float32)
+    acoustic, boost_cost = np.empty(count, np.float32), np.empty(count, np.float32)
+    nodes, frames = np.empty(count + 1, np.uint32), np.empty(count + 1, np.int32)
+    number[:num_nodes] = -1
+    kept, at = 1, 0
+    for n in range(num_nodes):
+        if trace[n].previous == _NONE:
+            nodes[0], frames[0], number[n] = n, 0, 0
+            break
+    for a in range(record.counts[0]):
+        one = arcs[a]
+        if one.arc == _NONE:
+            continue
+        arc, source = graph.arcs[one.arc], np.int64(number[one.state])
+        if number[one.nextstate] < 0:
+            number[one.nextstate] = kept
+            nodes[kept] = one.nextstate
+            frames[kept] = frames[source] + np.int32(arc.ilabel & LABEL != uint32(0))
+            kept += 1
+        state[at], nextstate[at] = source, number[one.nextstate]
+        taken[at], excess[at], acoustic[at] = one.arc, one.excess, one.acoustic
         if phrases is None:
             paid = bonus_of(scales, words, arc)
         else:
-            boost = boosts[arcs[a].state]
+            boost = record.boosts[one.state]
             paid, _ = step_boosts(graph, scales, words, phrases, arc, boost)
-        costs[a] = float32(float32(0) - paid)
-    return costs
+        boost_cost[at] = float32(float32(0) - paid)
+        at += 1
+    columns = (state, nextstate, taken, excess, acoustic, boost_cost)
+    return columns, nodes[:kept], frames[:kept]

@@ -107,6 +107,8 @@ class Record(NamedTuple):
 
     arcs: np.ndarray  # NOTED [M], a frame after the other, epsilon arcs by rank
     boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
+    extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
+    number: np.ndarray  # int32 [N], the same
     counts: np.ndarray  # int64 [2]: arcs noted; the same with those of this frame
     limit: np.float32  # the most excess that is noted
 

@@ -30,7 +30,7 @@ from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import link_count, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.recorded import Recorded
+from wfstdec.wfst.recorded import Recorded, RecordedArcs
 
 
 class _Noted(NamedTuple):
@@ -40,6 +40,15 @@ class _Noted(NamedTuple):
     trace: np.ndarray
     links: np.ndarray
     survived: bool
+
+
+class _Record(NamedTuple):
+    """As `noted.spread` takes it."""
+
+    arcs: np.ndarray
+    counts: np.ndarray
+    limit: np.float32
+    extra: np.ndarray
 
 
 class RecordingBatch(DeviceBatch):
@@ -104,32 +113,41 @@ def _recorded(
     costs = graph.final_cost, np.float32(options.lm_scale)
     _, least, is_final = best_end(frontier, *costs, survived, at_end)
     excess, rest = noted.ends(frontier, at_end, *costs, least, is_final)
-    limit = np.float32(options.beam_of_lattice)
-    boost_state = np.ascontiguousarray(trace["renumbered"])
-    nodes, count = noted.prune(
-        frontier, excess, trace, len(trace), links, len(links), boost_state, limit
+    record = _Record(
+        arcs=links,
+        counts=np.array([len(links)]),
+        limit=np.float32(options.beam_of_lattice),
+        extra=np.empty(len(trace), np.float32),
     )
-    links, taken, boost_state = links[:count], trace["arc"][:nodes], boost_state[:nodes]
-    kept = excess <= limit
-    ends = frontier["node"][kept]
-    final_excess = np.full(nodes, np.inf, np.float32)
-    final_boost_cost = np.zeros(nodes, np.float32)
-    final_excess[ends], final_boost_cost[ends] = excess[kept], rest[kept]
+    noted.spread(frontier, excess, len(trace), record)
+    links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
+    number = np.zeros(len(trace), np.int64)
+    number[nodes] = np.arange(len(nodes))
+    ends = np.flatnonzero(excess <= record.limit)
+    at = number[frontier["node"][ends]]
+    final_excess = np.full(len(nodes), np.inf, np.float32)
+    final_boost_cost = np.zeros(len(nodes), np.float32)
+    final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
+    taken = trace["arc"][nodes]
     began = taken == NONE
     graph_state = graph.arcs["nextstate"][np.where(began, 0, taken)]
     return Recorded(
         best=best,
-        frame=noted.frames_of(graph.arcs, links, nodes),
+        frame=noted.frames_of(graph.arcs, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
-        boost_state=boost_state,
+        boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
         final_boost_cost=final_boost_cost,
-        state=links["state"].astype(np.int64),
-        nextstate=links["nextstate"].astype(np.int64),
-        arc=links["arc"],
-        excess=links["excess"],
-        acoustic_cost=links["acoustic"],
-        boost_cost=_boost_costs(graph, options, boosts, links, boost_state),
+        arcs=RecordedArcs(
+            state=number[links["state"]],
+            nextstate=number[links["nextstate"]],
+            arc=links["arc"],
+            excess=links["excess"],
+            acoustic_cost=links["acoustic"],
+            boost_cost=_boost_costs(
+                graph, options, boosts, links, trace["renumbered"]
+            ),
+        ),
     )
 
 
