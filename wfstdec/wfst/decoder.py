@@ -16,7 +16,7 @@ import numpy as np
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -128,13 +128,13 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         if lattice_beam is not None:
             other = self.with_options(lattice_beam=lattice_beam)
             return other.decode_lattice(logprobs, lengths, boosts)
-        self._check_lattices()
+        backend = self._recording_backend()
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         self._check_boosts(compiled)
 
         def record(i: int) -> Lattice:
-            search = self._backend.start_recording(self.options, compiled[i])
+            search = backend.start_recording(self.options, compiled[i])
             search.advance(utterances[i])
             return self._finish_lattice(search)
 
@@ -153,13 +153,13 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             BackendError: The backend records no lattices.
                 Others as `decode`.
         """
-        self._check_nbest()
+        backend = self._recording_backend()
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         self._check_boosts(compiled)
 
         def find(i: int) -> list[Hypothesis]:
-            search = self._backend.start_recording(self.options, compiled[i])
+            search = backend.start_recording(self.options, compiled[i])
             search.advance(utterances[i])
             return self._finish_nbest(search, compiled[i])
 
@@ -177,7 +177,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         """
         if not lattices:
             return super().sessions()
-        self._check_lattices()
+        self._recording_backend()
         other = copy.copy(self)
         other._records = True
         return Sessions(other)
@@ -257,17 +257,26 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             return super()._open(boosts)
         (compiled,) = self._compiled([boosts], 1)
         self._check_boosts([compiled])
-        return self._backend.start_recording(self.options, compiled), compiled
+        backend = self._recording_backend()
+        return backend.start_recording(self.options, compiled), compiled
 
     def _check_nbest(self) -> None:
         self._check_lattices()
 
     def _check_lattices(self) -> None:
-        if not isinstance(self._backend, RecordingBackend):
-            raise BackendError(
-                "this backend records no lattices, and finds only the best hypothesis; "
-                "expected backend='cpu', 'reference' or 'auto'"
+        if not self._records:
+            raise OptionError(
+                "sessions that record no lattices, expected "
+                "`decoder.sessions(lattices=True)`"
             )
+
+    def _recording_backend(self) -> RecordingBackend:
+        if isinstance(self._backend, RecordingBackend):
+            return self._backend
+        raise BackendError(
+            "this backend records no lattices, and finds only the best hypothesis; "
+            "expected backend='cpu', 'reference' or 'auto'"
+        )
 
     def _finish_lattice(self, search: Any) -> Lattice:
         """End a search that records; its lattice."""

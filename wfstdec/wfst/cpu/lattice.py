@@ -10,8 +10,8 @@ import copy
 
 import numpy as np
 
-from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import recording
+from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch
 from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.history import History
