@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from text_graphs import text_graph
 
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.backends import make_backend
+from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -125,6 +127,19 @@ def test_min_active_has_max_active_as_its_limit():
     with pytest.raises(OptionError) as error:
         WfstOptions(max_active=5, min_active=6)
     assert str(error.value) == "min_active=6, expected 0 to max_active (5)"
+
+
+@pytest.mark.parametrize(
+    ("costs", "message"),
+    [
+        ((NAN, 0), "word_cost=nan, expected a number of nats, -1e+06 to 1e+06"),
+        ((0, -0.5), "token_cost=-0.5, expected a number of nats, 0 to 1e+06"),
+        ((0, "1"), "token_cost='1', expected a number of nats, 0 to 1e+06"),
+    ],
+)
+def test_open_words_that_have_no_price(costs, message):
+    with pytest.raises(OptionError, match=re.escape(message)):
+        OpenVocabulary(*costs)
 
 
 @pytest.mark.parametrize("value", [0, -0.02, NAN, INF])
