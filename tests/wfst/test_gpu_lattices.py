@@ -103,5 +103,5 @@ def test_a_decoder_records_whole_batches():
         assert one.states.tobytes() == two.states.tobytes()
     lists = [[h.text for h in hyps] for hyps in decoder.decode_nbest(batch)]
     assert [[h.text for h in hyps] for hyps in other.decode_nbest(batch)] == lists
-    with pytest.raises(BackendError, match="sessions of this backend record no latt"):
+    with pytest.raises(BackendError, match="records no lattices of sessions"):
         other.sessions(lattices=True)

@@ -4,8 +4,8 @@
     arc      an arc of the graph between two of them, with all that it costs
     excess   what a path through an arc costs more than the best one to where it leads
 
-Every state has an arc of excess 0 that leads to it, the start apart. So the total of a
-path is that of the best one plus all excess on it, and the best path is the one without:
+Every state has an arc of excess 0 that leads to it, the start apart. So the total of
+a path is that of the best one plus all excess on it; the best path is the one without:
 
     total(path) = search_cost + sum(excess of its arcs) + final_excess of its last state
 """
@@ -49,8 +49,8 @@ ARC = np.dtype(
         ("excess", "<f4"),
     ]
 )
-"""An arc: where it leads from and to; labels and flags as those of graph arcs; the id of
-the graph's arc; costs, those of graph and acoustics before their scales; its excess."""
+"""An arc: where it leads from and to; labels and flags as those of graph arcs; the id
+of the graph's arc; costs, those of graph and acoustics before scales; its excess."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ class Lattice:
         boost = self.states["boost_state"][arcs["state"]]
         keys = (boost, arcs["arc"], self.is_epsilon, arcs["excess"], arcs["nextstate"])
         order = np.lexsort(keys)
-        splits = np.searchsorted(arcs["nextstate"][order], np.arange(len(self.states) + 1))
-        return splits, order
+        into = arcs["nextstate"][order]
+        return np.searchsorted(into, np.arange(self.num_states + 1)), order
 
     @cached_property
     def best_end(self) -> int:
@@ -193,10 +193,12 @@ class Lattice:
 
     def final_costs(self) -> np.ndarray:
         """What it costs to end in each state, the same way, float64 [S]; `inf`."""
-        states = self.states
-        total = self.scales.lm_scale * states["final_cost"].astype(np.float64)
-        total += states["final_boost_cost"]
-        return np.where(states["final_excess"] < np.inf, total, np.inf)
+        total = np.full(self.num_states, np.inf)
+        may_end = self.states["final_excess"] < np.inf
+        ends = self.states[may_end]
+        graph = self.scales.lm_scale * ends["final_cost"].astype(np.float64)
+        total[may_end] = graph + ends["final_boost_cost"]
+        return total
 
 
 def check_lattice(lattice: Lattice) -> None:

@@ -41,8 +41,16 @@ _NUMBERS = (
     "died_at_frame",
     "frame_shift_s",
 )
-_UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError)
-_UNREADABLE = (*_UNREADABLE, MemoryError, zipfile.BadZipFile)
+_UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+)
 
 
 class LatticeWriter:
@@ -84,14 +92,14 @@ class LatticeWriter:
             raise LatticeError("has a lattice already, expected one", utterance)
         if self._tables is None:
             self._tables = lattice.tables
-            arrays = packed_file.table_arrays(lattice.tables)
+            arrays: dict[str, Any] = {**packed_file.table_arrays(lattice.tables)}
             with self._zip.open(_TABLES, "w") as part:
                 np.savez(part, **arrays)
         if lattice.tables is not self._tables and (
             lattice.tables.words != self._tables.words
             or lattice.tables.tokens != self._tables.tokens
         ):
-            raise LatticeError("is of another graph, expected one for a file", utterance)
+            raise LatticeError("is of another graph, expected one a file", utterance)
         number = len(self._header)
         for name, array in (("states", lattice.states), ("arcs", lattice.arcs)):
             with self._zip.open(f"{number}.{name}.npy", "w") as part:

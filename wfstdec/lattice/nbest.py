@@ -24,9 +24,7 @@ from wfstdec.lattice.arrays import Lattice
 
 MAX_STEPS = 2_000_000
 """Half paths that are looked at, at most: seconds of work."""
-_STEP = np.dtype(
-    [("state", "<i4"), ("text", "<i4"), ("parent", "<i4"), ("arc", "<i4")]
-)
+_STEP = np.dtype([("state", "<i4"), ("text", "<i4"), ("parent", "<i4"), ("arc", "<i4")])
 
 
 class NbestPaths(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -164,10 +164,10 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         read: Callable[[Recorded, CompiledBoosts], _Item],
     ) -> list[_Item]:
         """What is made of each utterance's record."""
-        backend: Any = self._backend
-        if isinstance(backend, RecordingBatchBackend):
-            found = backend.record_batch(utterances, self.options, boosts)
+        if isinstance(self._backend, RecordingBatchBackend):
+            found = self._backend.record_batch(utterances, self.options, boosts)
             return list(map(read, found, boosts))
+        backend = self._recording_backend()
 
         def record(i: int) -> _Item:
             search = backend.start_recording(self.options, boosts[i])
@@ -188,7 +188,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         """
         if not lattices:
             return super().sessions()
-        self._check_lattices()
+        self._recording_backend()
         other = copy.copy(self)
         other._records = True
         return Sessions(other)
@@ -268,18 +268,26 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             return super()._open(boosts)
         (compiled,) = self._compiled([boosts], 1)
         self._check_boosts([compiled])
-        backend: Any = self._backend
+        backend = self._recording_backend()
         return backend.start_recording(self.options, compiled), compiled
 
     def _check_nbest(self) -> None:
         self._check_lattices()
 
     def _check_lattices(self) -> None:
-        if not isinstance(self._backend, RecordingBackend):
-            raise BackendError(
-                "sessions of this backend record no lattices, expected backend='cpu', "
-                "'reference' or 'auto'"
+        if not self._records:
+            raise OptionError(
+                "sessions that record no lattices, expected "
+                "`decoder.sessions(lattices=True)`"
             )
+
+    def _recording_backend(self) -> RecordingBackend:
+        if isinstance(self._backend, RecordingBackend):
+            return self._backend
+        raise BackendError(
+            "this backend records no lattices of sessions, expected backend='cpu', "
+            "'reference' or 'auto'"
+        )
 
     def _finish_lattice(self, search: Any) -> Lattice:
         """End a search that records; its lattice."""

@@ -1,7 +1,8 @@
 """Paths through lattices, read as the paths of a search are: tokens, words, times.
 
-paths = read_paths(lattice, nbest_paths(lattice, 10))
-hyps = hypotheses_of(lattice, nbest_paths(lattice, 10))      # also of a lattice from a file
+found = nbest_paths(lattice, 10)
+paths = read_paths(lattice, found)
+hyps = hypotheses_of(lattice, found)             # also of a lattice from a file
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class RecordingSearch(ReferenceSearch):
 
     def _is_within(self, arc: _Arc, extra: dict[State, np.float32]) -> bool:
         through = F(arc.excess + extra.get(arc.nextstate, F(np.inf)))
-        return through <= F(self._options.beam_of_lattice)
+        return bool(through <= F(self._options.beam_of_lattice))
 
     def _improve(  # type: ignore[override]  # the search's is static
         self, reached: dict[Key, Entry], key: Key, entry: Entry, cutoff: np.float32

@@ -36,7 +36,6 @@ from wfstdec.wfst.cpu.arc_costs import (
 )
 from wfstdec.wfst.cpu.closure import close
 from wfstdec.wfst.cpu.emission import emit
-from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
 from wfstdec.wfst.cpu.recombination import (
     MIN_SLOTS,
     find,
@@ -47,6 +46,7 @@ from wfstdec.wfst.cpu.recombination import (
     insert_alone,
     start_table,
 )
+from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
 from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _NONE = uint32(k.NONE)

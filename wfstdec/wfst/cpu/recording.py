@@ -1,6 +1,6 @@
 """Noting arcs for a lattice while the CPU kernels search; `recorded.py` has the rule.
 
-    note_emitted   before a frontier is closed: the candidates that were within the cutoff
+    note_emitted   before a frontier is closed: the candidates within the cutoff
     note_closed    after it: the excess of these, and the epsilon arcs, by rank
     commit         once the trace has the nodes that these arcs are between
     prune          now and then: drops what cannot be part of the lattice
@@ -107,9 +107,7 @@ def _note_epsilons(
     graph, scales, words, phrases, work, record, noted, count, cutoff, first, i
 ):
     """Note the epsilon arcs of entry `i`; how many arcs there are, whether they fit."""
-    made, side, _ = relax(
-        graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
-    )
+    made, side, _ = relax(graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i)
     if noted + made + side > uint64(len(record.arcs)):
         return noted, False
     for q in range(made):

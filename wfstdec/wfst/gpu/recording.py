@@ -144,9 +144,7 @@ def _recorded(
             arc=links["arc"],
             excess=links["excess"],
             acoustic_cost=links["acoustic"],
-            boost_cost=_boost_costs(
-                graph, options, boosts, links, trace["renumbered"]
-            ),
+            boost_cost=_boost_costs(graph, options, boosts, links, trace["renumbered"]),
         ),
     )
 
