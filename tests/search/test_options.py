@@ -82,7 +82,10 @@ BAD = {
         "a probability above 0, at most 1, or None",
     ),
     "beam_delta": ([-1, NAN, 1e7, "1"], "a number of nats, 0 to 1e+06, inf or None"),
-    "lattice_beam": ([-1, NAN, 13.5, INF], "a number of nats, 0 to the beam (13.0),"),
+    "lattice_beam": (
+        [-1, NAN, 13.5, INF],
+        "a number of nats, 0 to the beam (13.0), or",
+    ),
     "nbest": ([0, 2.5, None], "1 to 2147483647"),
 }
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
+from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import random_options
-from test_gpu_backend import BLOCK_SIZES, draw, random_device
 from wfst_searches import bits
 
 from wfstdec.boost.boosts import CompiledBoosts

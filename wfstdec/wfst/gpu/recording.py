@@ -104,15 +104,8 @@ def _recorded(
     best: BestPath,
 ) -> Recorded:
     """What is kept of an utterance."""
-    frontier, trace, links, survived = found
-    at_end = None
-    if boosts:
-        phrases = nothing_said() if boosts.phrases is None else boosts.phrases
-        size = instalment_size(options.beam)
-        at_end = frontier["boost"], phrases.automaton.final_cost, size
-    costs = graph.final_cost, np.float32(options.lm_scale)
-    _, least, is_final = best_end(frontier, *costs, survived, at_end)
-    excess, rest = noted.ends(frontier, at_end, *costs, least, is_final)
+    frontier, trace, links, _ = found
+    excess, rest = _ends(graph, options, boosts, found)
     record = _Record(
         arcs=links,
         counts=np.array([len(links)]),
@@ -147,6 +140,20 @@ def _recorded(
             boost_cost=_boost_costs(graph, options, boosts, links, trace["renumbered"]),
         ),
     )
+
+
+def _ends(
+    graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts, found: _Noted
+) -> tuple[np.ndarray, np.ndarray]:
+    """What ending at each entry costs more than the best end; the boosts' rest."""
+    frontier, at_end = found.frontier, None
+    if boosts:
+        phrases = nothing_said() if boosts.phrases is None else boosts.phrases
+        size = instalment_size(options.beam)
+        at_end = frontier["boost"], phrases.automaton.final_cost, size
+    costs = graph.final_cost, np.float32(options.lm_scale)
+    _, least, is_final = best_end(frontier, *costs, found.survived, at_end)
+    return noted.ends(frontier, at_end, *costs, least, is_final)
 
 
 def _boost_costs(

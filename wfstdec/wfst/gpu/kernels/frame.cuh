@@ -335,7 +335,8 @@ struct FrameSearch : Costs {
         times.end(CLOSE);
         if (progress.overflow)
             return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
-        if (LATTICES && progress.num_links > utterance.links_capacity) return GROW_LINKS;
+        if (LATTICES && progress.num_links > utterance.links_capacity)
+            return GROW_LINKS;
         const u32 status = settle();
         times.end(SETTLE);
         return status;
