@@ -38,14 +38,14 @@ goes to the lower graph state, then to the lower boost state.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.graph.concatenation import Whole, concatenate
+from wfstdec.graph.concatenation import Whole, alone, concatenate
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
@@ -59,6 +59,9 @@ from wfstdec.wfst.reference_paths import (
     read_path,
     tokens_of,
 )
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.reference_lattice import RecordingSearch
 
 F = np.float32
 Key = tuple[int, int]
@@ -93,12 +96,19 @@ class ReferenceBackend:
         """Begin an utterance."""
         graph, added = self.graph, boosts.added
         if added is None:
-            arcs = np.arange(graph.num_arcs)
-            whole = Whole(graph, np.zeros(len(arcs), np.float32), arcs)
+            whole = alone(graph)
         else:
             overlay = Overlays(graph).of(added)
             whole = concatenate(graph, overlay, tables_with(graph.tables, added))
         return ReferenceSearch(whole, options, boosts)
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.reference_lattice import RecordingSearch  # it imports this
+
+        return RecordingSearch(self.graph, options, boosts)
 
 
 class ReferenceSearch:

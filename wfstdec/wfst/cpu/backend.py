@@ -12,10 +12,12 @@ changes a result.
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, no_phrases
@@ -34,6 +36,9 @@ from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.scales import Scales, scales_of
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.cpu.lattice import RecordingSearch
 
 MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 """With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
@@ -66,6 +71,7 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._records: list[k.Record] = []
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._word_arcs: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
@@ -74,19 +80,36 @@ class CpuBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
+        inputs = self.inputs_of(options, boosts)
+        return CpuSearch(self, inputs, self._added_of(boosts.added))
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.cpu.lattice import RecordingSearch  # it imports this module
+
+        return RecordingSearch(self, self.inputs_of(options, boosts), options)
+
+    def inputs_of(self, options: WfstOptions, boosts: CompiledBoosts) -> SearchInputs:
+        """What a search goes by."""
         scales = scales_of(options, bool(boosts.words))
-        top_bonus, added = boosts.words.top_bonus, None
+        top_bonus = boosts.words.top_bonus
         if boosts.added is not None:
-            overlay = self._overlays.of(boosts.added)
-            if overlay not in self._added:
-                self._added[overlay] = added_arrays(overlay)
-            added = with_scratch(self._added[overlay])
-            top_bonus = top_bonus + overlay.top_bonus
+            top_bonus = top_bonus + self._overlays.of(boosts.added).top_bonus
         if boosts.phrases is None and not top_bonus > scales.instalment:
-            words = self._listed(boosts)
-            return CpuSearch(self, (self.arrays, scales, words, None), added)
+            return self.arrays, scales, self._listed(boosts), None
         arrays, words, phrases = self._lay_out(boosts)
-        return CpuSearch(self, (arrays, scales, words, phrases), added)
+        return arrays, scales, words, phrases
+
+    def _added_of(self, added: AddedWords | None) -> AddedArrays | None:
+        """Words that are added, with scratch for one utterance."""
+        if added is None:
+            return None
+        overlay = self._overlays.of(added)
+        if overlay not in self._added:
+            self._added[overlay] = added_arrays(overlay)
+        return with_scratch(self._added[overlay])
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
@@ -156,6 +179,26 @@ class CpuBackend:
             if len(pool) < max(1, len(self._works[boosted])):
                 pool.append(channel)
 
+    def take_record(self, arcs: int) -> k.Record:
+        """Room for what a lattice is made of, from the pool or new."""
+        with self._lock:
+            if self._records:
+                return self._records.pop()
+        return k.Record(
+            arcs=np.empty(arcs, k.NOTED),
+            boosts=np.empty(0, np.uint32),
+            extra=np.empty(0, np.float32),
+            number=np.empty(0, np.int32),
+            counts=np.zeros(2, np.int64),
+            limit=np.float32(0),
+        )
+
+    def give_record(self, record: k.Record) -> None:
+        """Put room back, unless the pool has as many as there may be threads."""
+        with self._lock:
+            if len(self._records) < max(1, *map(len, self._works.values())):
+                self._records.append(record)
+
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
@@ -174,6 +217,7 @@ class CpuSearch:
         if added is not None:
             rule = rule._replace(added=added.arcs)
         self._history = History(rule)
+        self._record: Any = None  # a `k.Record` where a lattice is wanted
 
     @property
     def counts(self) -> dict[str, int]:
@@ -190,7 +234,7 @@ class CpuSearch:
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
                     *(*self._inputs, self._added),
-                    *(work, self._channel, logprobs, frame),
+                    *(work, self._channel, logprobs, frame, self._record),
                 )
                 work = self._grow(status, work, len(logprobs) - frame)
         finally:

@@ -25,7 +25,7 @@ from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
-from wfstdec.jit.ordering import cost_of, key_of
+from wfstdec.jit.ordering import cost_of
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import ilabel_of
@@ -51,7 +51,8 @@ from wfstdec.wfst.cpu.recombination import (
     insert_alone,
     start_table,
 )
-from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
+from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
+from wfstdec.wfst.cpu.selection import keep_least, nth_least
 
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
@@ -63,8 +64,12 @@ _ZERO = uint64(0)
 
 
 @kernel
-def advance(graph, scales, words, phrases, added, work, channel, logprobs, first):
+def advance(
+    graph, scales, words, phrases, added, work, channel, logprobs, first, record
+):
     """Pass the frontier through the frames `first` and on of a chunk.
+
+    `record`: a `Record`, or None where nobody asks for a lattice.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
@@ -72,7 +77,7 @@ def advance(graph, scales, words, phrases, added, work, channel, logprobs, first
     num_frames = logprobs.shape[0]
     counts = channel.counts
     if counts[k.FRONTIER] == 0:
-        status = _begin(graph, scales, words, phrases, added, work, channel)
+        status = _begin(graph, scales, words, phrases, added, work, channel, record)
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
@@ -82,7 +87,7 @@ def advance(graph, scales, words, phrases, added, work, channel, logprobs, first
         unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
         price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, of_graph, count, made = _next_frontier(
-            graph, scales, words, phrases, added, work, channel, beam
+            graph, scales, words, phrases, added, work, channel, beam, record
         )
         kept = counts[k.FRONTIER]
         if status == k.OK and count > _ZERO:
@@ -94,6 +99,8 @@ def advance(graph, scales, words, phrases, added, work, channel, logprobs, first
         if count == _ZERO:
             counts[k.DIED] = counts[k.FRAMES]
             break
+        if record is not None:
+            commit(phrases, work, channel, record, count)
         counts[k.FRAMES] += 1
         counts[k.ACTIVE] += kept
         counts[k.ARCS] += np.int64(made)
@@ -101,7 +108,7 @@ def advance(graph, scales, words, phrases, added, work, channel, logprobs, first
 
 
 @inlined
-def _begin(graph, scales, words, phrases, added, work, channel):
+def _begin(graph, scales, words, phrases, added, work, channel, record):
     """Make the frontier before the first frame; returns OK or what must grow."""
     if phrases is None:
         entry = work.candidates[0]
@@ -121,11 +128,22 @@ def _begin(graph, scales, words, phrases, added, work, channel):
     count, fits = close(graph, scales, words, phrases, work, _ONE, waiting, cutoff)
     if not fits:
         return k.GROW_WORK
-    return _settle(graph, scales, words, phrases, added, work, channel, count, count)
+    if record is not None:
+        record.counts[1] = 0
+        if not note_closed(
+            *(graph, scales, words, phrases, work, channel, record),
+            *(count, waiting, cutoff),
+        ):
+            return k.GROW_NOTED
+    status = _settle(graph, scales, words, phrases, added, work, channel, count, count)
+    if record is not None:
+        if status == k.OK:
+            commit(phrases, work, channel, record, count)
+    return status
 
 
 @inlined
-def _next_frontier(graph, scales, words, phrases, added, work, channel, beam):
+def _next_frontier(graph, scales, words, phrases, added, work, channel, beam, record):
     """Emit, recombine, close.
 
     Returns:
@@ -152,8 +170,17 @@ def _next_frontier(graph, scales, words, phrases, added, work, channel, beam):
                 graph, phrases, added, work, made, cutoff
             )
     if status == k.OK and count > _ZERO:
+        if record is not None:
+            if not note_emitted(phrases, work, record, count, made[0], made[1], cutoff):
+                return k.GROW_NOTED, _ZERO, _ZERO, _ZERO
         count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
         status = k.OK if fits else k.GROW_WORK
+        if record is not None:
+            if fits and not note_closed(
+                *(graph, scales, words, phrases, work, channel, record),
+                *(count, waiting, cutoff),
+            ):
+                return k.GROW_NOTED, _ZERO, _ZERO, _ZERO
     if added is not None:
         if status == k.OK and more > _ZERO:
             more, status = close_added(phrases, added, work, count, more)
@@ -226,44 +253,14 @@ def _keep(scales, phrases, work, channel):
     counts = channel.counts
     count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
     if within > scales.max_active:
-        worst = _keep_least(phrases, work, channel, scales.max_active, scales.beam)
+        worst = keep_least(phrases, work, channel, scales.max_active, scales.beam)
         if scales.beam_delta >= float32(0):
             channel.beam[0] = min(scales.beam, float32(worst + scales.beam_delta))
     elif within < scales.min_active and within < count:
-        _keep_least(phrases, work, channel, min(scales.min_active, count), NO_CUTOFF)
+        keep_least(phrases, work, channel, min(scales.min_active, count), NO_CUTOFF)
     elif within < count:
-        _keep_least(phrases, work, channel, within, scales.beam)
+        keep_least(phrases, work, channel, within, scales.beam)
     return channel.beam[0]
-
-
-@kernel
-def _keep_least(phrases, work, channel, keep, limit):
-    """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
-    frontier, counts = channel.frontier, channel.counts
-    count = uint64(counts[k.FRONTIER])
-    last = nth_least(frontier, count, keep, limit, work)
-    last_boost = _NONE
-    if phrases is not None:
-        last_boost = last_of_tie(frontier, channel.boosts, count, keep, last, work)
-    kept, of_graph, kept_of_graph = _ZERO, counts[k.GRAPH], _ZERO
-    for i in range(count):
-        cost = frontier[i].cost
-        key = key_of(cost, frontier[i].state)
-        if phrases is not None:
-            if key == last and channel.boosts[i].boost > last_boost:
-                continue
-        if key <= last:
-            if cost == float32(0):
-                counts[k.BEST] = np.int64(kept)
-            frontier[kept] = frontier[i]
-            if phrases is not None:
-                channel.boosts[kept] = channel.boosts[i]
-            kept += _ONE
-            if np.int64(i) < of_graph:
-                kept_of_graph = kept
-    counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
-    counts[k.GRAPH] = np.int64(kept_of_graph)
-    return cost_of(last)
 
 
 @kernel
