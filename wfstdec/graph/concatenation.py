@@ -32,12 +32,6 @@ class Whole(NamedTuple):
     number: np.ndarray
 
 
-def alone(graph: PackedGraph) -> Whole:
-    """A graph without an overlay."""
-    bonus = np.zeros(graph.num_arcs, np.float32)
-    return Whole(graph, bonus, np.arange(graph.num_arcs))
-
-
 def concatenate(graph: PackedGraph, overlay: Overlay, tables: GraphTables) -> Whole:
     """One graph of two parts.
 

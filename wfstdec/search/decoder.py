@@ -225,7 +225,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             f"{type(self).__name__} records no lattices, expected a WfstDecoder"
         )
 
-    def _finish_lattice(self, search: Any) -> Lattice:
+    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
         """End one search that records a lattice."""
         raise NotImplementedError
 

@@ -11,14 +11,12 @@ does whatever was said before, since that is all that is known behind a call.
 
 from __future__ import annotations
 
-import math
 import threading
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords, G2p, Pronouncer
-from wfstdec.boost.defaults import DefaultBonuses
+from wfstdec.boost.added import AddedWords
 from wfstdec.errors import BoostError, GraphError
 from wfstdec.graph.concatenation import with_words
 from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
@@ -83,30 +81,6 @@ class Readings:
                 tables = tables_with(self._own[0], added)
                 self._made[added] = tables, Aligner(tables)
             return self._made[added]
-
-
-def pronouncer_of(graph: PackedGraph, g2p: G2p | str | None) -> Pronouncer | str:
-    """How added words are said, or why a graph cannot add any."""
-    tables = graph.tables
-    if graph.calls is None:
-        return (
-            "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
-            "model that has <unk>, or with unk_cost: build it again"
-        )
-    return Pronouncer(
-        tables.tokens,
-        lambda: tables.pronunciations.lexicon(tables.words),
-        tables.fillers,
-        g2p,
-    )
-
-
-def default_bonuses(graph: PackedGraph) -> DefaultBonuses:
-    """What bonuses the words of a graph get in a list without numbers."""
-    tables = graph.tables
-    lexicon = tables.pronunciations.lexicon(tables.words)
-    unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
-    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)
 
 
 def tables_with(tables: GraphTables, added: AddedWords) -> GraphTables:

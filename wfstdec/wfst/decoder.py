@@ -9,13 +9,15 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords, G2p
+from wfstdec.boost.added import G2p, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
@@ -26,12 +28,7 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.search.sessions import Sessions
-from wfstdec.wfst.added import (
-    Readings,
-    check_added,
-    default_bonuses,
-    pronouncer_of,
-)
+from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
@@ -92,8 +89,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                 graph.words,
                 graph.word_ids,
                 len(graph.tokens),
-                lambda: default_bonuses(graph),
-                pronouncer_of(graph, g2p),
+                lambda: _default_bonuses(graph),
+                _pronouncer(graph, g2p),
             ),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,
@@ -151,8 +148,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             return other.decode_lattice(logprobs, lengths, boosts)
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
-        self._check_recorded(compiled)
-        return self._recorded(utterances, compiled, lambda one, _: self._lattice(one))
+        self._check_boosts(compiled)
+        return self._recorded(utterances, compiled, self._lattice)
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -168,7 +165,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         """
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
-        self._check_recorded(compiled)
+        self._check_boosts(compiled)
         return self._recorded(utterances, compiled, self._nbest_of)
 
     def _recorded(
@@ -281,7 +278,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         if not self._records:
             return super()._open(boosts)
         (compiled,) = self._compiled([boosts], 1)
-        self._check_recorded([compiled])
+        self._check_boosts([compiled])
         backend = self._recording_backend()
         return backend.start_recording(self.options, compiled), compiled
 
@@ -303,20 +300,22 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             "'reference' or 'auto'"
         )
 
-    def _finish_lattice(self, search: Any) -> Lattice:
+    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
         """End a search that records; its lattice."""
-        return self._lattice(search.record())
+        return self._lattice(search.record(), boosts)
 
-    def _lattice(self, recorded: Recorded) -> Lattice:
-        return lattice_of(self.graph, self.options, recorded, self.frame_shift_s)
+    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
+        tables, _ = self._readings.of(boosts.added)
+        shift = self.frame_shift_s
+        return lattice_of(self.graph, self.options, recorded, shift, tables)
 
     def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
         return self._nbest_of(search.record(), boosts)
 
     def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
-        lattice = self._lattice(recorded)
+        lattice = self._lattice(recorded, boosts)
         found = nbest_paths(lattice, int(self.options.nbest))
-        return hypotheses_of(lattice, found, boosts, self._reader(None))
+        return hypotheses_of(lattice, found, boosts, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         tables, aligner = self._readings.of(boosts.added)
@@ -334,16 +333,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                         "'cuda' cannot do yet; expected backend='cpu' or 'auto'",
                         i,
                     )
-
-    def _check_recorded(self, boosts: list[CompiledBoosts]) -> None:
-        self._check_boosts(boosts)
-        for i, one in enumerate(boosts):
-            if one.added is not None:
-                raise BoostError(
-                    f"boosts add {len(one.added.words)} words, which lattices and "
-                    "n-best lists do not know yet; expected decode",
-                    i,
-                )
 
     def _read(
         self, results: list[BestPath], boosts: list[CompiledBoosts]
@@ -364,10 +353,10 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         self, paths: list[BestPath], boosts: list[CompiledBoosts]
     ) -> HypothesisBatch:
         """Of paths with the same added words."""
-        return HypothesisBatch(self._reader(boosts[0].added), paths, boosts)
+        return HypothesisBatch(self._reader(boosts[0]), paths, boosts)
 
-    def _reader(self, added: AddedWords | None) -> Reader:
-        reading = self._readings.of(added)
+    def _reader(self, boosts: CompiledBoosts) -> Reader:
+        reading = self._readings.of(boosts.added)
         return Reader(*reading, self.options, self.frame_shift_s)
 
     def _hypothesis(
@@ -379,3 +368,27 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         """Of a path; `place`: where it stands among those that are read together."""
         batch, i = place or (self._batch_of([path], [boosts]), 0)
         return batch.hypothesis(i)
+
+
+def _pronouncer(graph: PackedGraph, g2p: G2p | str | None) -> Pronouncer | str:
+    """How added words are said, or why a graph cannot add any."""
+    tables = graph.tables
+    if graph.calls is None:
+        return (
+            "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
+            "model that has <unk>, or with unk_cost: build it again"
+        )
+    return Pronouncer(
+        tables.tokens,
+        lambda: tables.pronunciations.lexicon(tables.words),
+        tables.fillers,
+        g2p,
+    )
+
+
+def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
+    """What bonuses the words of a graph get in a list without numbers."""
+    tables = graph.tables
+    lexicon = tables.pronunciations.lexicon(tables.words)
+    unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
+    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)

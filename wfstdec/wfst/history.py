@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 from numpy import uint32
 
-from wfstdec.graph.arcs import ARC
+from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import read_only
 from wfstdec.text.symbols import ilabel_of
@@ -37,7 +37,7 @@ from wfstdec.wfst.path import PathTokens
 def rule_of(graph: PackedGraph) -> Rule:
     """The rule by which paths through a graph are read."""
     blank = uint32(ilabel_of(graph.tokens.blank))
-    return Rule(graph.arcs, blank, graph.tables.marks_repeats, NO_ARCS)
+    return Rule(graph.arcs, blank, graph.tables.marks_repeats, read_only(NO_ARCS))
 
 
 class History:
@@ -216,7 +216,6 @@ def _first_tip(blank: int) -> np.ndarray:
     return tip
 
 
-NO_ARCS = read_only(np.zeros(0, ARC))
 _NO_ROWS = np.zeros((3, 0), np.int32)
 _NO_EVENTS = np.zeros(0, EVENT)
 _FIRST_TIP = _first_tip(1)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy import uint32
 
-from wfstdec.graph.arcs import ARC
+from wfstdec.graph.arcs import ARC, NO_ARCS
 from wfstdec.jit import read_only
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import NbestPaths
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.alignment import Aligner
-from wfstdec.wfst.history import NO_ARCS, History
+from wfstdec.wfst.history import History
 from wfstdec.wfst.history_kernels import Rule
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.options import WfstOptions
@@ -56,7 +56,8 @@ def read_paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
     arcs["cost"] = lattice.arcs["graph_cost"]
     tables = lattice.tables
     blank = uint32(ilabel_of(tables.tokens.blank))
-    history = History(Rule(read_only(arcs), blank, tables.marks_repeats, NO_ARCS))
+    rule = Rule(read_only(arcs), blank, tables.marks_repeats, read_only(NO_ARCS))
+    history = History(rule)
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
     paths = []
     for positions, excess in zip(found.arcs, found.excess, strict=True):

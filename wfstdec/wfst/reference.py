@@ -44,8 +44,8 @@ import numpy as np
 
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.graph.concatenation import Whole, alone, concatenate
+from wfstdec.graph.arcs import LABEL_MASK, NO_ARCS, REPEAT
+from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
@@ -94,13 +94,7 @@ class ReferenceBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
-        graph, added = self.graph, boosts.added
-        if added is None:
-            whole = alone(graph)
-        else:
-            overlay = Overlays(graph).of(added)
-            whole = concatenate(graph, overlay, tables_with(graph.tables, added))
-        return ReferenceSearch(whole, options, boosts)
+        return ReferenceSearch(self._whole(boosts)[0], options, boosts)
 
     def start_recording(
         self, options: WfstOptions, boosts: CompiledBoosts
@@ -108,7 +102,17 @@ class ReferenceBackend:
         """Begin an utterance of which a lattice is wanted."""
         from wfstdec.wfst.reference_lattice import RecordingSearch  # it imports this
 
-        return RecordingSearch(self.graph, options, boosts)
+        return RecordingSearch(*self._whole(boosts), options, boosts)
+
+    def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
+        """The graph with the words that are added, and their arcs, ARC [A']."""
+        graph, added = self.graph, boosts.added
+        if added is None:
+            arcs = np.arange(graph.num_arcs)
+            return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
+        overlay = Overlays(graph).of(added)
+        tables = tables_with(graph.tables, added)
+        return concatenate(graph, overlay, tables), overlay.arcs
 
 
 class ReferenceSearch:

@@ -172,21 +172,36 @@ def _limit(scales, words, phrases, added, channel, i, least, beam):
 @inlined
 def _follow(graph, scales, words, phrases, added, work, channel, i, a):
     """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
-    arc = added.arcs[a]
+    arc, source = added.arcs[a], _NO_LABEL
     cost = add_graph_and_insertion(scales, channel.frontier[i].cost, arc)
-    if phrases is None:
-        credit = float32(bonus_of(scales, words, arc) + added.bonus[a])
-        cost, boost = float32(cost - credit), _NO_LABEL
-    else:
+    if phrases is not None:
         source = channel.boosts[i].boost
-        paid, boost = _step_boosts(
-            graph, scales, words, phrases, arc, source, added.bonus[a]
-        )
-        cost = float32(cost - paid)
+    paid, boost = _pay(graph, scales, words, phrases, added, a, source)
+    cost = float32(cost - paid)
     cost = float32(cost + work.token_costs[arc.ilabel & LABEL])
     if not arc.cost < np.inf:
         cost = float32(np.inf)  # no arc, whatever the scale
     return cost, boost
+
+
+@inlined
+def _pay(graph, scales, words, phrases, added, a, source):
+    """What boosts pay on arc `a` of the overlay, and the next boost state."""
+    arc = added.arcs[a]
+    if phrases is None:
+        paid, boost = float32(bonus_of(scales, words, arc) + added.bonus[a]), _NO_LABEL
+    else:
+        paid, boost = _step_boosts(
+            graph, scales, words, phrases, arc, source, added.bonus[a]
+        )
+    return paid, boost
+
+
+@inlined
+def paid_added(graph, scales, words, phrases, added, a, source):
+    """What boosts pay on arc `a` of the overlay."""
+    paid, _ = _pay(graph, scales, words, phrases, added, a, source)
+    return paid
 
 
 @inlined
@@ -317,19 +332,13 @@ def close_added(phrases, added, work, count, more):
 @inlined
 def _put(added, count, candidate):
     """Make a candidate an entry, or improve the one that is there; (entries, fits)."""
-    state = candidate.state - added.first_state
-    last = uint64(added.slots[state])
-    if last >= count or added.next[last].state != candidate.state:
-        last = _NONE
-    i = last
-    while i != _NONE and added.next[i].boost != candidate.boost:
-        i = uint64(added.chain[i])
+    i, last = _find(added, count, candidate.state, candidate.boost)
     if i == _NONE:
         if count == uint64(len(added.next)):
             return count, False
         added.next[count] = candidate
         added.chain[count] = uint32(last)
-        added.slots[state] = uint32(count)
+        added.slots[candidate.state - added.first_state] = uint32(count)
         return count + _ONE, True
     entry = added.next[i]
     better = candidate.cost < entry.cost
@@ -340,6 +349,25 @@ def _put(added, count, candidate):
     if better:
         added.next[i] = candidate
     return count, True
+
+
+@inlined
+def _find(added, count, state, boost):
+    """Where a search state of the overlay stands, and the last entry of its state."""
+    last = uint64(added.slots[state - added.first_state])
+    if last >= count or added.next[last].state != state:
+        last = _NONE
+    i = last
+    while i != _NONE and added.next[i].boost != boost:
+        i = uint64(added.chain[i])
+    return i, last
+
+
+@inlined
+def find_added(added, count, state, boost):
+    """Where a search state stands in `added.next`, which has it."""
+    i, _ = _find(added, count, state, boost)
+    return i
 
 
 @kernel

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, no_phrases
@@ -80,8 +79,7 @@ class CpuBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
-        inputs = self.inputs_of(options, boosts)
-        return CpuSearch(self, inputs, self._added_of(boosts.added))
+        return CpuSearch(self, *self.inputs_of(options, boosts))
 
     def start_recording(
         self, options: WfstOptions, boosts: CompiledBoosts
@@ -89,27 +87,24 @@ class CpuBackend:
         """Begin an utterance of which a lattice is wanted."""
         from wfstdec.wfst.cpu.lattice import RecordingSearch  # it imports this module
 
-        return RecordingSearch(self, self.inputs_of(options, boosts), options)
+        return RecordingSearch(self, *self.inputs_of(options, boosts), options)
 
-    def inputs_of(self, options: WfstOptions, boosts: CompiledBoosts) -> SearchInputs:
+    def inputs_of(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> tuple[SearchInputs, AddedArrays | None]:
         """What a search goes by."""
         scales = scales_of(options, bool(boosts.words))
-        top_bonus = boosts.words.top_bonus
+        top_bonus, added = boosts.words.top_bonus, None
         if boosts.added is not None:
-            top_bonus = top_bonus + self._overlays.of(boosts.added).top_bonus
+            overlay = self._overlays.of(boosts.added)
+            if overlay not in self._added:
+                self._added[overlay] = added_arrays(overlay)
+            added = with_scratch(self._added[overlay])
+            top_bonus = top_bonus + overlay.top_bonus
         if boosts.phrases is None and not top_bonus > scales.instalment:
-            return self.arrays, scales, self._listed(boosts), None
+            return (self.arrays, scales, self._listed(boosts), None), added
         arrays, words, phrases = self._lay_out(boosts)
-        return arrays, scales, words, phrases
-
-    def _added_of(self, added: AddedWords | None) -> AddedArrays | None:
-        """Words that are added, with scratch for one utterance."""
-        if added is None:
-            return None
-        overlay = self._overlays.of(added)
-        if overlay not in self._added:
-            self._added[overlay] = added_arrays(overlay)
-        return with_scratch(self._added[overlay])
+        return (arrays, scales, words, phrases), added
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""

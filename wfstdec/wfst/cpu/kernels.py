@@ -24,8 +24,7 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import prefetch
-from wfstdec.jit.ordering import cost_of
+from wfstdec.jit.ordering import cost_of, key_of
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import ilabel_of
@@ -42,21 +41,16 @@ from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited
 from wfstdec.wfst.cpu.closure import close
 from wfstdec.wfst.cpu.emission import emit
 from wfstdec.wfst.cpu.recombination import (
-    MIN_SLOTS,
-    find,
-    find_alone,
-    improve,
-    improve_quiet,
     insert,
     insert_alone,
+    recombine,
     start_table,
 )
 from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
-from wfstdec.wfst.cpu.selection import keep_least, nth_least
+from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
-_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 _TOKENS = ilabel_of(0)
 """Where costs by ilabel begin to be those of tokens."""
 _ONE = uint64(1)
@@ -131,8 +125,8 @@ def _begin(graph, scales, words, phrases, added, work, channel, record):
     if record is not None:
         record.counts[1] = 0
         if not note_closed(
-            *(graph, scales, words, phrases, work, channel, record),
-            *(count, waiting, cutoff),
+            *(graph, scales, words, phrases, added, work, channel, record),
+            *(count, _ZERO, waiting, cutoff),
         ):
             return k.GROW_NOTED
     status = _settle(graph, scales, words, phrases, added, work, channel, count, count)
@@ -169,21 +163,25 @@ def _next_frontier(graph, scales, words, phrases, added, work, channel, beam, re
             status, count, more, waiting = _reach(
                 graph, phrases, added, work, made, cutoff
             )
+    if record is not None:
+        if status == k.OK and count + more > _ZERO:
+            if not note_emitted(
+                phrases, added, work, record, count, more, made, cutoff
+            ):
+                status = k.GROW_NOTED
     if status == k.OK and count > _ZERO:
-        if record is not None:
-            if not note_emitted(phrases, work, record, count, made[0], made[1], cutoff):
-                return k.GROW_NOTED, _ZERO, _ZERO, _ZERO
         count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
         status = k.OK if fits else k.GROW_WORK
-        if record is not None:
-            if fits and not note_closed(
-                *(graph, scales, words, phrases, work, channel, record),
-                *(count, waiting, cutoff),
-            ):
-                return k.GROW_NOTED, _ZERO, _ZERO, _ZERO
     if added is not None:
         if status == k.OK and more > _ZERO:
             more, status = close_added(phrases, added, work, count, more)
+    if record is not None:
+        if status == k.OK and count + more > _ZERO:
+            if not note_closed(
+                *(graph, scales, words, phrases, added, work, channel, record),
+                *(count, more, waiting, cutoff),
+            ):
+                status = k.GROW_NOTED
     return status, count, count + more, made[0] + made[1] + made[2]
 
 
@@ -219,7 +217,7 @@ def _reach(graph, phrases, added, work, made, cutoff):
         (status, entries in `work.next`, those in `added.next`, how many of the former
         have epsilon arcs).
     """
-    count, waiting, fits = _recombine(graph, phrases, work, made[0], made[1], cutoff)
+    count, waiting, fits = recombine(graph, phrases, work, made[0], made[1], cutoff)
     more, status = _ZERO, k.OK if fits else k.GROW_WORK
     if added is not None:
         if fits and made[2] > _ZERO:
@@ -253,67 +251,44 @@ def _keep(scales, phrases, work, channel):
     counts = channel.counts
     count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
     if within > scales.max_active:
-        worst = keep_least(phrases, work, channel, scales.max_active, scales.beam)
+        worst = _keep_least(phrases, work, channel, scales.max_active, scales.beam)
         if scales.beam_delta >= float32(0):
             channel.beam[0] = min(scales.beam, float32(worst + scales.beam_delta))
     elif within < scales.min_active and within < count:
-        keep_least(phrases, work, channel, min(scales.min_active, count), NO_CUTOFF)
+        _keep_least(phrases, work, channel, min(scales.min_active, count), NO_CUTOFF)
     elif within < count:
-        keep_least(phrases, work, channel, within, scales.beam)
+        _keep_least(phrases, work, channel, within, scales.beam)
     return channel.beam[0]
 
 
 @kernel
-def _recombine(graph, phrases, work, made, side, cutoff):
-    """Candidates to entries, one per search state: the least (cost, arc, source).
-
-    Returns:
-        (entries, how many have epsilon arcs: their positions are in `work.waiting`,
-        whether they fit into `work.next`).
-    """
-    candidates = work.candidates
-    count, waiting = _ZERO, _ZERO
-    room = uint64(len(work.next))
-    for q in range(made):
-        if candidates[q].cost > cutoff:
-            continue
-        i = find_alone(work, count, candidates[q].state)
-        if i < count:
-            improve_quiet(phrases, work, i, candidates[q], True)
-            continue
-        if count == room:
-            return count, waiting, False
-        prefetch(graph.rows, uint64(candidates[q].state))
-        work.waiting[waiting] = uint32(count)
-        waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
-        insert_alone(phrases, work, count, candidates[q])
-        count += _ONE
+def _keep_least(phrases, work, channel, keep, limit):
+    """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
+    frontier, counts = channel.frontier, channel.counts
+    count = uint64(counts[k.FRONTIER])
+    last = nth_least(frontier, count, keep, limit, work)
+    last_boost = _NONE
     if phrases is not None:
-        start_table(phrases, work, side + uint64(MIN_SLOTS))
-        return _recombine_side(graph, phrases, work, side, cutoff, count, waiting)
-    return count, waiting, True
-
-
-@inlined
-def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
-    """The same with the side candidates."""
-    room = uint64(len(work.next))
-    for q in range(side):
-        candidate = work.side[q]
-        if candidate.cost > cutoff:
-            continue
-        i = find(work, count, candidate.state, candidate.boost)
-        if i < count:
-            improve(work, i, candidate)
-            continue
-        if count == room:
-            return count, waiting, False
-        prefetch(graph.rows, uint64(candidate.state))
-        work.waiting[waiting] = uint32(count)
-        waiting += uint64(candidate.arc & _HAS_EPSILONS)
-        insert(phrases, work, count, candidate)
-        count += _ONE
-    return count, waiting, True
+        last_boost = last_of_tie(frontier, channel.boosts, count, keep, last, work)
+    kept, of_graph, kept_of_graph = _ZERO, counts[k.GRAPH], _ZERO
+    for i in range(count):
+        cost = frontier[i].cost
+        key = key_of(cost, frontier[i].state)
+        if phrases is not None:
+            if key == last and channel.boosts[i].boost > last_boost:
+                continue
+        if key <= last:
+            if cost == float32(0):
+                counts[k.BEST] = np.int64(kept)
+            frontier[kept] = frontier[i]
+            if phrases is not None:
+                channel.boosts[kept] = channel.boosts[i]
+            kept += _ONE
+            if np.int64(i) < of_graph:
+                kept_of_graph = kept
+    counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
+    counts[k.GRAPH] = np.int64(kept_of_graph)
+    return cost_of(last)
 
 
 @kernel

@@ -6,8 +6,7 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.ordering import cost_of, key_of
-from wfstdec.wfst.cpu import records as k
+from wfstdec.jit.ordering import key_of
 
 _ONE = uint64(1)
 
@@ -74,36 +73,6 @@ def last_of_tie(entries, boosts, count, n, last, work):
             work.keys[found] = uint64(boosts[i].boost)
             found += _ONE
     return uint32(_nth_of(work.keys, found, n - before - _ONE))
-
-
-@kernel
-def keep_least(phrases, work, channel, keep, limit):
-    """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
-    frontier, counts = channel.frontier, channel.counts
-    count = uint64(counts[k.FRONTIER])
-    last = nth_least(frontier, count, keep, limit, work)
-    last_boost = uint32(k.NONE)
-    if phrases is not None:
-        last_boost = last_of_tie(frontier, channel.boosts, count, keep, last, work)
-    kept, of_graph, kept_of_graph = uint64(0), counts[k.GRAPH], uint64(0)
-    for i in range(count):
-        cost = frontier[i].cost
-        key = key_of(cost, frontier[i].state)
-        if phrases is not None:
-            if key == last and channel.boosts[i].boost > last_boost:
-                continue
-        if key <= last:
-            if cost == float32(0):
-                counts[k.BEST] = np.int64(kept)
-            frontier[kept] = frontier[i]
-            if phrases is not None:
-                channel.boosts[kept] = channel.boosts[i]
-            kept += _ONE
-            if np.int64(i) < of_graph:
-                kept_of_graph = kept
-    counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
-    counts[k.GRAPH] = np.int64(kept_of_graph)
-    return cost_of(last)
 
 
 @kernel
