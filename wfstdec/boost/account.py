@@ -38,7 +38,12 @@ class BoostAccount:
         self.start = 0 if self._phrases is None else self._phrases.start
 
     def step(
-        self, boost: int, word: int | None, token: int | None
+        self,
+        boost: int,
+        word: int | None,
+        token: int | None,
+        *,
+        bonus: np.float32 = F(0),
     ) -> tuple[np.float32, int]:
         """The cost of a step, below 0 where it is credited, and the next boost state.
 
@@ -46,11 +51,13 @@ class BoostAccount:
             boost: The boost state before it.
             word: The word of the step, if it has one.
             token: The token that begins in it, if one does.
+            bonus: What else is credited.
         """
         if word is None and token is None:
             return F(0), boost
         owed, state = owed_of(boost), int(state_of(boost))
         credit = F(0) if word is None else F(self._words.bonus(word))
+        credit = F(credit + bonus)
         label = self._label(word, token)
         if self._phrases is not None and label is not None:
             cost, state = automata.step(self._phrases.automaton, 0, state, label)

@@ -151,7 +151,7 @@ def spelling_lexicon(
     pieces = {
         name: token
         for token, name in enumerate(tokens.names)
-        if token not in (tokens.blank, between) and not _SPECIAL.fullmatch(name)
+        if token not in (tokens.blank, between) and not is_mark(name)
     }
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
@@ -165,6 +165,11 @@ def spelling_lexicon(
         raise LexiconError(_cannot_spell(bad, len(unique), pieces))
     costs = np.zeros(len(unique), np.float32)
     return Lexicon(tuple(unique), tuple(s for s in spelt if s), costs)
+
+
+def is_mark(name: str) -> bool:
+    """Whether a token is a mark that spells nothing, such as `<unk>` or `[PAD]`."""
+    return _SPECIAL.fullmatch(name) is not None
 
 
 def _separator(separator: str | int | None, tokens: TokenTable) -> int | None:
