@@ -16,6 +16,8 @@ MODULES = ("batch", "compare", "errors", "io", "metrics", "recipes")
 
 @pytest.mark.parametrize("name", sorted({*wfstdec.__all__} - {"__version__"}))
 def test_public_names_are_there_and_documented(name):
+    if name.startswith(("Torch", "Transducer", "load_transducer")):
+        pytest.importorskip("torch")
     found = getattr(wfstdec, name)
     assert found.__doc__ and found.__name__.removeprefix("wfstdec.") == name
     assert name in dir(wfstdec)

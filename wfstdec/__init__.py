@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wfstdec import metrics as metrics
     from wfstdec import recipes as recipes
     from wfstdec.boost.boosts import Boosts as Boosts
+    from wfstdec.boost.entries import BoostEntry as BoostEntry
     from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
     from wfstdec.errors import WfstdecError as WfstdecError
@@ -64,6 +65,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BackendChoice": "wfstdec.wfst.choice",
+    "BoostEntry": "wfstdec.boost.entries",
     "Boosts": "wfstdec.boost.boosts",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",

@@ -7,11 +7,13 @@ import kaldiio
 import numpy as np
 import pytest
 
+from wfstdec.boost.entries import BoostEntry
 from wfstdec.errors import BoostError, FormatError, ShapeError
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import FORMATS, open_output
 from wfstdec.io.text import read_text, write_text
+from wfstdec.search.hypothesis import Word
 
 
 @pytest.fixture
@@ -246,6 +248,29 @@ def test_bonuses_may_be_left_out(tmp_path):
     assert boosts.of("u") == {"quilter": None, "hatton": -1.0}
 
 
+def test_words_come_with_pronunciations(tmp_path):
+    path = tmp_path / "b.jsonl"
+    fuchs = {"text": "fuchs", "pronunciations": ["f j u k s"], "bonus": 4}
+    lines = [
+        fuchs,
+        {"text": "new  york"},
+        {"boosts": ["quilter", {"text": "may", "bonus": -1.0}]},
+        {"id": "u", "text": "may", "pronunciations": ["m a", "m e"]},
+        {"id": "u", "boosts": {"quilter": 2.0}},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    boosts = read_boosts(path)
+    assert boosts.of("other") == {
+        "fuchs": BoostEntry("fuchs", ["f j u k s"], 4.0),
+        "new york": BoostEntry("new york"),
+        "quilter": None,
+        "may": BoostEntry("may", bonus=-1.0),
+    }
+    own = {"may": BoostEntry("may", ["m a", "m e"]), "quilter": 2.0}
+    assert boosts.of("u") == own
+    assert boosts.favoured == {"fuchs", "new york", "quilter", "may"}
+
+
 def test_an_empty_boost_file_boosts_nothing(tmp_path):
     (tmp_path / "b.txt").write_text("")
     assert read_boosts(tmp_path / "b.txt").of("u") is None
@@ -264,6 +289,12 @@ def test_an_empty_boost_file_boosts_nothing(tmp_path):
         ('{"id": 3, "boosts": {}}\n', r"b:1: found"),
         ('{"boosts": ["a", "a "], "more": 1}\n', r"b:1: found"),
         ('{"phrases": ["a"]}\n', r"b:1: found"),
+        ('{"text": "a", "weight": 1}\n', r"b:1: found"),
+        ('{"text": "a", "pronunciations": [""]}\n', r"b:1: a pronunciation of 'a' is"),
+        ('{"text": "a", "pronunciations": "b"}\n', r"b:1: pronunciations of 'a' are"),
+        ('{"text": "a", "bonus": "x"}\n', r"b:1: bonus 'x' of 'a', expected"),
+        ('{"boosts": [{"name": "a"}]}\n', r"b:1: .*text"),
+        ('{"text": "a"}\n{"boosts": ["a"]}\n', r"b:2: 'a' a second time"),
         ('{"boosts": {}}\n{"boosts": {}}\n', r"b:2: the common list a second time"),
         (
             '{"id": "u", "boosts": {}}\n' * 2,
@@ -280,8 +311,8 @@ def test_bad_boosts(text, message, tmp_path):
 def hypothesis(**fields):
     """What the writers use of a hypothesis."""
     words = (
-        SimpleNamespace(text="hello", start_s=0.1, end_s=0.30000000000000004),
-        SimpleNamespace(text="wörld", start_s=0.5, end_s=1.0),
+        Word("hello", 0.1, 0.30000000000000004, 5, 15),
+        Word("wörld", 0.5, 1.0, 25, 50),
     )
     costs = dict.fromkeys(
         ["graph_cost", "acoustic_cost", "insertion_cost", "boost_cost"], 1.5
@@ -309,6 +340,16 @@ def test_result_formats():
     assert read["id"] == "u1" and read["text"] == "hello wörld"
     assert read["words"][0] == {"word": "hello", "start_s": 0.1, "end_s": 0.3}
     assert read["total_cost"] == 2.5 and read["reached_final"] is True
+
+
+def test_confidences_stand_in_results():
+    words = [word._replace(confidence=0.9876543) for word in hypothesis().words]
+    hyp = hypothesis(words=(words[0], words[1]._replace(confidence=None)))
+    lines = FORMATS["ctm"]("u1", hyp).splitlines()
+    assert lines == ["u1 1 0.100 0.200 hello 0.988", "u1 1 0.500 0.500 wörld"]
+    said, unknown = json.loads(FORMATS["jsonl"]("u1", hyp))["words"]
+    assert said["confidence"] == 0.987654
+    assert "confidence" not in unknown
 
 
 def test_results_of_a_search_that_died():

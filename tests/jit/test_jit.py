@@ -50,12 +50,14 @@ def test_an_index_that_another_version_left_is_not_read(tmp_path, decorate):
 
 def modules_with_kernels():
     for found in pkgutil.walk_packages(wfstdec.__path__, "wfstdec."):
-        path = Path(wfstdec.__file__).parents[1] / (found.name.replace(".", "/") + ".py")
+        path = Path(wfstdec.__file__).parents[1] / (
+            found.name.replace(".", "/") + ".py"
+        )
         if path.is_file() and "wfstdec.jit import" in path.read_text():
             yield found.name
 
 
-@pytest.mark.parametrize("name", modules_with_kernels())
+@pytest.mark.parametrize("name", list(modules_with_kernels()))
 def test_machine_code_is_keyed_by_all_sources_that_it_was_made_of(name):
     """Whatever a kernel names is of a module that its key knows."""
     known = sources(name)

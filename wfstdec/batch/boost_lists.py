@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wfstdec.boost.boosts import Boosts, BoostsLike
+from wfstdec.boost.entries import BoostEntry
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile
@@ -30,8 +31,8 @@ class BoostLists:
 
     def __init__(
         self,
-        words: BoostFile | Mapping[str, float | None] | None = None,
-        phrases: BoostFile | Mapping[str, float | None] | None = None,
+        words: BoostFile | Mapping[str, float | None | BoostEntry] | None = None,
+        phrases: BoostFile | Mapping[str, float | None | BoostEntry] | None = None,
         compiler: PhraseCompiler | None = None,
     ) -> None:
         self._words, self._phrases = _as_file(words), _as_file(phrases)
@@ -61,7 +62,9 @@ class BoostLists:
         return Boosts(words or {}, self._compiled[id(phrases)])
 
 
-def _as_file(lists: BoostFile | Mapping[str, float | None] | None) -> BoostFile:
+def _as_file(
+    lists: BoostFile | Mapping[str, float | None | BoostEntry] | None,
+) -> BoostFile:
     if isinstance(lists, BoostFile):
         return lists
     return BoostFile(dict(lists or {}))

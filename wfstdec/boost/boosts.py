@@ -3,6 +3,7 @@
     BoostsLike, Boosts      what users give
     CompiledBoosts          what every search takes: `words` and `phrases`
     WordBoosts              a hash map of word ids (`boost.words`)
+    AddedWords              words that the decoder does not have (`boost.added`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
 
 For instance:
@@ -10,6 +11,7 @@ For instance:
     boosts = ["bartley", "new york"]                     # as much as is safe
     boosts = {"bartley": 4.0}                            # words, nats
     boosts = {"bartley": 4.0, "new york": 3.0}           # and phrases, nats each time
+    boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and words it lacks
     boosts = compiler.compile(["new york"])              # phrases, token by token
     boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
     boosts = [None, boosts]                              # a list for each utterance
@@ -23,24 +25,24 @@ import functools
 import sys
 import threading
 import warnings
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.added import AddedWords, Pronouncer, add_words
 from wfstdec.boost.defaults import DefaultBonuses
+from wfstdec.boost.entries import BoostEntry, Entries, Listed, read_entries
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler, PhraseOptions
 from wfstdec.boost.scaling import scaled_phrases, scaled_words
-from wfstdec.boost.spelling import by_words
-from wfstdec.boost.words import WordBoosts, check_bonus, compile_word_boosts
+from wfstdec.boost.spelling import Spelling, by_words
+from wfstdec.boost.words import WordBoosts, compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 
-_Numbers = dict[str, float | None]
 _MAX_SHOWN = 10
 """Unknown words that a warning shows."""
 _ONLY_TOKENS = (
@@ -57,15 +59,16 @@ class Boosts:
         words: Word to bonus, nats; above 0 favours. A key of several words is a
             phrase, worth its bonus each time it is said. Where the bonus is None it
             follows from the list (`boost.defaults`); a sequence of words and phrases
-            has none.
+            has none. In either, a `BoostEntry` says how a word is pronounced: one that
+            the decoder does not have is added.
         phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
     """
 
-    words: Mapping[str, float | None] | Sequence[str] = field(default_factory=dict)
+    words: Listed = field(default_factory=dict)
     phrases: PhraseBoosts | None = None
 
 
-BoostsLike = Boosts | Mapping[str, float | None] | Sequence[str] | PhraseBoosts | None
+BoostsLike = Boosts | Listed | PhraseBoosts | None
 """What a user may give for an utterance."""
 
 
@@ -75,14 +78,18 @@ class CompiledBoosts:
 
     Attributes:
         words: The hash map of boosted words; may be empty.
-        phrases: The automaton of boosted phrases, of words or of tokens.
+        phrases: The automaton of boosted phrases, of words or of tokens. Where words
+            are added, phrases of words may have labels behind the decoder's.
+        added: Words that the decoder does not have.
     """
 
     words: WordBoosts
     phrases: PhraseBoosts | None = None
+    added: AddedWords | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.words) or self.phrases is not None
+        found = bool(self.words) or self.phrases is not None
+        return found or self.added is not None
 
     @property
     def of_tokens(self) -> bool:
@@ -99,6 +106,8 @@ class CompiledBoosts:
         total = 0.0
         if self.words:
             total -= self.words.total(words)
+        if self.added is not None:
+            total -= self.added.total(words)
         if self.phrases is not None:
             total += self.phrases.total(tokens if self.of_tokens else words)
         return total + 0.0  # no -0.0
@@ -113,6 +122,8 @@ class BoostCompiler:
         num_tokens: V.
         defaults: Makes what finds the bonuses of lists without numbers; None where all
             words are as likely, and nothing is known of how they sound.
+        pronouncer: How words are said that the decoder does not have; or why it can
+            add none, the end of an error's sentence.
     """
 
     _MAX_REMEMBERED = 64
@@ -123,8 +134,10 @@ class BoostCompiler:
         word_ids: Mapping[str, int],
         num_tokens: int,
         defaults: Callable[[], DefaultBonuses] | None = None,
+        pronouncer: Pronouncer | str = "this decoder has no words",
     ) -> None:
-        self._word_ids = word_ids
+        self._words, self._word_ids = words, word_ids
+        self._pronouncer = pronouncer
         self._num_labels = {"word": len(words), "token": num_tokens}
         options = PhraseOptions(weights_are_totals=True)
         self._phrases = PhraseCompiler(by_words(word_ids), words, options)
@@ -179,33 +192,34 @@ class BoostCompiler:
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
         """What a search takes, and the words that the decoder does not have."""
         boosts = _as_boosts(given)
-        words = _as_mapping(boosts.words)
-        content = tuple(sorted(words.items(), key=lambda item: item[0]))
-        key = content, boosts.phrases and id(boosts.phrases), scale
+        entries = read_entries(boosts.words)
+        content = tuple(sorted(entries.numbers.items(), key=lambda item: item[0]))
+        said = tuple(sorted(entries.said.items()))
+        key = content, said, boosts.phrases and id(boosts.phrases), scale
         with self._lock:
             compiled = self._remembered.pop(key, None)
             if compiled is None:
-                compiled = self._compile(words, boosts.phrases, scale)
+                compiled = self._compile(entries, boosts.phrases, scale)
             self._remembered[key] = compiled
             if len(self._remembered) > self._MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
         return compiled
 
     def _compile(
-        self, words: dict[str, float | None], phrases: PhraseBoosts | None, scale: float
+        self, entries: Entries, phrases: PhraseBoosts | None, scale: float
     ) -> _Compiled:
-        """The same, of a checked mapping and of phrases."""
+        """The same, of a checked list and of phrases."""
+        words = entries.numbers
         if words and not self._num_labels["word"]:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
-        without = [text for text, bonus in words.items() if bonus is None]
-        bonuses = self._defaults().of(without) if without else {}
-        numbers = {
-            text: bonuses[text] if bonus is None else bonus
-            for text, bonus in words.items()
-        }
+        said = self._said(entries)
+        numbers = self._with_defaults(words, said)
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
-        compiled, unknown = compile_word_boosts(single, self._word_ids)
+        added = add_words(said, single, self._word_ids, len(self._words))
+        new = added.words if added else ()
+        known = {text: single[text] for text in single.keys() - new}
+        compiled, unknown = compile_word_boosts(known, self._word_ids)
         given = phrases
         if several:
             if phrases is not None:
@@ -215,20 +229,64 @@ class BoostCompiler:
                 )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BoostWarning)  # named with the words
-                phrases = self._phrases.compile(several)
+                phrases = self._phrases_with(new).compile(several)
             unknown += phrases.unknown
         if phrases is not None:
-            phrases = self._checked(phrases)
+            phrases = self._checked(phrases, len(new))
         if scale != 1:
             compiled = scaled_words(compiled, scale)
             phrases = phrases and scaled_phrases(phrases, scale)
-        return _Compiled(CompiledBoosts(compiled, phrases), unknown, given)
+            added = added and _scaled(added, scale)
+        return _Compiled(CompiledBoosts(compiled, phrases, added), unknown, given)
 
-    def _checked(self, phrases: PhraseBoosts) -> PhraseBoosts | None:
+    def _said(self, entries: Entries) -> dict[str, list[Spelling]]:
+        """Pronunciations that the decoder does not have, of the words of a list."""
+        pronouncer = self._pronouncer
+        if isinstance(pronouncer, str):
+            if entries.said:
+                raise BoostError(
+                    f"{min(entries.said)!r} has pronunciations, but {pronouncer}"
+                )
+            return {}
+        said = {
+            word: [
+                one
+                for one in pronouncer.read(word, given)
+                if one not in pronouncer.known(word)
+            ]
+            for word, given in entries.said.items()
+        }
+        words = dict.fromkeys(word for text in entries.numbers for word in text.split())
+        lacking = [w for w in words if w not in self._word_ids and w not in said]
+        return {**said, **(pronouncer.say(lacking) if lacking else {})}
+
+    def _with_defaults(
+        self, numbers: Mapping[str, float | None], said: Mapping[str, object]
+    ) -> dict[str, float]:
+        """All bonuses of a list, and those of added words that only phrases have."""
+        new = [word for word in said if word not in self._word_ids]
+        without = {text: None for text, bonus in numbers.items() if bonus is None}
+        without |= dict.fromkeys(word for word in new if word not in numbers)
+        bonuses = self._defaults().of(without, new) if without else {}
+        given = {text: one for text, one in numbers.items() if one is not None}
+        return {**bonuses, **given}
+
+    def _phrases_with(self, new: Sequence[str]) -> PhraseCompiler:
+        """The compiler of phrases of words, some of them added."""
+        if not new:
+            return self._phrases
+        known = len(self._words)
+        ids = ChainMap({word: known + i for i, word in enumerate(new)}, self._word_ids)  # type: ignore[arg-type]
+        return PhraseCompiler(
+            by_words(ids), (*self._words, *new), self._phrases.options
+        )
+
+    def _checked(self, phrases: PhraseBoosts, num_added: int) -> PhraseBoosts | None:
         """The phrases, None where they cannot change anything."""
         if phrases.unit == "word" and not self._num_labels["word"]:
             raise BoostError(f"boosts has phrases of words, {_ONLY_TOKENS}")
-        if phrases.num_labels != self._num_labels[phrases.unit]:
+        most = self._num_labels[phrases.unit] + num_added * (phrases.unit == "word")
+        if phrases.num_labels not in (self._num_labels[phrases.unit], most):
             raise BoostError(
                 f"boosts has phrases over {phrases.num_labels} {phrases.unit}s, "
                 f"expected {self._num_labels[phrases.unit]}: compile them for the "
@@ -252,7 +310,7 @@ def _is_one_list(boosts: BoostsLike | Sequence) -> bool:
         return True
     if isinstance(boosts, str) or not isinstance(boosts, Sequence):
         return False
-    return len(boosts) > 0 and all(isinstance(one, str) for one in boosts)
+    return len(boosts) > 0 and all(isinstance(one, str | BoostEntry) for one in boosts)
 
 
 def _as_boosts(given: BoostsLike) -> Boosts:
@@ -270,22 +328,9 @@ def _as_boosts(given: BoostsLike) -> Boosts:
     )
 
 
-def _as_mapping(words: Mapping[str, float | None] | Sequence[str]) -> _Numbers:
-    """Texts with one space between their words, and their bonuses."""
-    pairs = words.items() if isinstance(words, Mapping) else zip(words, repeat(None))
-    found: _Numbers = {}
-    for given, bonus in pairs:
-        if not isinstance(given, str) or not given.strip():
-            raise BoostError(f"boosted word {given!r}, expected a string of words")
-        if bonus is not None:
-            check_bonus(given, bonus)
-        text = " ".join(given.split())
-        if found.get(text, bonus) != bonus:
-            raise BoostError(
-                f"{text!r} has the bonuses {found[text]!r} and {bonus!r}, expected one"
-            )
-        found[text] = bonus
-    return found
+def _scaled(added: AddedWords, scale: float) -> AddedWords:
+    bonus = (added.bonus * np.float64(scale)).astype(np.float32)
+    return replace(added, bonus=bonus)
 
 
 def _warn_of(unknown: set[str]) -> None:
@@ -296,7 +341,7 @@ def _warn_of(unknown: set[str]) -> None:
     more = f" and {over} more" if over > 0 else ""
     warnings.warn(
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
-        f"effect: {shown}{more}",
+        f"effect, expected pronunciations or g2p for them: {shown}{more}",
         BoostWarning,
         stacklevel=_levels_inside(),
     )

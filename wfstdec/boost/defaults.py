@@ -12,6 +12,11 @@ like likelier ones. So
 was said before: with such bonuses the list is as probable as all other words together.
 `share` is 1, of a word that sounds but for one token like a likelier one `NEIGHBOURS`,
 of one that sounds the same `HOMOPHONES`; of a phrase that of its most distinct word.
+
+A word that is added costs what the language model asks for any word that it does not
+know, `unk_cost`. Of n such words each is to cost no more than
+
+    max(ADDED, ln n)        so its bonus is what brings it there, at least 0
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ MOST = 8.0
 """No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
 NEIGHBOURS, HOMOPHONES = 0.6, 0.2
 """Shares of words that may be taken for likelier ones."""
+ADDED = 6.7
+"""What words that are added cost at least, nats, boosted."""
 
 
 class DefaultBonuses:
@@ -40,6 +47,7 @@ class DefaultBonuses:
         lexicon: How they are pronounced; None where it is not known.
         word_cost: float [W], what each word costs whatever was said before, nats; None
             where it is not known: all words are then as likely.
+        unk_cost: The same of a word that is added.
     """
 
     def __init__(
@@ -47,29 +55,40 @@ class DefaultBonuses:
         words: Sequence[str],
         lexicon: Lexicon | None = None,
         word_cost: np.ndarray | None = None,
+        unk_cost: float = math.inf,
     ) -> None:
         self._ids, self._lexicon = word_ids(words), lexicon
         if word_cost is None or not len(word_cost):
             word_cost = np.full(len(words), math.log(max(2, len(words))))
         self._cost = np.asarray(word_cost, np.float64)
+        self._unk_cost = unk_cost
 
-    def of(self, texts: Iterable[str]) -> dict[str, float]:
+    def of(self, texts: Iterable[str], added: Iterable[str] = ()) -> dict[str, float]:
         """The bonus of each word or phrase of a list, nats.
 
-        Words that the table lacks count for nothing.
+        Words that the table lacks, and that are not added, count for nothing.
+
+        Args:
+            texts: Words and phrases.
+            added: Those words of the list that are added, also if only phrases have
+                them.
         """
+        new = set(added)
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in texts}
-        mass = sum(self._probability(ids) for ids in spelt.values())
+        lacking = self._unk_cost if new else math.inf
+        mass = sum(self._probability(ids, lacking) for ids in spelt.values())
         bonus = MOST if mass <= math.exp(-2 * MOST) else math.log1p(1 / mass)
         bonus = min(MOST, bonus)
-        return {text: bonus * self._share(ids) for text, ids in spelt.items()}
+        found = {text: bonus * self._share(ids) for text, ids in spelt.items()}
+        if not new:
+            return found
+        most = max(0.0, self._unk_cost - max(ADDED, math.log(len(new))))
+        return found | {text: most for text in spelt if text in new}
 
-    def _probability(self, ids: Sequence[int | None]) -> float:
+    def _probability(self, ids: Sequence[int | None], lacking: float) -> float:
         """Of a phrase, as if its words were independent."""
-        known = [one for one in ids if one is not None]
-        if len(known) < len(ids) or not known:
-            return 0.0
-        return math.exp(-float(self._cost[known].sum()))
+        costs = [lacking if one is None else float(self._cost[one]) for one in ids]
+        return math.exp(-sum(costs)) if costs else 0.0
 
     def _share(self, ids: Sequence[int | None]) -> float:
         shares = (1.0, NEIGHBOURS, HOMOPHONES)

@@ -12,8 +12,13 @@ one that ends in a number needs a tab behind it.
     quilter
     {"boosts": ["quilter"]}     or     {"boosts": {"quilter": null, "hatton": 4.0}}
 
-Lists of phrases have weights, 1 where none is given, and may do
-without them:
+How a word is said that the decoder does not have, a line of JSON each, all but `text`
+optional; with an `id` it is of that utterance's own list, and so in lists of others:
+
+    {"text": "fuchs", "pronunciations": ["f j u k s"], "bonus": 4.0, "id": "1272-0"}
+    {"boosts": ["quilter", {"text": "fuchs", "pronunciations": ["f j u k s"]}]}
+
+Lists of phrases have weights, 1 where none is given, and may do without them:
 
     mister quilter<TAB>0.5
     mister quilter
@@ -29,13 +34,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from wfstdec.boost.entries import BoostEntry
 from wfstdec.errors import BoostError, FormatError
 from wfstdec.text.files import read_lines
 
-Numbers = dict[str, float | None]
-"""Words or phrases, and their numbers."""
+Numbers = dict[str, float | None | BoostEntry]
+"""Words or phrases, and their numbers or all that is known of them."""
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
 """The key of a list in JSON lines, and what its numbers are called."""
+_FIELDS = ("text", "pronunciations", "bonus")
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,8 @@ class BoostFile:
     """What a boost file holds: the lists of many utterances.
 
     Attributes:
-        common: Word to bonus (None follows from the list), or phrase to weight, for
-            the utterances that have no list of their own.
+        common: Word to bonus (None follows from the list) or `BoostEntry`, or phrase to
+            weight, for the utterances that have no list of their own.
         own: The lists of their own, by utterance.
     """
 
@@ -60,15 +67,12 @@ class BoostFile:
         """What has a number above 0, or none, in any list."""
         lists = (self.common, *self.own.values())
         return {
-            one
-            for found in lists
-            for one, number in found.items()
-            if number is None or number > 0
+            one for found in lists for one, number in found.items() if _favours(number)
         }
 
 
 def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
-    r"""Read `word<TAB>bonus` lines, or JSON lines.
+    r"""Read `word<TAB>bonus` lines, or JSON lines; see the module's text.
 
     A word and its bonus may stand apart by spaces too; a phrase needs the tab.
     Blank lines and lines that begin with `# ` are left out.
@@ -156,42 +160,74 @@ def _is_of_words(line: str) -> bool:
         found = json.loads(line)
     except json.JSONDecodeError:
         return False
-    return isinstance(found, dict) and _WORDS[0] in found
+    return isinstance(found, dict) and not found.keys().isdisjoint((_WORDS[0], "text"))
 
 
 def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostFile:
     lists: dict[str | None, Numbers] = {}
+    whole: set[str | None] = set()
     for place, line in lines:
-        utterance, given = _parse_object(line, place, key, number)
-        if utterance in lists:
+        found = _parse(line, place, key, number)
+        utterance = found.get("id")
+        known = lists.setdefault(utterance, {})
+        if "text" in found:
+            entry = _entry(found, place)
+            _add(known, entry.text, entry, place, number)
+            continue
+        if utterance in whole:
             what = "the common list" if utterance is None else f"id {utterance!r}"
             raise BoostError(f"{place}: {what} a second time, expected once")
-        lists[utterance] = {}
-        for word, value in given:
-            _add(lists[utterance], word, value, place, number)
+        whole.add(utterance)
+        for word, value in _listed(found[key], place, key):
+            _add(known, word, value, place, number)
     common = lists.pop(None, {})
     return BoostFile(common, {str(name): own for name, own in lists.items()})
 
 
-def _parse_object(
-    line: str, place: str, key: str, number: str
-) -> tuple[str | None, list[tuple[str, Any]]]:
-    """The `id` (None where left out) and the list of a JSON line."""
+def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
+    """The object of a JSON line: a list, or an entry."""
     word = "word" if key == "boosts" else "phrase"
     expected = f'expected {{"id": utterance, "{key}": {{{word}: {number}}}}}'
     try:
         found = json.loads(line)
     except json.JSONDecodeError as error:
         raise BoostError(f"{place}: {error.msg}, {expected}") from error
-    if not isinstance(found, dict) or not found.keys() <= {"id", key}:
+    is_entry = key == "boosts" and isinstance(found, dict) and "text" in found
+    known = {"id", *_FIELDS} if is_entry else {"id", key}
+    if not isinstance(found, dict) or not found.keys() <= known:
         raise BoostError(f"{place}: found {line!r}, {expected}")
-    utterance, given = found.get("id"), found.get(key)
-    if isinstance(given, list):
-        without = 1.0 if key == "phrases" else None
-        given = dict.fromkeys(map(str, given), without)
-    if not isinstance(utterance, str | None) or not isinstance(given, dict):
+    of_list = is_entry or isinstance(found.get(key), dict | list)
+    if not isinstance(found.get("id"), str | None) or not of_list:
         raise BoostError(f"{place}: found {line!r}, {expected}")
-    return utterance, list(given.items())
+    return found
+
+
+def _listed(given: Any, place: str, key: str) -> list[tuple[str, Any]]:
+    """The items of a list in JSON."""
+    if isinstance(given, dict):
+        return list(given.items())
+    if key == "phrases":
+        return [(str(one), 1.0) for one in dict.fromkeys(map(str, given))]
+    entries = [
+        _entry(one, place) if isinstance(one, dict) else str(one) for one in given
+    ]
+    return [
+        (one.text, one) if isinstance(one, BoostEntry) else (one, None)
+        for one in dict.fromkeys(entries)
+    ]
+
+
+def _entry(found: dict[str, Any], place: str) -> BoostEntry:
+    """A word with what is known of it."""
+    try:
+        return BoostEntry(**{name: found[name] for name in _FIELDS if name in found})
+    except (BoostError, TypeError) as error:
+        raise BoostError(f"{place}: {error}") from None
+
+
+def _favours(number: float | None | BoostEntry) -> bool:
+    bonus = number.bonus if isinstance(number, BoostEntry) else number
+    return bonus is None or bonus > 0
 
 
 def _is_number(text: str) -> bool:
@@ -203,13 +239,13 @@ def _is_number(text: str) -> bool:
 
 
 def _add(known: Numbers, word: str, text: Any, place: str, name: str) -> None:
-    """Add a word and its number; a bonus may be None."""
+    """Add a word and its number; a bonus may be None, or stand in an entry."""
     if not word.split():
         raise BoostError(f"{place}: found {word!r} in the list, expected words")
     if word in known:
         raise BoostError(f"{place}: {word!r} a second time, expected once")
-    if text is None and name == "bonus":
-        known[word] = None
+    if name == "bonus" and (text is None or isinstance(text, BoostEntry)):
+        known[word] = text
         return
     try:
         value = float(text)

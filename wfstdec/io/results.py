@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from wfstdec.errors import OptionError
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.files import atomic_write
 
 STDOUT = "-"
@@ -41,10 +41,13 @@ def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
 
 
 def ctm_lines(utterance: str, hypothesis: Hypothesis) -> str:
-    """`utterance 1 start_s duration_s word` for each word; the channel is always 1."""
+    """`utterance 1 start_s duration_s word [confidence]` for each word.
+
+    The channel is always 1.
+    """
     return "".join(
         f"{utterance} 1 {word.start_s:.3f} {word.end_s - word.start_s:.3f} "
-        f"{word.text}\n"
+        f"{word.text}{'' if (c := word.confidence) is None else f' {c:.3f}'}\n"
         for word in hypothesis.words
     )
 
@@ -115,10 +118,7 @@ def _fields(utterance: str, hypothesis: Hypothesis) -> dict[str, Any]:
 
 def _fields_of_text(hypothesis: Hypothesis) -> dict[str, Any]:
     """What differs between the hypotheses of an utterance."""
-    words = [
-        {"word": word.text, "start_s": _time(word.start_s), "end_s": _time(word.end_s)}
-        for word in hypothesis.words
-    ]
+    words = [_fields_of_word(word) for word in hypothesis.words]
     return {
         "text": hypothesis.text,
         "words": words,
@@ -129,6 +129,12 @@ def _fields_of_text(hypothesis: Hypothesis) -> dict[str, Any]:
         "boost_cost": _number(hypothesis.boost_cost),
         "reached_final": bool(hypothesis.reached_final),
     }
+
+
+def _fields_of_word(word: Word) -> dict[str, Any]:
+    times = {"start_s": _time(word.start_s), "end_s": _time(word.end_s)}
+    known = {} if word.confidence is None else {"confidence": round(word.confidence, 6)}
+    return {"word": word.text, **times, **known}
 
 
 def _json(fields: dict[str, Any]) -> str:

@@ -3,8 +3,8 @@
 Numba's disk cache looks at the file of the function it compiles, and not at the files
 of the functions that this one calls: a change to one of them would leave old machine
 code in use. Here the cache is keyed by the content of the function's module and of all
-modules of the package that it imports, and they import. What other contents have left is
-not even read: it may name what is no more.
+modules of the package that it imports, and they import. What other contents have left
+is not even read: it may name what is no more.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ class Word(NamedTuple):
         end_s: Seconds to where its last token ends.
         start_frame: The first frame of its first token.
         end_frame: One behind the last frame of its last token.
+        confidence: The probability that it was said, 0 to 1; None where nobody asked.
     """
 
     text: str
@@ -24,6 +25,7 @@ class Word(NamedTuple):
     end_s: float
     start_frame: int
     end_frame: int
+    confidence: float | None = None
 
 
 class Token(NamedTuple):
@@ -34,6 +36,7 @@ class Token(NamedTuple):
     end_s: float
     start_frame: int
     end_frame: int
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
                 word_ids(self.words),
                 len(self.tokens),
                 lambda: DefaultBonuses(self.words, self.lexicon, self._word_cost()),
+                "this search cannot add words",
             ),
             num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,

@@ -72,6 +72,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                 graph.word_ids,
                 len(graph.tokens),
                 lambda: _default_bonuses(graph),
+                "this search cannot add words",
             ),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,

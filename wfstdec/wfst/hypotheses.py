@@ -100,7 +100,8 @@ class HypothesisBatch:
         path, account = self._paths[i], made.costs[i]
         first, end = made.word_splits[i : i + 2]
         of_words = (made.words, *made.times, *made.frames)
-        words = zip(*(column[first:end] for column in of_words), strict=True)
+        columns = (column[first:end] for column in of_words)
+        words = zip(*columns, [None] * (end - first), strict=True)  # no confidences
         return {
             "words": tuple(map(_word, words)),
             "token_names": self._reader.graph.tokens.names,

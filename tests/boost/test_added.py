@@ -1,0 +1,209 @@
+"""Words that a decoder does not have: read, spelt, compiled."""
+
+import numpy as np
+import pytest
+
+import wfstdec
+from wfstdec import BoostEntry, Boosts
+from wfstdec.boost.added import Pronouncer
+from wfstdec.boost.boosts import BoostCompiler
+from wfstdec.boost.defaults import ADDED, DefaultBonuses
+from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.text.vocabulary import word_ids
+
+TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
+WORDS = ("<eps>", "ab", "ba")
+SPELT = ((2, 3), (3, 2))
+UNK = 12.0
+
+
+def compiler(said=SPELT, g2p=None):
+    lexicon = Lexicon(WORDS[1:], said, np.zeros(2, np.float32))
+    cost = np.array([np.inf, 3.0, 4.0])
+    return BoostCompiler(
+        WORDS,
+        word_ids(WORDS),
+        len(TOKENS),
+        lambda: DefaultBonuses(WORDS, lexicon, cost, UNK),
+        Pronouncer(TOKENS, lambda: lexicon, [1], g2p),
+    )
+
+
+def added_of(boosts, made=None, **options):
+    [one] = (made or compiler()).compile(boosts, 1, **options)
+    return one.added
+
+
+def rows(added):
+    """(word, tokens, bonus) of each pronunciation."""
+    words = WORDS + added.words
+    return [
+        (
+            words[word],
+            tuple(added.tokens[added.splits[i] : added.splits[i + 1]].tolist()),
+            float(added.bonus[i]),
+        )
+        for i, word in enumerate(added.word)
+    ]
+
+
+def test_words_come_with_their_pronunciations():
+    boosts = [BoostEntry("cab", ["c a b", ("c", "b")], 4.0), BoostEntry("ab", ["a"])]
+    added = added_of(boosts)
+    assert (added.num_known, added.words) == (3, ("cab",))
+    assert rows(added) == [
+        ("ab", (2,), 0.0),
+        ("cab", (4, 2, 3), 4.0),
+        ("cab", (4, 3), 4.0),
+    ]
+    assert added.total([3, 1, 3]) == 8.0
+
+
+def test_the_order_of_a_list_changes_nothing():
+    entries = [BoostEntry("cab", ["c a b"], 1.0), BoostEntry("acc", ["a c c", "a c"])]
+    one, other = added_of(entries), added_of(entries[::-1])
+    assert rows(one) == rows(other)
+
+
+def test_equal_lists_are_compiled_once():
+    make, entry = compiler(), BoostEntry("cab", ["c a b"])
+    [one] = make.compile([entry], 1)
+    assert make.compile([BoostEntry("cab", [("c", "a", "b")])], 1) == [one]
+    assert make.compile([BoostEntry("cab", ["c a c"])], 1) != [one]
+
+
+def test_bonuses_are_scaled():
+    added = added_of([BoostEntry("cab", ["c a b"], 4.0)], scale=0.5)
+    assert rows(added) == [("cab", (4, 2, 3), 2.0)]
+
+
+def test_bonuses_of_added_words_are_not_in_the_map():
+    [one] = compiler().compile([BoostEntry("cab", ["c"], 4.0), "ab"], 1)
+    assert one.words.bonus(3) == 0 and one.words.bonus(1) > 0
+    assert one.cost([1, 3], []) == -(4.0 + one.words.bonus(1))
+
+
+def test_a_default_brings_a_word_to_a_price():
+    [row] = rows(added_of([BoostEntry("cab", ["c a b"])]))
+    assert row[2] == pytest.approx(UNK - ADDED)
+    names = [f"w{i}" for i in range(2000)]
+    found = added_of([BoostEntry(name, ["c a b"]) for name in names])
+    assert found.bonus[0] == pytest.approx(UNK - np.log(2000), abs=1e-5)
+
+
+def test_a_lexicon_of_spellings_spells_what_it_lacks():
+    assert rows(added_of({"cab": 4.0})) == [("cab", (4, 2, 3), 4.0)]
+    with pytest.warns(BoostWarning, match="'dab'"):
+        assert added_of(["dab"]) is None
+    with pytest.warns(BoostWarning, match="expected pronunciations or g2p .*'cab'"):
+        assert added_of(["cab"], compiler(((2, 3), (4,)))) is None
+    spelt = added_of({"cab": 4.0}, compiler(((2, 3), (4,)), "spelling"))
+    assert rows(spelt) == [("cab", (4, 2, 3), 4.0)]
+
+
+def test_g2p_is_asked_for_what_has_no_pronunciation():
+    asked = []
+
+    def g2p(word):
+        asked.append(word)
+        return {"cab": ["c a b", "c b"], "one": "c a"}.get(word, [])
+
+    make = compiler(g2p=g2p)
+    boosts = {"cab": 1.0, "one": 2.0, "ab": 1.0, "given": BoostEntry("given", ["c c"])}
+    found = rows(added_of(boosts, make))
+    assert [row[:2] for row in found] == [
+        ("cab", (4, 2, 3)),
+        ("cab", (4, 3)),
+        ("given", (4, 4)),
+        ("one", (4, 2)),
+    ]
+    assert sorted(asked) == ["cab", "one"]
+    with pytest.warns(BoostWarning, match="'none'"):
+        added_of(["none"], make)
+
+
+def test_a_lexicon_may_say_it():
+    others = Lexicon(("cab", "cab", "z"), ((4,), (3, 4), (2,)), np.zeros(3, np.float32))
+    found = rows(added_of({"cab": 1.0}, compiler(g2p=others)))
+    assert found == [("cab", (3, 4), 1.0), ("cab", (4,), 1.0)]
+
+
+def test_phrases_may_have_added_words():
+    boosts = [BoostEntry("cab", ["c a b"], 1.0), BoostEntry("ab cab", bonus=3.0)]
+    [one] = compiler().compile(boosts, 1)
+    assert one.phrases.num_labels == 4
+    assert one.cost([1, 3], []) == pytest.approx(-4.0)
+    [alone] = compiler().compile({"ab cab": 3.0}, 1)
+    assert rows(alone.added) == [("cab", (4, 2, 3), pytest.approx(UNK - ADDED))]
+
+
+def test_both_forms_of_a_list():
+    entry = BoostEntry("cab", ["c a b"], 4.0)
+    as_mapping = added_of({"cab": entry, "ab": 1.0})
+    assert rows(as_mapping) == rows(added_of([entry]))
+    assert rows(added_of(Boosts([entry, "ab"]))) == rows(added_of([entry]))
+    first, second = compiler().compile([[entry], None], 2)
+    assert first.added and not second
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BoostEntry("cab", ["c a z"]), "'z', which the token table does not"),
+        (lambda: BoostEntry("cab", ["c | a"]), "has '|' in it, expected neither the"),
+        (lambda: BoostEntry("cab", ["c <blank>"]), "has '<blank>' in it, expected"),
+        (lambda: BoostEntry("cab", [""]), "a pronunciation of 'cab' is empty"),
+        (lambda: BoostEntry("cab", "c a b"), "are 'c a b', expected a list of them"),
+        (lambda: BoostEntry("cab", [3]), "is 3, expected the names of tokens"),
+        (lambda: BoostEntry(" ", ["c"]), "boosted word ' ', expected a string"),
+        (lambda: BoostEntry("a b", ["c"]), "'a b' has pronunciations and several"),
+        (lambda: BoostEntry("cab", ["c"], "4"), "bonus '4' of 'cab', expected"),
+        (
+            lambda: {"ab": BoostEntry("cab", ["c"])},
+            "the entry of 'ab' is .*, expected its own",
+        ),
+    ],
+)
+def test_lists_that_are_wrong(make, message):
+    with pytest.raises(BoostError, match=message.replace("|", "\\|")):
+        made = make()
+        compiler().compile(made if isinstance(made, dict) else [made], 1)
+
+
+def test_two_bonuses_for_one_word():
+    entries = [BoostEntry("cab", ["c"], 1.0), BoostEntry("cab", ["b"], 2.0)]
+    with pytest.raises(BoostError, match="'cab' has the bonuses 1.0 and 2.0"):
+        compiler().compile(entries, 1)
+    same = [BoostEntry("cab", ["c"], 1.0), BoostEntry("cab", ["b"], 1.0)]
+    assert [row[1] for row in rows(added_of(same))] == [(3,), (4,)]
+
+
+def test_what_a_g2p_gives_wrongly_is_named():
+    with pytest.raises(BoostError, match="'cab' uses token 'K'"):
+        added_of(["cab"], compiler(g2p=lambda word: ["K AE B"]))
+    with pytest.raises(OptionError, match="g2p='phones', expected a function"):
+        compiler(g2p="phones")
+
+
+def test_a_decoder_without_words_says_so():
+    made = BoostCompiler(WORDS, word_ids(WORDS), 5, None, "build the graph again")
+    with pytest.raises(BoostError, match="'cab' has pronunciations, but build the gr"):
+        made.compile([BoostEntry("cab", ["c"])], 1)
+    with pytest.warns(BoostWarning):
+        made.compile(["cab"], 1)
+
+
+def test_many_entries():
+    rng = np.random.default_rng(3)
+    said = rng.integers(0, 3, (100_000, 12)).tolist()
+    names = {"".join("abc"[t] for t in row) for row in said}
+    added = added_of([BoostEntry(name, [tuple(name)], 1.0) for name in names])
+    assert len(added) == len(names) and added.words == tuple(sorted(names))
+    first = [TOKENS.names[t] for t in added.tokens[: added.splits[1]]]
+    assert "".join(first) == added.words[0]
+
+
+def test_it_is_public():
+    assert wfstdec.BoostEntry is BoostEntry
