@@ -22,6 +22,7 @@ from wfstdec.boost.instalments import (
 from wfstdec.lm import reference as automata
 
 F = np.float32
+_ZERO = F(0)
 
 
 class BoostAccount:
@@ -43,7 +44,7 @@ class BoostAccount:
         word: int | None,
         token: int | None,
         *,
-        bonus: np.float32 = F(0),
+        bonus: np.float32 = _ZERO,
     ) -> tuple[np.float32, int]:
         """The cost of a step, below 0 where it is credited, and the next boost state.
 

@@ -9,7 +9,7 @@ separator, no mark such as `<unk>`. It is like a word that the language model ca
 called says `OpenSpelling`:
 
     spelling = open_spelling(tokens, separator, lexicon)
-    spelling.text([17, 4])        # 'fuchs' of pieces or letters, '<f j u k s>' of phones
+    spelling.text([17, 4])      # 'fuchs' of pieces or letters, '<f j u k s>' of phones
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from wfstdec.lm.automaton import Automaton
 from wfstdec.trie.lexicon_trie import (
     LexiconTrie,
     empty_trie,
-    find_child,
     parents_of,
     trie_of,
 )
@@ -39,8 +38,8 @@ class AddedTrie(NamedTuple):
     Attributes:
         trie: Its nodes, and the pronunciations that end at them.
         root_child: int32 [V], the root's child by each token, or -1.
-        pron: int32 [P'], the number of each pronunciation of the trie in the list.
-        bonus: float32 [P'], nats.
+        pron: int32 [P], the number of each pronunciation of the trie in the list.
+        bonus: float32 [P], nats.
         best_bonus: float32 [M], the best below each node, at least 0.
         has_new: bool [M], whether a word without a place in the table is below.
         least_cost: float32 [M], no known word below costs less; inf without any.
@@ -86,8 +85,6 @@ def lay_out_added(
 ) -> AddedTrie:
     """The second trie of a list.
 
-    A pronunciation that the lexicon has of the same word already is left out.
-
     Args:
         added: The list.
         space: The lexicon's trie, and the language model.
@@ -96,14 +93,7 @@ def lay_out_added(
     tokens, splits = added.tokens.tolist(), added.splits.tolist()
     words, bonuses = added.word.tolist(), added.bonus.tolist()
     spelt = [tuple(tokens[a:b]) for a, b in zip(splits, splits[1:], strict=False)]
-    numbers = sorted(
-        (
-            pron
-            for pron, word in enumerate(words)
-            if word >= added.num_known or not _is_said(space.trie, spelt[pron], word)
-        ),
-        key=lambda pron: (spelt[pron], words[pron]),
-    )
+    numbers = sorted(range(len(words)), key=lambda pron: (spelt[pron], words[pron]))
     trie = trie_of([(spelt[pron], words[pron], 0.0) for pron in numbers])
     bonus = np.array([bonuses[pron] for pron in numbers], np.float32)
     is_new = trie.pron_word >= added.num_known
@@ -130,7 +120,7 @@ def lay_out_added(
         num_known=added.num_known,
         num_nodes=trie.num_nodes,
         fall=_fall(space, bool(has_new[0]), least_cost[0]),
-        texts=text_table(added.words, ids) if space.open.is_open else text_table((), ()),
+        texts=text_table(added.words, ids),
     )
 
 
@@ -177,16 +167,6 @@ def credit_cap(space: SearchSpace, lm_scale: float) -> np.float32:
     root = int(np.flatnonzero(space.automaton.backoff_state < 0)[0])
     cost = float(space.unk_lookahead[root])
     return np.float32(min(max(0.0, lm_scale * cost), 1e6) if np.isfinite(cost) else 0.0)
-
-
-def _is_said(trie: LexiconTrie, tokens: tuple[int, ...], word: int) -> bool:
-    """Whether a trie has a pronunciation of a word."""
-    node = 0
-    for token in tokens:
-        node = int(find_child(trie, node, token))
-        if node == NONE:
-            return False
-    return word in trie.pron_word[slice(*trie.node_pron_splits[node : node + 2])]
 
 
 def _fall(space: SearchSpace, has_new: bool, least_cost: np.float32) -> np.float32:

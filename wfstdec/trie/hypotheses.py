@@ -7,19 +7,41 @@ hypothesis = builder.build(path, boosts)
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.open_vocabulary import OpenSpelling
 from wfstdec.text.lexicon import WORD_START
+from wfstdec.text.symbols import EPSILON
+from wfstdec.text.vocabulary import word_ids
 from wfstdec.trie.lexicon_trie import parents_of
+from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.space import NONE, SearchSpace
+from wfstdec.trie.space import NONE, SearchSpace, unk_label
+
+
+class Spoken(NamedTuple):
+    """A word of a path.
+
+    Attributes:
+        text: What it is called.
+        word: Its id; 0 for an open word that has none.
+        begin, end: The positions of its tokens.
+        pron: Its pronunciation, as in `TokenPath`.
+    """
+
+    text: str
+    word: int
+    begin: int
+    end: int
+    pron: int
 
 
 class HypothesisBuilder:
@@ -28,11 +50,18 @@ class HypothesisBuilder:
     Args:
         space: What was searched.
         decoder: For its tokens, words, separator, options and frame shift.
+        spelling: What open words are called; None where there are none.
     """
 
-    def __init__(self, space: SearchSpace, decoder: Any) -> None:
+    def __init__(
+        self, space: SearchSpace, decoder: Any, spelling: OpenSpelling | None = None
+    ) -> None:
         self.space = space
-        self._decoder = decoder
+        self.spelling = spelling
+        self._decoder, self._words = decoder, getattr(decoder, "words", ())
+        self._word_ids: dict[str, int] = {}
+        if spelling is not None and spelling.is_spelled:
+            self._word_ids = word_ids(decoder.words)
         self._pron_length = _pron_lengths(space)
         names = decoder.tokens.names
         self._is_piece = any(name.startswith(WORD_START) for name in names)
@@ -40,7 +69,7 @@ class HypothesisBuilder:
     def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
         return Hypothesis(
-            words=tuple(self.words_of(path.rows, path.last_pron)),
+            words=tuple(self.words_of(path.rows, path.last_pron, boosts.added)),
             token_ids=tuple(path.token.tolist()),
             token_frames=(
                 tuple(path.rows[:, 1].tolist()),
@@ -64,10 +93,11 @@ class HypothesisBuilder:
         words: list[int] = []
         pron_cost = 0.0
         if self.space.has_lexicon:
-            trie = self.space.trie
-            labels = trie.pron_word[path.pron]
-            words = labels.tolist()
-            pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
+            spoken = self._spoken(path.rows, path.last_pron, boosts.added)
+            words = [one.word for one in spoken]
+            unknown = unk_label(self.space.automaton)
+            labels = np.array([word or unknown for word in words], np.int32)
+            pron_cost = math.fsum(map(self._pron_cost, spoken))
             insertion += insertion_cost(options.word_insertion, len(words))
         costs = {
             "graph": self._lm_cost(labels, path.complete) + pron_cost,
@@ -88,23 +118,31 @@ class HypothesisBuilder:
         final = float(automaton.final_cost[state]) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final
 
-    def words_of(self, rows: np.ndarray, last_pron: int = NONE) -> list[Word]:
+    def words_of(
+        self,
+        rows: np.ndarray,
+        last_pron: int = NONE,
+        added: AddedWords | None = None,
+    ) -> list[Word]:
         """The words of some tokens.
 
         Args:
             rows: int32 [N, 4], token, first frame, one behind the last, pronunciation
                 that ended before it or -1.
             last_pron: The pronunciation that ends with them, -1 for none.
+            added: The added words of the utterance.
         """
-        texts, spans, _ = self._spans(rows, last_pron)
+        texts, spans, _ = self._spans(rows, last_pron, added)
         return self._timed(texts, spans, rows)
 
-    def settled_words(self, rows: np.ndarray) -> tuple[list[Word], int]:
+    def settled_words(
+        self, rows: np.ndarray, added: AddedWords | None = None
+    ) -> tuple[list[Word], int]:
         """The words that stand whatever tokens follow, and how many tokens they take.
 
         Arguments as of `words_of`; tokens between words are taken with the word before.
         """
-        texts, spans, whole = self._spans(rows, NONE)
+        texts, spans, whole = self._spans(rows, NONE, added)
         if not whole:  # the last word may go on
             texts, spans = texts[:-1], spans[:-1]
         taken = len(rows) if whole and not self.space.has_lexicon else 0
@@ -118,18 +156,55 @@ class HypothesisBuilder:
         return rows[:, 0] != (NONE if separator is None else separator)
 
     def _spans(
-        self, rows: np.ndarray, last_pron: int
+        self, rows: np.ndarray, last_pron: int, added: AddedWords | None
     ) -> tuple[list[str], list[tuple[int, int]], bool]:
         """Texts, positions in `rows`, and whether the last word is over."""
         if not self.space.has_lexicon:
             return self._pieces(rows)
+        spoken = self._spoken(rows, last_pron, added)
+        spans = [(one.begin, one.end) for one in spoken]
+        return [one.text for one in spoken], spans, True
+
+    def _spoken(
+        self, rows: np.ndarray, last_pron: int, added: AddedWords | None
+    ) -> list[Spoken]:
+        """The words of some tokens, with a lexicon."""
         ends = 1 + np.flatnonzero(rows[1:, 3] >= 0)  # at 0 the word is before them
         prons = rows[ends, 3]
         if last_pron >= 0:
             prons, ends = np.append(prons, last_pron), np.append(ends, len(rows))
-        texts = [self._decoder.words[w] for w in self.space.trie.pron_word[prons]]
-        begins = ends - self._pron_length[prons]
-        return texts, list(zip(begins.tolist(), ends.tolist(), strict=True)), True
+        tokens, num_prons = rows[:, 0].tolist(), len(self.space.trie.pron_word)
+        spoken: list[Spoken] = []
+        for pron, end in zip(prons.tolist(), ends.tolist(), strict=True):
+            if pron < num_prons:
+                word = int(self.space.trie.pron_word[pron])
+                begin, text = end - int(self._pron_length[pron]), self._words[word]
+            elif pron != OPEN_PRON:
+                assert added is not None
+                number = pron - num_prons
+                word = int(added.word[number])
+                begin = end - int(added.splits[number + 1] - added.splits[number])
+                new = word - added.num_known
+                text = added.words[new] if new >= 0 else self._words[word]
+            else:
+                assert self.spelling is not None
+                begin = spoken[-1].end if spoken else 0
+                while tokens[begin] == self._decoder.separator:
+                    begin += 1
+                text = self.spelling.text(tokens[begin:end])
+                word = self._word_ids.get(text, EPSILON)
+            spoken.append(Spoken(text, word, begin, end, pron))
+        return spoken
+
+    def _pron_cost(self, spoken: Spoken) -> float:
+        """What the pronunciation of a word costs, unscaled."""
+        trie, opened = self.space.trie, self.space.open
+        if spoken.pron < len(trie.pron_word):
+            return float(trie.pron_cost[spoken.pron])
+        if spoken.pron != OPEN_PRON or spoken.word != EPSILON:
+            return 0.0
+        num_tokens = spoken.end - spoken.begin
+        return float(opened.word_cost) + num_tokens * float(opened.token_cost)
 
     def _pieces(
         self, rows: np.ndarray

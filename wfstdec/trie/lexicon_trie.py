@@ -87,7 +87,7 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
 
 
 def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
-    """Make the trie of tokens, word id and cost; sorted, each pair of the first once."""
+    """Make the trie of entries: tokens, word id, cost; sorted, each pair once."""
     counts = Counter(spelt for spelt, _, _ in entries)  # sorted, as the entries are
     tokens = np.array([token for spelt in counts for token in spelt], np.int32)
     splits = np.cumsum([0, *map(len, counts)])

@@ -1,11 +1,11 @@
 """The trie search in plain Python: the specification for every backend.
 
-An entry is at a place (language model state, trie node, boost state, the spelling of an
-open word); with `merge="sum"` or `nbest` above 1 it also has a text of its own. As in prefix beam search
-it has two costs, by the last frame: `blank` (a blank, or nothing yet, so that the last
-token is over) and `nonblank` (the last token itself). Costs are float32, added in the
-order written here. Each holds a look-ahead `la`: the least that the language model will
-charge for what comes next.
+An entry is at a place (language model state, node, boost state, spelling of an open
+word); with `merge="sum"` or `nbest` above 1 it also has a text of its own. As in prefix
+beam search it has two costs, by the last frame: `blank` (a blank, or nothing yet: the
+last token is over) and `nonblank` (the last token itself). Costs are float32, added in
+the order written here. Each holds a look-ahead `la`: the least that the language model
+will charge for what comes next. Where entries may go says `reference_steps.py`.
 
     frame:  entries are taken in the order of (cost less the best one's, float32, model
             state, node, boost state, spelling, text);
@@ -56,7 +56,7 @@ from wfstdec.trie.endings import (
 )
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import TokensSoFar, ending_pron, num_settled_of, said
+from wfstdec.trie.progress import TokensSoFar, num_settled_of, said
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
 from wfstdec.trie.space import NONE, SearchSpace
 
@@ -139,6 +139,7 @@ class ReferenceSearch:
         self._space, self._options = space, options
         self._pricing = pricing_of(options)
         self._steps = Steps(space, options, boosts)
+        self._added = boosts.added
         self._sums = options.merge == "sum"
         self._by_text = self._sums or options.nbest > 1
         self._beam = min(F(options.beam), NO_CUTOFF)
@@ -181,9 +182,10 @@ class ReferenceSearch:
         return TokensSoFar(
             num_settled=self._num_settled(),
             since=lambda first: trace_back(self._trace, best)[first:],
-            pron=ending_pron(self._space, key.state, key.node),
+            pron=self._steps.ending_pron(key),
             num_frames=self._frames,
             final_cost=float(ended) - float(best.cost),
+            added=self._added,
         )
 
     def _num_settled(self) -> int:

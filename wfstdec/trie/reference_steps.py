@@ -21,6 +21,7 @@ from wfstdec.lm import kernels
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.added_trie import (
+    AddedTrie,
     added_lookahead,
     advance_credit,
     credit_cap,
@@ -41,6 +42,7 @@ from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost, unk_label
 from wfstdec.trie.texts import EMPTY_TEXT, extended, find_text, label_of
 
 F = np.float32
+_ZERO = F(0)
 
 
 class Key(NamedTuple):
@@ -86,7 +88,7 @@ class WordEnd(NamedTuple):
     cost: np.float32
     state: int
     label: int
-    bonus: np.float32 = F(0)
+    bonus: np.float32 = _ZERO
 
 
 class Successor(NamedTuple):
@@ -102,17 +104,28 @@ class Successor(NamedTuple):
 
 
 class Steps:
-    """The steps of a space, with the options and boosts of an utterance."""
+    """The steps of a space, with the options and boosts of an utterance.
+
+    Args:
+        space: What is searched.
+        options: Those of the search.
+        boosts: The boosts.
+        added: The second trie, laid out; None to do so.
+    """
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
+        self,
+        space: SearchSpace,
+        options: TrieOptions,
+        boosts: CompiledBoosts,
+        added: AddedTrie | None = None,
     ) -> None:
         self._space = space
         self._account = BoostAccount(boosts, options.beam)
-        self._added = no_added()
-        if boosts.added is not None:
+        if added is None and boosts.added is not None:
             costs = least_label_costs(space.automaton, boosts.added.num_known)
-            self._added = lay_out_added(boosts.added, space, costs)
+            added = lay_out_added(boosts.added, space, costs)
+        self._added = added or no_added()
         self._cap = credit_cap(space, options.lm_scale)
         self._first_added = space.trie.num_nodes
         self._first_open = self._first_added + self._added.num_nodes
@@ -190,14 +203,21 @@ class Steps:
         else:
             yield from self._open_end(key)
 
+    def ending_pron(self, key: Key) -> int:
+        """The cheapest pronunciation that ends at the node of an entry, -1 for none."""
+        if not self._space.has_lexicon or key.node == 0:
+            return NONE
+        ends = [(float(end.cost), end.pron) for end in self.word_ends(key)]
+        return min(ends, key=lambda end: end[0])[1] if ends else NONE
+
     def _word_end(
         self,
         key: Key,
         pron: int,
         word: int,
-        cost: np.float32 = F(0),
+        cost: np.float32 = _ZERO,
         *,
-        bonus: np.float32 = F(0),
+        bonus: np.float32 = _ZERO,
     ) -> WordEnd:
         lm_cost, state = kernels.step(self._space.automaton, 0, key.state, word)
         return WordEnd(pron, word, F(F(lm_cost) + cost), int(state), word, bonus)
@@ -216,7 +236,9 @@ class Steps:
         if word != NONE:
             yield self._word_end(key, OPEN_PRON, word)
         elif find_text(self._added.texts, text) == NONE:
-            unk_cost, state = kernels.step(automaton, 0, key.state, unk_label(automaton))
+            unk_cost, state = kernels.step(
+                automaton, 0, key.state, unk_label(automaton)
+            )
             cost = F(spelling_cost(opened, F(unk_cost), length))
             label = int(label_of(text))
             yield WordEnd(OPEN_PRON, EPSILON, cost, int(state), label)
@@ -282,7 +304,7 @@ class Steps:
         return boost, cost
 
     def rest(self, boost: int, node: int = 0) -> np.float32:
-        """What it costs to end in a boost state, and at a node of an unfinished word."""
+        """What it costs to end in a boost state, and inside a word at a node."""
         return F(self._account.rest(boost) + self.advance_credit(node))
 
 
