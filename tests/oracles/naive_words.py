@@ -64,11 +64,8 @@ def open_text(case: WordCase, tokens: tuple[str, ...]) -> str | None:
     if not tokens or barred & set(tokens):
         return None
     if case.tokens == "pieces":
-        if [token[0] for token in tokens].index(PIECE_START) if any(
-            token[0] == PIECE_START for token in tokens
-        ) else True:
-            return None
-        if any(token[0] == PIECE_START for token in tokens[1:]):
+        begins = [token.startswith(PIECE_START) for token in tokens]
+        if not begins[0] or any(begins[1:]):
             return None
         return "".join(tokens)[1:] or None
     if case.tokens == "letters":

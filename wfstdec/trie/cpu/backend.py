@@ -35,7 +35,7 @@ from wfstdec.trie.cpu.trace import settle_trace, trace_back
 from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import SettledTokens, TokensSoFar, ending_pron
+from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.space import SearchSpace, lookahead_cost
 
 NO_LIMIT = 1 << 40
