@@ -58,11 +58,11 @@ class BoostAccount:
             return F(0), boost
         owed, state = owed_of(boost), int(state_of(boost))
         credit = F(0) if word is None else F(self._words.bonus(word))
-        credit = F(credit + bonus)
         label = self._label(word, token)
         if self._phrases is not None and label is not None:
             cost, state = automata.step(self._phrases.automaton, 0, state, label)
             credit = F(credit - cost)
+        credit = F(credit + bonus)
         paid, owed = pay(owed, credit, self._size)
         return F(F(0) - paid), int(join(owed, state))
 

@@ -26,6 +26,7 @@ from wfstdec.trie.texts import (
     TextTable,
     TokenTexts,
     extended,
+    find_text,
     text_table,
     token_texts,
 )
@@ -46,6 +47,7 @@ class OpenWords(NamedTuple):
         texts: What tokens add to the text.
         node_text: uint64 [N], the text that leads to each node of the trie.
         node_length: int32 [N], its tokens; 0 where they cannot be an open word.
+        node_word: int32 [N], the word of the table that they spell, or -1.
         words: The word table by text; empty where tokens are phones.
     """
 
@@ -57,6 +59,7 @@ class OpenWords(NamedTuple):
     texts: TokenTexts
     node_text: np.ndarray
     node_length: np.ndarray
+    node_word: np.ndarray
     words: TextTable
 
 
@@ -72,6 +75,7 @@ def no_open_words(num_nodes: int = 1) -> OpenWords:
         texts=token_texts(()),
         node_text=read_only(np.zeros(num_nodes, np.uint64)),
         node_length=read_only(np.zeros(num_nodes, np.int32)),
+        node_word=read_only(np.full(num_nodes, -1, np.int32)),
         words=text_table((), ()),
     )
 
@@ -96,6 +100,9 @@ def open_words(
     node_length = np.zeros(trie.num_nodes, np.int32)
     _walk(trie, texts, begins, extends, node_text, node_length)
     named = words[1:] if spelling.is_spelled else ()
+    table = text_table(named, range(1, len(named) + 1))
+    node_word = np.full(trie.num_nodes, -1, np.int32)
+    _find_words(table, node_text, node_length, node_word)
     return OpenWords(
         is_open=True,
         word_cost=np.float32(vocabulary.word_cost),
@@ -105,7 +112,8 @@ def open_words(
         texts=texts,
         node_text=read_only(node_text),
         node_length=read_only(node_length),
-        words=text_table(named, range(1, len(named) + 1)),
+        node_word=read_only(node_word),
+        words=table,
     )
 
 
@@ -156,3 +164,11 @@ def _walk(trie, texts, begins, extends, node_text, node_length):
                 node_length[child] = 1
             elif node_length[node] > 0 and extends[token]:
                 node_length[child] = node_length[node] + 1
+
+
+@jit
+def _find_words(table, node_text, node_length, node_word):
+    """Fill in the words that are spelled on the way to each node."""
+    for node in range(len(node_text)):
+        if node_length[node] > 0:
+            node_word[node] = find_text(table, node_text[node])
