@@ -1,7 +1,7 @@
 """The oracle of added and open words: all readings of tokens, by the definitions.
 
     case = random_case(rng, tokens="pieces")            # a `WordCase`
-    texts = best_texts(case, "sum")                     # `naive_search.Text`s, best first
+    texts = best_texts(case, "sum")                     # `Text`s, best first
 
 A word is said by an entry of the lexicon, by a pronunciation that a list gives it, or
 openly: by any tokens that spell something and that no entry of the lexicon has. Spelled
@@ -10,7 +10,6 @@ else it costs what `<unk>` costs, so much for the word and so much for each toke
 """
 
 import functools
-import io
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +23,6 @@ from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
 
 from wfstdec.boost.entries import BoostEntry
 from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.arpa import read_arpa
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")
 """What tokens are; `joined_phones` stand without anything between words."""
@@ -205,7 +203,11 @@ def random_case(
     drawn = boosts if boosts is not None else str(rng.choice(["no", "no", "typed"]))
     num_tokens = 4 if tokens == "joined_phones" else int(rng.choice([4, 5]))
     case = naive_search_cases.random_case(
-        rng, kind=kind, boosts="no", num_tokens=num_tokens, num_frames=int(rng.integers(1, 6))
+        rng,
+        kind=kind,
+        boosts="no",
+        num_tokens=num_tokens,
+        num_frames=int(rng.integers(1, 6)),
     )
     names = [t for t in case.tokens if t not in (case.blank, case.separator)]
     spelled = tokens in ("letters", "pieces")
@@ -265,9 +267,7 @@ def _random_spelling(
             return spelt
 
 
-def _listed(
-    rng: np.random.Generator, made: WordCase, names: list[str]
-) -> WordCase:
+def _listed(rng: np.random.Generator, made: WordCase, names: list[str]) -> WordCase:
     """With a list of added words, and of further pronunciations."""
     known = [word for word in made.table[1:] if word != "<unk>"]
     spelled = made.tokens in ("letters", "pieces")
@@ -293,10 +293,7 @@ def _listed(
 
 def _boosted(rng: np.random.Generator, made: WordCase, kind: str) -> WordCase:
     """With bonuses of words, and of phrases."""
-    boosts = {
-        word: float(rng.choice([0.0, 0.5, 2.0, 6.0, -1.0]))
-        for word in made.said
-    }
+    boosts = {word: float(rng.choice([0.0, 0.5, 2.0, 6.0, -1.0])) for word in made.said}
     words = [*made.table[1:], *(word for word in made.said if word not in made.table)]
     if kind == "typed" and words:
         for _ in range(int(rng.integers(1, 4))):
