@@ -261,7 +261,7 @@ def test_open_words_of_phones_say_so(backend):
     decoder = letters(
         backend, lexicon=lexicon, open_vocabulary=OpenVocabulary(0, 0), arpa=None
     )
-    assert decoder._builder.spelling.kind == "phones"
+    assert decoder.open_spelling.kind == "phones"
     (hyp,) = decoder.decode([says("fox|")])
     assert hyp.text == "<f o x>"
 

@@ -41,7 +41,7 @@ def decoder_of(made, backend, **options):
     )
     if made.open_costs is not None:
         kind = made.tokens.removeprefix("joined_")
-        assert decoder._builder.spelling.kind == kind
+        assert decoder.open_spelling.kind == kind
     return decoder
 
 

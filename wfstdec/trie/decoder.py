@@ -164,6 +164,11 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         )
         self._builder = HypothesisBuilder(space, self, spelling)
 
+    @property
+    def open_spelling(self) -> OpenSpelling | None:
+        """How tokens make open words; None where there are none."""
+        return self._builder.spelling
+
     def _pronouncer(self, g2p: G2p | Lexicon | str | None) -> Pronouncer | str:
         """How added words are said; or why there are none."""
         if self.lexicon is None:

@@ -1,0 +1,282 @@
+"""Open vocabulary in our trie decoder against pyctcdecode, which spells any word.
+
+    pip install -e '.[peers,trie-peers,tools]'
+    pip install --no-deps pyctcdecode==0.5.0 && pip install pygtrie
+    python -m tools.bench.open_vocabulary --utterances 100
+    python -m tools.bench.open_vocabulary --profile small            # a smoke test
+
+Everyone gets the same log-probs, words, language model and scale, and one thread. What
+open words cost is chosen on other utterances of the set, of which none is decoded later:
+the pair of costs with the least word error rate at one setting. Before anything is
+timed the CPU backend and the reference must agree bit for bit on the beginnings of a
+few utterances. A ratio is of a point of pyctcdecode and the fastest of our points whose
+word error rate is no higher.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tools.bench import data
+from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.contestants import Answer, Contestant, settings
+from tools.bench.report import (
+    Columns,
+    Row,
+    figure,
+    format_table,
+    speed,
+    text_figure,
+    word_errors,
+)
+from tools.bench.timing import Turns
+from tools.bench.trie_report import setting_text
+from wfstdec.compare.peers import PEERS
+from wfstdec.compare.points import Outcome, Peer, Setting
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.text.arpa import read_arpa
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+
+CASES = [
+    *("bpe-mild:lm_books.3g_pruned", "bpe-hard:lm_books.3g_pruned"),
+    "chars-mid:lm_books.3g_pruned",
+]
+LEXICON, OPEN, SPELLED = "trie", "trie, open", "trie, no lexicon"
+"""With a lexicon alone, with open words beside it, with a language model alone."""
+SETTINGS = settings(
+    "beam:beam_size:token_top_k=6.0:16:none,7.0:16:8,8.0:16:none,8.0:24:6,8.0:32:none,"
+    "10.0:64:none,12.0:128:none"
+)
+TUNED_AT = {"beam": 8.0, "beam_size": 32, "merge": "sum"}
+WORD_COSTS = (0.0, 2.0, 4.0, 6.0, 8.0, 12.0)
+TOKEN_COSTS = (0.0, 1.0, 2.0, 2.5, 3.0, 4.0)
+CHECKED_FRAMES = 30
+COLUMNS: Columns = {
+    "decoder": text_figure("decoder"),
+    "setting": lambda row: setting_text(row["setting"]),
+    "WER %": figure("wer", ".2f"),
+    "new": lambda row: str(row["new_words"]),
+    "RTFx": figure("rtfx_best", ".0f"),
+    "median": figure("rtfx_median", ".0f"),
+}
+LEGEND = "  new: words in the hypotheses that the lexicon does not have"
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        "data": data.RECIPE,
+        "cases": ["dev:lm"],
+        "utterances": 4,
+        "tuned_on": 4,
+        "repeats": 1,
+    },
+}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("--cases", nargs="+", default=CASES, help="set:language model")
+    add("--tuned-on", type=int, default=100, help="other utterances, for costs")
+    return parse(parser, argv, PROFILES)
+
+
+def cases_of(name: str, inputs: Inputs, tuned_on: int) -> tuple[Case, Case]:
+    """What is measured, and other utterances of the same set."""
+    wanted, _, lm = name.rpartition(":")
+    measured = load_set(wanted, inputs)
+    whole = load_set(wanted, replace(inputs, limit=None))
+    others = [name for name in whole.logprobs if name not in measured.logprobs]
+    step = max(1, len(others) // tuned_on)
+    rest = whole.take(others[::step][:tuned_on])
+    return make_case(measured, lm, inputs), make_case(rest, lm, inputs)
+
+
+def decoder_of(
+    case: Case,
+    costs: OpenVocabulary | None,
+    *,
+    spelled: bool = False,
+    backend: str = "cpu",
+) -> TrieDecoder:
+    """Ours; with open words where they have costs, and spelled without a lexicon."""
+    return TrieDecoder(
+        tokens=case.tokens,
+        lexicon=None if spelled else case.lexicon,
+        lm=read_arpa(case.arpa),
+        options=TrieOptions(lm_scale=case.lm_scale),
+        backend=backend,
+        separator=case.separator,
+        open_vocabulary=costs,
+        frame_shift_s=case.speech.frame_shift_s,
+        threads=1,
+    )
+
+
+def tuned(case: Case) -> OpenVocabulary:
+    """The costs with the fewest word errors."""
+    found = []
+    for word_cost, token_cost in itertools.product(WORD_COSTS, TOKEN_COSTS):
+        costs = OpenVocabulary(word_cost, token_cost)
+        decoder = decoder_of(case, costs).with_options(**TUNED_AT)
+        texts = [hyp.text for hyp in decoder.decode(case.utterances)]
+        wer = _word_errors(case, texts)["wer"]
+        found.append((wer, word_cost, token_cost))
+    wer, word_cost, token_cost = min(found)
+    print(
+        f"  costs {word_cost:g}, {token_cost:g}: WER {wer:.2f} % on others", flush=True
+    )
+    return OpenVocabulary(word_cost, token_cost)
+
+
+def contestants(case: Case, costs: OpenVocabulary) -> Iterator[Contestant]:
+    """Ours in all three ways, and pyctcdecode if it is installed."""
+    ours = {
+        LEXICON: decoder_of(case, None),
+        OPEN: decoder_of(case, costs),
+    }
+    if costs is not None and _can_spell(case):
+        ours[SPELLED] = decoder_of(case, costs, spelled=True)
+    for name, decoder in ours.items():
+        for setting in SETTINGS:
+            setting = {**setting, "merge": "sum"}
+            yield Contestant(name, setting, decoder.with_options(**setting).decode)
+    try:
+        peer: Peer = PEERS["pyctcdecode"](case.peer_inputs())
+    except (BackendError, OptionError) as error:
+        print(f"  without pyctcdecode: {error}", flush=True)
+        return
+    for setting in peer.settings():
+        yield Contestant(peer.name, setting, partial(_decode, peer, setting))
+
+
+def _decode(peer: Peer, setting: Setting, utterances: Sequence) -> list[Answer]:
+    return list(map(Outcome, peer.decode(utterances, setting)))
+
+
+def _can_spell(case: Case) -> bool:
+    """Whether tokens spell words."""
+    probe = decoder_of(case, OpenVocabulary(0, 0))
+    spelling = probe.open_spelling
+    return spelling is not None and spelling.is_spelled
+
+
+def faults_of(case: Case, costs: OpenVocabulary) -> list[str]:
+    """Where the backends differ, in lines."""
+    beginnings = [rows[:CHECKED_FRAMES] for rows in case.utterances[:3]]
+    narrow = {"beam": 8.0, "beam_size": 16, "merge": "sum", "nbest": 3}
+    found = [
+        decoder_of(case, costs, backend=backend)
+        .with_options(**narrow)
+        .decode_nbest(beginnings)
+        for backend in ("cpu", "reference")
+    ]
+    return [] if found[0] == found[1] else [f"  {case.name}: the backends differ"]
+
+
+def run_case(
+    name: str, inputs: Inputs, args: argparse.Namespace
+) -> tuple[list[Row], list[str]]:
+    """Tune, check, then time all by turns; rows, and what is wrong."""
+    case, rest = cases_of(name, inputs, args.tuned_on)
+    print(f"\n{case.headline()}", flush=True)
+    costs = tuned(rest)
+    faults = faults_of(case, costs)
+    if faults:
+        print("\n".join(faults))
+        return [], faults
+    everyone = list(contestants(case, costs))
+    for one in everyone:
+        one.run(case.utterances[:2])
+    turns = Turns({one.name: partial(one.run, case.utterances) for one in everyone})
+    answers = turns.take()
+    turns.repeat(args.repeats - 1)
+    rows = []
+    for one in everyone:
+        texts = [answer.text for answer in answers[one.name]]
+        row = {
+            "case": case.name,
+            "decoder": one.decoder,
+            "setting": dict(one.setting),
+            "costs": [costs.word_cost, costs.token_cost],
+            "audio_s": round(case.speech.audio_s, 2),
+            **_word_errors(case, texts),
+            "new_words": _new_words(case, texts),
+            **speed(case.speech.audio_s, turns.seconds[one.name]),
+        }
+        rows.append(row)
+    print(format_table(COLUMNS, rows), flush=True)
+    return rows, []
+
+
+def _word_errors(case: Case, texts: Sequence[str]) -> Row:
+    named = dict(zip(case.speech.references, texts, strict=True))
+    return word_errors(case.speech.references, named)
+
+
+def _new_words(case: Case, texts: Sequence[str]) -> int:
+    assert case.lexicon is not None
+    known = set(case.lexicon.words)
+    return sum(word not in known for text in texts for word in text.split())
+
+
+def verdicts(rows: Sequence[Row]) -> list[Row]:
+    """For each point of pyctcdecode our fastest one whose WER is no higher."""
+    found = []
+    for peer in rows:
+        if peer["decoder"] in (LEXICON, OPEN, SPELLED):
+            continue
+        own = [
+            row
+            for row in rows
+            if row["case"] == peer["case"] and row["decoder"] in (OPEN, SPELLED)
+        ]
+        good = [row for row in own if row["wer"] <= peer["wer"]]
+        best = min(good, key=lambda row: min(row["cpu_s"]), default=None)
+        found.append(
+            {
+                "case": peer["case"],
+                "peer": peer["decoder"],
+                "peer_setting": peer["setting"],
+                "peer_wer": peer["wer"],
+                "ours": best and best["decoder"],
+                "setting": best and best["setting"],
+                "wer": best and best["wer"],
+                "ratio": best and min(peer["cpu_s"]) / min(best["cpu_s"]),
+            }
+        )
+    return found
+
+
+def verdict_line(verdict: Row) -> str:
+    """A verdict, to be read."""
+    them = f"{verdict['case']} {setting_text(verdict['peer_setting'])}"
+    them += f": WER {verdict['peer_wer']:.2f}"
+    if verdict["ours"] is None:
+        return f"  {them}; ours: none as good"
+    ours = f"{verdict['ours']} {setting_text(verdict['setting'])}"
+    return f"  {them}; {ours}: WER {verdict['wer']:.2f}, {verdict['ratio']:.1f} x"
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run = Run("tools.bench.open_vocabulary", args)
+    rows: list[Row] = []
+    faults: list[str] = []
+    for name in args.cases:
+        found, wrong = run_case(name, Inputs.of(args), args)
+        rows, faults = rows + found, faults + wrong
+    told = verdicts(rows)
+    print("\n".join([LEGEND, *map(verdict_line, told), run.footer()]))
+    run.write(rows, faults=len(faults), verdicts=told)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    exit_with(main)
