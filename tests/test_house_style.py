@@ -29,7 +29,7 @@ ROOMS = (
     {"search"},
     {"gpu"},
     {"wfst", "trie"},
-    {"greedy", "transducer"},
+    {"greedy", "transducer", "align"},
     {"io", "metrics"},
     {"batch", "recipes"},
     {"compare"},
@@ -45,6 +45,7 @@ STRANGERS = {
     "trie": {"wfst", "graph"},
     "wfst": {"trie", "fst"},
     "greedy": {"wfst", "graph", "transducer"},
+    "align": {"trie", "greedy", "transducer"},
     "transducer": {"wfst", "graph", "fst", "gpu", "greedy"},
 }
 """Rooms above, or beside, that a room has nothing to do with all the same."""

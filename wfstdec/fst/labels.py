@@ -28,11 +28,13 @@ class LabelSpace:
         tokens: The token table of the acoustic model.
         words: The words by id, `words[0]` is `<eps>`.
         num_disambig: D, the disambiguation symbols, `#0` included.
+        said: Of the tokens, those that LG has; None for all.
     """
 
     tokens: TokenTable
     words: tuple[str, ...]
     num_disambig: int = 1
+    said: frozenset[int] | None = None
 
     @property
     def blank(self) -> int:
@@ -49,9 +51,10 @@ class LabelSpace:
         return ilabel_of(k + len(self.tokens))
 
     def units(self) -> np.ndarray:
-        """The input labels of the U tokens that are not blank."""
-        labels = ilabel_of(np.arange(len(self.tokens), dtype=np.int32))
-        return np.delete(labels, self.tokens.blank)
+        """The input labels of the U tokens that are said and are not the blank."""
+        tokens = range(len(self.tokens)) if self.said is None else sorted(self.said)
+        units = [token for token in tokens if token != self.tokens.blank]
+        return ilabel_of(np.array(units, np.int32))
 
     def repeat(self, ilabel: np.ndarray) -> np.ndarray:
         """The labels that repeat the tokens of these input labels."""

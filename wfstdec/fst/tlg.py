@@ -42,13 +42,13 @@ from wfstdec.fst.lexicon_fst import (
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
 from wfstdec.fst.stages import Stages
-from wfstdec.fst.topology import build_topology, check_topology
+from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import (
     load_lexicon,
     load_tokens,
@@ -129,7 +129,7 @@ def build_graph(
         lg = stages.made("det(L o G)", _determinized(lg, fst_engine))
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
-        tlg = stages.made("T o LG", _compose_t(topology, lg, labels))
+        tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
         costs = _word_costs(model, labels.words, unk_cost)
         return stages.made("pack", _pack(tlg, marked, labels, topology, costs))
 
@@ -195,18 +195,6 @@ def _return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
-
-
-def _compose_t(topology: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
-    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does.
-
-    Left as epsilons they would be free to come before or behind the frames of T that
-    have no output, and a third of the TLG's epsilon arcs would be such detours.
-    """
-    symbol = labels.disambig(labels.num_disambig)
-    t = build_topology(topology, replace(labels, num_disambig=labels.num_disambig + 1))
-    ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)
-    return compose(t, replace(lg, ilabel=ilabel))
 
 
 def _word_costs(

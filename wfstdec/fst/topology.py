@@ -28,10 +28,13 @@ which is why `normal` has a start state apart from 0).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from wfstdec.errors import OptionError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
+from wfstdec.fst.compose import compose
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.text.symbols import EPSILON
@@ -61,6 +64,21 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
         "minimal": _minimal,
     }
     return builders[base](labels, bool(selfless))
+
+
+def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
+    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does.
+
+    Left as epsilons they would be free to come before or behind the frames of T that
+    have no output, and a third of the TLG's epsilon arcs would be such detours.
+
+    Raises:
+        OptionError: There is no such topology.
+    """
+    symbol = labels.disambig(labels.num_disambig)
+    t = build_topology(name, replace(labels, num_disambig=labels.num_disambig + 1))
+    ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)
+    return compose(t, replace(lg, ilabel=ilabel))
 
 
 def check_topology(name: str) -> None:
