@@ -6,10 +6,10 @@
     python -m tools.bench.open_vocabulary --profile small            # a smoke test
 
 Everyone gets the same log-probs, words, language model and scale, and one thread. What
-open words cost is chosen on other utterances of the set, of which none is decoded later:
-the pair of costs with the least word error rate at one setting. Before anything is
-timed the CPU backend and the reference must agree bit for bit on the beginnings of a
-few utterances. A ratio is of a point of pyctcdecode and the fastest of our points whose
+open words cost is chosen on other utterances of the set, none of which is timed: the
+pair of costs with the least word error rate at one setting. Before anything is timed
+the CPU backend and the reference must agree bit for bit on the beginnings of a few
+utterances. A ratio is of a point of pyctcdecode and the fastest of our points whose
 word error rate is no higher.
 """
 
@@ -18,13 +18,17 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+
+import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Inputs, load_set
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.contestants import Answer, Contestant, settings
+from tools.bench.data import SpeechSet
 from tools.bench.report import (
     Columns,
     Row,
@@ -37,10 +41,13 @@ from tools.bench.report import (
 from tools.bench.timing import Turns
 from tools.bench.trie_report import setting_text
 from wfstdec.compare.peers import PEERS
-from wfstdec.compare.points import Outcome, Peer, Setting
+from wfstdec.compare.points import Outcome, Peer, PeerInputs, Setting
 from wfstdec.errors import BackendError, OptionError
+from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.arpa import read_arpa
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.lexicon import Lexicon, read_lexicon
+from wfstdec.text.symbols import TokenTable, read_tokens
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 
@@ -55,8 +62,8 @@ SETTINGS = settings(
     "10.0:64:none,12.0:128:none"
 )
 TUNED_AT = {"beam": 8.0, "beam_size": 32, "merge": "sum"}
-WORD_COSTS = (0.0, 2.0, 4.0, 6.0, 8.0, 12.0)
-TOKEN_COSTS = (0.0, 1.0, 2.0, 2.5, 3.0, 4.0)
+WORD_COSTS = (0.0, 3.0, 6.0)
+TOKEN_COSTS = (1.0, 2.0, 3.0)
 CHECKED_FRAMES = 30
 COLUMNS: Columns = {
     "decoder": text_figure("decoder"),
@@ -87,21 +94,74 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parse(parser, argv, PROFILES)
 
 
-def cases_of(name: str, inputs: Inputs, tuned_on: int) -> tuple[Case, Case]:
+@dataclass(frozen=True, eq=False)
+class WordCase:
+    """A set with a language model over words, and the words that it has.
+
+    Attributes:
+        speech: The utterances.
+        tokens: The token table.
+        lexicon: Words of the recipe that the language model has.
+        arpa: The language model.
+        arpa_path: Its file.
+        lm_scale: For everyone.
+    """
+
+    speech: SpeechSet
+    tokens: TokenTable
+    lexicon: Lexicon
+    arpa: ArpaModel
+    arpa_path: Path
+    lm_scale: float
+
+    @property
+    def name(self) -> str:
+        """The set and the language model."""
+        return f"{self.speech.name}:{data.name_of_lm(self.arpa_path)}"
+
+    @property
+    def utterances(self) -> list[np.ndarray]:
+        """The log-probs."""
+        return list(self.speech.logprobs.values())
+
+    @property
+    def inputs(self) -> PeerInputs:
+        """What peers are made of."""
+        return PeerInputs(
+            tokens=self.tokens,
+            lexicon=self.lexicon,
+            arpa=str(self.arpa_path),
+            separator=self.speech.recipe.separator,
+            lm_scale=self.lm_scale,
+        )
+
+
+def cases_of(name: str, inputs: Inputs, tuned_on: int) -> tuple[WordCase, WordCase]:
     """What is measured, and other utterances of the same set."""
     wanted, _, lm = name.rpartition(":")
     measured = load_set(wanted, inputs)
     whole = load_set(wanted, replace(inputs, limit=None))
     others = [name for name in whole.logprobs if name not in measured.logprobs]
     step = max(1, len(others) // tuned_on)
-    rest = whole.take(others[::step][:tuned_on])
-    return make_case(measured, lm, inputs), make_case(rest, lm, inputs)
+    recipe, path = measured.recipe, data.find_lm(lm, inputs.data)
+    tokens, arpa = read_tokens(recipe.tokens), read_arpa(path)
+    lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
+    case = WordCase(
+        speech=measured,
+        tokens=tokens,
+        lexicon=lexicon.restrict(arpa.index)[0],
+        arpa=arpa,
+        arpa_path=path,
+        lm_scale=inputs.lm_scale,
+    )
+    return case, replace(case, speech=whole.take(others[::step][:tuned_on]))
 
 
 def decoder_of(
-    case: Case,
+    case: WordCase,
     costs: OpenVocabulary | None,
     *,
+    lm: NgramLM | None = None,
     spelled: bool = False,
     backend: str = "cpu",
 ) -> TrieDecoder:
@@ -109,22 +169,22 @@ def decoder_of(
     return TrieDecoder(
         tokens=case.tokens,
         lexicon=None if spelled else case.lexicon,
-        lm=read_arpa(case.arpa),
+        lm=lm or case.arpa,
         options=TrieOptions(lm_scale=case.lm_scale),
         backend=backend,
-        separator=case.separator,
+        separator=case.speech.recipe.separator,
         open_vocabulary=costs,
         frame_shift_s=case.speech.frame_shift_s,
         threads=1,
     )
 
 
-def tuned(case: Case) -> OpenVocabulary:
+def tuned(case: WordCase) -> OpenVocabulary:
     """The costs with the fewest word errors."""
-    found = []
+    lm, found = decoder_of(case, None).lm, []
     for word_cost, token_cost in itertools.product(WORD_COSTS, TOKEN_COSTS):
         costs = OpenVocabulary(word_cost, token_cost)
-        decoder = decoder_of(case, costs).with_options(**TUNED_AT)
+        decoder = decoder_of(case, costs, lm=lm).with_options(**TUNED_AT)
         texts = [hyp.text for hyp in decoder.decode(case.utterances)]
         wer = _word_errors(case, texts)["wer"]
         found.append((wer, word_cost, token_cost))
@@ -135,20 +195,19 @@ def tuned(case: Case) -> OpenVocabulary:
     return OpenVocabulary(word_cost, token_cost)
 
 
-def contestants(case: Case, costs: OpenVocabulary) -> Iterator[Contestant]:
+def contestants(case: WordCase, costs: OpenVocabulary) -> Iterator[Contestant]:
     """Ours in all three ways, and pyctcdecode if it is installed."""
-    ours = {
-        LEXICON: decoder_of(case, None),
-        OPEN: decoder_of(case, costs),
-    }
-    if costs is not None and _can_spell(case):
+    plain = decoder_of(case, None)
+    ours = {LEXICON: plain, OPEN: decoder_of(case, costs, lm=plain.lm)}
+    spelling = ours[OPEN].open_spelling
+    if spelling is not None and spelling.is_spelled:
         ours[SPELLED] = decoder_of(case, costs, spelled=True)
     for name, decoder in ours.items():
         for setting in SETTINGS:
             setting = {**setting, "merge": "sum"}
             yield Contestant(name, setting, decoder.with_options(**setting).decode)
     try:
-        peer: Peer = PEERS["pyctcdecode"](case.peer_inputs())
+        peer: Peer = PEERS["pyctcdecode"](case.inputs)
     except (BackendError, OptionError) as error:
         print(f"  without pyctcdecode: {error}", flush=True)
         return
@@ -160,19 +219,13 @@ def _decode(peer: Peer, setting: Setting, utterances: Sequence) -> list[Answer]:
     return list(map(Outcome, peer.decode(utterances, setting)))
 
 
-def _can_spell(case: Case) -> bool:
-    """Whether tokens spell words."""
-    probe = decoder_of(case, OpenVocabulary(0, 0))
-    spelling = probe.open_spelling
-    return spelling is not None and spelling.is_spelled
-
-
-def faults_of(case: Case, costs: OpenVocabulary) -> list[str]:
+def faults_of(case: WordCase, costs: OpenVocabulary) -> list[str]:
     """Where the backends differ, in lines."""
     beginnings = [rows[:CHECKED_FRAMES] for rows in case.utterances[:3]]
     narrow = {"beam": 8.0, "beam_size": 16, "merge": "sum", "nbest": 3}
+    lm = decoder_of(case, costs).lm
     found = [
-        decoder_of(case, costs, backend=backend)
+        decoder_of(case, costs, lm=lm, backend=backend)
         .with_options(**narrow)
         .decode_nbest(beginnings)
         for backend in ("cpu", "reference")
@@ -185,7 +238,10 @@ def run_case(
 ) -> tuple[list[Row], list[str]]:
     """Tune, check, then time all by turns; rows, and what is wrong."""
     case, rest = cases_of(name, inputs, args.tuned_on)
-    print(f"\n{case.headline()}", flush=True)
+    hours = case.speech.audio_s / 3600
+    print(
+        f"\n{case.name}: {len(case.utterances)} utterances, {hours:.3f} h", flush=True
+    )
     costs = tuned(rest)
     faults = faults_of(case, costs)
     if faults:
@@ -215,13 +271,12 @@ def run_case(
     return rows, []
 
 
-def _word_errors(case: Case, texts: Sequence[str]) -> Row:
+def _word_errors(case: WordCase, texts: Sequence[str]) -> Row:
     named = dict(zip(case.speech.references, texts, strict=True))
     return word_errors(case.speech.references, named)
 
 
-def _new_words(case: Case, texts: Sequence[str]) -> int:
-    assert case.lexicon is not None
+def _new_words(case: WordCase, texts: Sequence[str]) -> int:
     known = set(case.lexicon.words)
     return sum(word not in known for text in texts for word in text.split())
 
