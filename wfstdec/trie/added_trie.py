@@ -164,8 +164,7 @@ def advance_credit(added, cap, node):
 
 def credit_cap(space: SearchSpace, lm_scale: float) -> np.float32:
     """No more is credited in advance."""
-    root = int(np.flatnonzero(space.automaton.backoff_state < 0)[0])
-    cost = float(space.unk_lookahead[root])
+    cost = float(space.unk_lookahead[0])  # in the empty history
     return np.float32(min(max(0.0, lm_scale * cost), 1e6) if np.isfinite(cost) else 0.0)
 
 

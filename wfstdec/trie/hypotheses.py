@@ -28,20 +28,22 @@ from wfstdec.trie.space import NONE, SearchSpace, unk_label
 
 
 class Spoken(NamedTuple):
-    """A word of a path.
+    """The words of some tokens.
 
     Attributes:
-        text: What it is called.
-        word: Its id; 0 for an open word that has none.
-        begin, end: The positions of its tokens.
-        pron: Its pronunciation, as in `TokenPath`.
+        texts: What they are called.
+        words: Their ids; 0 of open words that have none.
+        spans: The positions of their tokens, first and one behind the last.
+        pron_cost: What their pronunciations cost, unscaled.
     """
 
-    text: str
-    word: int
-    begin: int
-    end: int
-    pron: int
+    texts: list[str]
+    words: list[int]
+    spans: list[tuple[int, int]]
+    pron_cost: float
+
+
+NOTHING_SPOKEN = Spoken([], [], [], 0.0)
 
 
 class HypothesisBuilder:
@@ -68,8 +70,14 @@ class HypothesisBuilder:
 
     def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
+        spoken = NOTHING_SPOKEN
+        if self.space.has_lexicon:
+            spoken = self._spoken(path.rows, path.last_pron, boosts.added)
+            words = self._timed(spoken.texts, spoken.spans, path.rows)
+        else:
+            words = self.words_of(path.rows)
         return Hypothesis(
-            words=tuple(self.words_of(path.rows, path.last_pron, boosts.added)),
+            words=tuple(words),
             token_ids=tuple(path.token.tolist()),
             token_frames=(
                 tuple(path.rows[:, 1].tolist()),
@@ -77,32 +85,29 @@ class HypothesisBuilder:
             ),
             token_names=self._decoder.tokens.names,
             frame_shift_s=self._decoder.frame_shift_s,
-            **self._costs(path, boosts)._asdict(),
+            **self._costs(path, boosts, spoken)._asdict(),
             reached_final=path.complete,
             num_frames=path.num_frames,
             died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,
         )
 
-    def _costs(self, path: TokenPath, boosts: CompiledBoosts) -> CostAccount:
-        """The account of a path.
+    def _costs(
+        self, path: TokenPath, boosts: CompiledBoosts, spoken: Spoken
+    ) -> CostAccount:
+        """The account of a path, and of the words that it says.
 
         Where alignments were summed, what is left of the total is acoustic.
         """
         options, labels = self._decoder.options, path.token
         insertion = insertion_cost(options.token_insertion, len(path.token))
-        words: list[int] = []
-        pron_cost = 0.0
         if self.space.has_lexicon:
-            spoken = self._spoken(path.rows, path.last_pron, boosts.added)
-            words = [one.word for one in spoken]
             unknown = unk_label(self.space.automaton)
-            labels = np.array([word or unknown for word in words], np.int32)
-            pron_cost = math.fsum(map(self._pron_cost, spoken))
-            insertion += insertion_cost(options.word_insertion, len(words))
+            labels = np.array([word or unknown for word in spoken.words], np.int32)
+            insertion += insertion_cost(options.word_insertion, len(labels))
         costs = {
-            "graph": self._lm_cost(labels, path.complete) + pron_cost,
+            "graph": self._lm_cost(labels, path.complete) + spoken.pron_cost,
             "insertion": insertion,
-            "boost": boosts.cost(words, path.token),
+            "boost": boosts.cost(spoken.words, path.token),
         }
         if math.isnan(path.acoustic):
             return CostAccount.of_total(options, total=path.search_cost, **costs)
@@ -162,49 +167,65 @@ class HypothesisBuilder:
         if not self.space.has_lexicon:
             return self._pieces(rows)
         spoken = self._spoken(rows, last_pron, added)
-        spans = [(one.begin, one.end) for one in spoken]
-        return [one.text for one in spoken], spans, True
+        return spoken.texts, spoken.spans, True
 
     def _spoken(
         self, rows: np.ndarray, last_pron: int, added: AddedWords | None
-    ) -> list[Spoken]:
+    ) -> Spoken:
         """The words of some tokens, with a lexicon."""
         ends = 1 + np.flatnonzero(rows[1:, 3] >= 0)  # at 0 the word is before them
         prons = rows[ends, 3]
         if last_pron >= 0:
             prons, ends = np.append(prons, last_pron), np.append(ends, len(rows))
-        tokens, num_prons = rows[:, 0].tolist(), len(self.space.trie.pron_word)
-        spoken: list[Spoken] = []
-        for pron, end in zip(prons.tolist(), ends.tolist(), strict=True):
-            if pron < num_prons:
-                word = int(self.space.trie.pron_word[pron])
-                begin, text = end - int(self._pron_length[pron]), self._words[word]
+        trie = self.space.trie
+        if (prons >= len(trie.pron_word)).any():
+            return self._spoken_beside(rows[:, 0].tolist(), prons, ends, added)
+        words = trie.pron_word[prons].tolist()
+        begins = (ends - self._pron_length[prons]).tolist()
+        return Spoken(
+            texts=[self._words[word] for word in words],
+            words=words,
+            spans=list(zip(begins, ends.tolist(), strict=True)),
+            pron_cost=float(trie.pron_cost[prons].sum(dtype=np.float64)),
+        )
+
+    def _spoken_beside(
+        self,
+        tokens: list[int],
+        prons: np.ndarray,
+        ends: np.ndarray,
+        added: AddedWords | None,
+    ) -> Spoken:
+        """The same where some of the words are added or open ones."""
+        trie, opened = self.space.trie, self.space.open
+        spoken, end, total = Spoken([], [], [], 0.0), 0, 0.0
+        for pron, stop in zip(prons.tolist(), ends.tolist(), strict=True):
+            if pron < len(trie.pron_word):
+                word = int(trie.pron_word[pron])
+                begin, text = stop - int(self._pron_length[pron]), self._words[word]
+                total += float(trie.pron_cost[pron])
             elif pron != OPEN_PRON:
                 assert added is not None
-                number = pron - num_prons
+                number = pron - len(trie.pron_word)
                 word = int(added.word[number])
-                begin = end - int(added.splits[number + 1] - added.splits[number])
+                begin = stop - int(added.splits[number + 1] - added.splits[number])
                 new = word - added.num_known
                 text = added.words[new] if new >= 0 else self._words[word]
             else:
                 assert self.spelling is not None
-                begin = spoken[-1].end if spoken else 0
+                begin = end
                 while tokens[begin] == self._decoder.separator:
                     begin += 1
-                text = self.spelling.text(tokens[begin:end])
+                text = self.spelling.text(tokens[begin:stop])
                 word = self._word_ids.get(text, EPSILON)
-            spoken.append(Spoken(text, word, begin, end, pron))
-        return spoken
-
-    def _pron_cost(self, spoken: Spoken) -> float:
-        """What the pronunciation of a word costs, unscaled."""
-        trie, opened = self.space.trie, self.space.open
-        if spoken.pron < len(trie.pron_word):
-            return float(trie.pron_cost[spoken.pron])
-        if spoken.pron != OPEN_PRON or spoken.word != EPSILON:
-            return 0.0
-        num_tokens = spoken.end - spoken.begin
-        return float(opened.word_cost) + num_tokens * float(opened.token_cost)
+                if word == EPSILON:
+                    length = stop - begin
+                    total += opened.word_cost + length * float(opened.token_cost)
+            end = stop
+            spoken.texts.append(text)
+            spoken.words.append(word)
+            spoken.spans.append((begin, stop))
+        return spoken._replace(pron_cost=float(total))
 
     def _pieces(
         self, rows: np.ndarray
