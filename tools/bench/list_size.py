@@ -1,15 +1,20 @@
 """How many phrases can be boosted: WER, F and speed for lists of 100 to 20,000.
 
     python -m tools.bench.list_size --output run.json --plot run.svg
+    python -m tools.bench.list_size --own --utterances 195 --output run.json
 
 After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
 Phrase-Boosting Tree" (arXiv 2508.07014), figure 2. One list for all utterances: key
 phrases that are said (rare words, and pairs of words with one of them), filled up with
 phrases that nobody says: rare words of the lexicon, and pairs of the language model
 with one; none that sounds like a common word, since credit by tokens goes to all words
-that sound alike. Boosted word by word (credit where a word's label stands) and token by
-token (credit as the phrase is being said), each phrase worth the same in whole. P, R
-and F are of all phrases of the longest list, whatever list was boosted.
+that sound alike. With `--own` each utterance has a list of its own: all such phrases
+that it says, filled up likewise. P, R and F are of the phrases that are said: the keys,
+or with `--own` those of all utterances.
+
+Boosted word by word (credit where a word's label stands), token by token (credit as the
+phrase is being said), each phrase worth `--magnitude` nats in whole; and word by word
+without numbers (bonuses follow from the list).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tools.bench import experiments
@@ -29,27 +34,32 @@ from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.text.arpa import read_arpa
 
 SIZES = [100, 500, 1000, 5000, 10_000, 20_000]
-UNITS = ("word", "token")
+KINDS = ("word", "unnumbered", "token")
+Lists = dict[int, dict[str, list[str]]]
+"""By size, the phrases of each utterance's list."""
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--keys", type=int, default=100, help="phrases that are said")
+    parser.add_argument("--own", action="store_true", help="a list for each utterance")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--magnitude", type=float, default=4.0, help="nats of each")
     parser.add_argument("--beam", type=float, default=13.0)
     parser.add_argument("--beam-size", type=int, default=256)
 
 
-def said_phrases(case: Case, rare: set[str]) -> list[str]:
-    """Rare words of the references, and pairs of known words with one of them."""
+def phrases_in(words: Sequence[str], rare: set[str], known: set[str]) -> set[str]:
+    """The rare words of a text, and pairs of known words with one of them."""
+    pairs = [pair for pair in zip(words, words[1:], strict=False) if known >= set(pair)]
+    return {" ".join(pair) for pair in pairs if rare & set(pair)} | rare & set(words)
+
+
+def said_phrases(case: Case, rare: set[str]) -> dict[str, list[str]]:
+    """The phrases that each utterance says, sorted."""
     assert case.lexicon is not None
-    known, found = set(case.lexicon.words), set()
-    for words in case.speech.references.values():
-        found |= set(words) & rare
-        for pair in zip(words, words[1:], strict=False):
-            if set(pair) <= known and set(pair) & rare:
-                found.add(" ".join(pair))
-    return sorted(found)
+    known, references = set(case.lexicon.words), case.speech.references
+    return {u: sorted(phrases_in(w, rare, known)) for u, w in references.items()}
 
 
 def unsaid_phrases(case: Case, rare: set[str]) -> list[str]:
@@ -67,42 +77,64 @@ def unsaid_phrases(case: Case, rare: set[str]) -> list[str]:
     return sorted(phrase for phrase in found if f" {phrase} " not in whole)
 
 
-def lists_of(case: Case, args: argparse.Namespace) -> dict[int, list[str]]:
-    """Phrases by the size of the list; each list holds the shorter ones."""
+def lists_of(case: Case, args: argparse.Namespace) -> tuple[list[str], Lists]:
+    """The phrases that are scored, and all lists; each holds the shorter ones."""
     rng = random.Random(args.seed)
     rare = set(experiments.rare_words(case, args.common))
     distinct = rare - experiments.like_others(case, rare)
-    keys, others = said_phrases(case, rare), unsaid_phrases(case, distinct)
+    said, others = said_phrases(case, rare), unsaid_phrases(case, distinct)
+    keys = sorted(set().union(*said.values()))
     rng.shuffle(keys)
     rng.shuffle(others)
-    order = keys[: args.keys] + others
-    if len(order) < max(args.sizes):
-        print(f"only {len(order)} phrases for lists of {max(args.sizes)}")
-    return {size: order[:size] for size in args.sizes if size <= len(order)}
+    if not args.own:
+        keys = keys[: args.keys]
+        said = dict.fromkeys(said, keys)
+    most = len(keys) + len(others)
+    sizes = [size for size in args.sizes if size <= most]
+    if len(sizes) < len(args.sizes):
+        print(f"only {most} phrases for lists of {max(args.sizes)}")
+    different = {tuple(own) for own in said.values()}
+    lists: Lists = {}
+    for size in sizes:
+        filled = {own: [*own, *others[: max(0, size - len(own))]] for own in different}
+        lists[size] = {u: filled[tuple(own)] for u, own in said.items()}
+    return keys, lists
 
 
-def compile_lists(
-    case: Case, lists: dict[int, list[str]], magnitude: float
-) -> tuple[dict[str, dict[str, Any]], dict[int, float]]:
-    """Boosts of each utterance by `unit size`; CPU seconds to compile tokens."""
-    boosts, seconds = {}, {}
-    experiments.token_phrases(
-        case, {lists[min(lists)][0]: 1.0}
-    )  # compiles code, untimed
-    for size, phrases in lists.items():
-        by_word = dict.fromkeys(phrases, magnitude)
-        begin = time.process_time()
-        by_token = experiments.token_phrases(case, by_word)
-        seconds[size] = round(time.process_time() - begin, 3)
-        for unit, given in zip(UNITS, (by_word, by_token), strict=True):
-            boosts[f"{unit} {size}"] = dict.fromkeys(case.speech.references, given)
+def boosts_of(
+    case: Case, scored: list[str], lists: Lists, args: argparse.Namespace
+) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """Boosts of each utterance by `kind size`; CPU seconds to make those of one."""
+    boosts: dict[str, dict[str, Any]] = {}
+    seconds: dict[str, float] = {}
+    boosts_of_one(case, "token", scored[:1], 1.0)  # compiles code, untimed
+    for size, by_utterance in lists.items():
+        different = {id(phrases): phrases for phrases in by_utterance.values()}
+        for kind in args.kinds:
+            begin = time.process_time()
+            made = {
+                key: boosts_of_one(case, kind, phrases, args.magnitude)
+                for key, phrases in different.items()
+            }
+            taken = (time.process_time() - begin) / len(made)
+            name = f"{kind} {size}"
+            seconds[name] = round(taken, 4)
+            boosts[name] = {u: made[id(one)] for u, one in by_utterance.items()}
     return boosts, seconds
 
 
-def size_of(point: Point) -> tuple[str, int]:
-    """The unit of a point's list, and its size."""
-    unit, _, size = (point.boosts or "none 0").partition(" ")
-    return unit, int(size)
+def boosts_of_one(case: Case, kind: str, phrases: list[str], nats: float) -> Any:
+    """What is given for a list: as `KINDS` says."""
+    if kind == "unnumbered":
+        return phrases
+    numbers = dict.fromkeys(phrases, nats)
+    return numbers if kind == "word" else experiments.token_phrases(case, numbers)
+
+
+def kind_of(point: Point) -> tuple[str, int]:
+    """The kind of a point's list, and its size."""
+    kind, _, size = (point.boosts or "none 0").partition(" ")
+    return kind, int(size)
 
 
 def panel(
@@ -112,8 +144,8 @@ def panel(
     boosted = [point for point in comparison.points if point.boosts]
     curves = curves_of(
         boosted,
-        lambda point: f"{point.search}, {size_of(point)[0]}s",
-        lambda point: (size_of(point)[1], value(point)),
+        lambda point: f"{point.search}, {kind_of(point)[0]}",
+        lambda point: (kind_of(point)[1], value(point)),
     )
     return "", y_label, curves
 
@@ -127,17 +159,17 @@ def main(argv: list[str] | None = None) -> int:
     case = experiments.load_case(args)
     if case.lexicon is None:
         raise SystemExit("phrases are spelt by a lexicon: a case with one, please")
-    lists = lists_of(case, args)
-    boosts, compile_s = compile_lists(case, lists, args.magnitude)
-    print("CPU seconds to compile token phrases:", compile_s)
+    scored, lists = lists_of(case, args)
+    boosts, compile_s = boosts_of(case, scored, lists, args)
 
     def describe(point: Point) -> Row:
-        unit, size = size_of(point)
-        return {"unit": unit, "size": size, "compile_s": compile_s.get(size)}
+        kind, size = kind_of(point)
+        compiled = compile_s.get(point.boosts or "")
+        return {"list": kind, "size": size, "compile_s": compiled}
 
     widths = {"beam": [args.beam]}, {"beam_size": [args.beam_size]}
     comparison = Experiment("tools.bench.list_size", case, args).compare(
-        experiments.searches_of(case, *widths), boosts, lists[max(lists)], describe
+        experiments.searches_of(case, *widths), boosts, scored, describe
     )
     panels = [
         panel(comparison, "WER %", lambda point: point.wer),

@@ -1,18 +1,22 @@
 """Boost magnitude against WER, for accurate and inaccurate word lists.
 
     python -m tools.bench.magnitude --output run.json --plot run.svg
+    python -m tools.bench.magnitude --for-all --output run.json
 
 After "GPU-Accelerated WFST Beam Search Decoder for CTC-based Speech Recognition"
 (arXiv 2311.04996), figure 6. Every utterance has a list of its own. Accurate: the rare
 words that it says. Inaccurate: `--strangers` rare words that it does not say, those of
-other utterances first. Rare are words of the lexicon that are none of the likeliest of
-the language model. Magnitudes are nats; dotted lines are at half of the beams.
+other utterances first. With `--for-all` there is one list for all utterances, as the
+paper has it: the rare words that are said in any; or as many that are said in none.
+Rare are words of the lexicon that are none of the likeliest of the language model.
+Magnitudes are nats; dotted lines are at half of the beams.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Mapping
 
 from tools.bench import experiments
 from tools.bench.cases import Case
@@ -23,6 +27,8 @@ from wfstdec.compare.comparison import Comparison, Point
 
 MAGNITUDES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0]
 KINDS = ("accurate", "inaccurate")
+Lists = Mapping[str, Mapping[str, list[str]]]
+"""By kind, the words of each utterance's list."""
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +36,10 @@ def add_own(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beams", nargs="+", type=float, default=[8.0, 13.0])
     parser.add_argument("--beam-size", type=int, default=256)
     parser.add_argument("--strangers", type=int, default=100)
+    parser.add_argument("--for-all", action="store_true", help="one list, of each kind")
 
 
-def word_lists(
-    case: Case, rare: set[str], strangers: int, seed: int
-) -> dict[str, dict[str, list[str]]]:
+def word_lists(case: Case, rare: set[str], strangers: int, seed: int) -> Lists:
     """The words of each utterance's list, by kind."""
     rng = random.Random(seed)
     said = {u: set(words) & rare for u, words in case.speech.references.items()}
@@ -51,8 +56,19 @@ def word_lists(
     return {"accurate": accurate, "inaccurate": inaccurate}
 
 
+def lists_for_all(case: Case, rare: set[str], seed: int) -> Lists:
+    """The same where all utterances have one list."""
+    references = case.speech.references
+    said = sorted(rare & set().union(*references.values()))
+    unsaid = sorted(rare.difference(said))
+    count = min(len(said), len(unsaid))
+    strangers = sorted(random.Random(seed).sample(unsaid, count))
+    lists = {"accurate": said, "inaccurate": strangers}
+    return {kind: dict.fromkeys(references, words) for kind, words in lists.items()}
+
+
 def boosts_of(
-    lists: dict[str, dict[str, list[str]]], magnitudes: list[float]
+    lists: Lists, magnitudes: list[float]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Boosts of each utterance by `kind magnitude`."""
     return {
@@ -92,7 +108,10 @@ def main(argv: list[str] | None = None) -> int:
     if case.lexicon is None:
         raise SystemExit("words are boosted: a case with a lexicon, please")
     rare = set(experiments.rare_words(case, args.common))
-    lists = word_lists(case, rare, args.strangers, args.seed)
+    if args.for_all:
+        lists = lists_for_all(case, rare, args.seed)
+    else:
+        lists = word_lists(case, rare, args.strangers, args.seed)
     widths = {"beam": args.beams}
     trie_widths = widths | {"beam_size": [args.beam_size]}
     comparison = Experiment("tools.bench.magnitude", case, args).compare(

@@ -49,27 +49,26 @@ gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
 from __future__ import annotations
 
 import functools
-import math
 import threading
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.boost import phrase_kernels
 from wfstdec.boost.spelling import Speller, Spelling
+from wfstdec.boost.weights import MAX_WEIGHT, checked_weights
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.jit.trees import grow_tree
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton, BackoffModel, Unit, frozen
 from wfstdec.text.symbols import TokenTable
 
-MAX_WEIGHT = 1e6
-"""A weight may not be larger, either way: so that no sum of costs reaches infinity."""
 GRAIN = 1 / 16384
 """Amounts and credits are multiples of it."""
 
@@ -157,12 +156,13 @@ class PhraseCompiler:
             phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
 
         Raises:
-            BoostError: A phrase is no string or empty, or a weight no number.
+            BoostError: A phrase is no string or empty, has two weights, or a weight is
+                no number.
 
         Warns:
             BoostWarning: Phrases that cannot be spelt; names them.
         """
-        content = tuple(sorted(_checked(phrases).items()))
+        content = tuple(sorted(checked_weights(phrases).items(), key=itemgetter(0)))
         with self._lock:
             boosts = self._remembered.pop(content, None) or self._compile(content)
             self._remembered[content] = boosts
@@ -380,20 +380,3 @@ def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:
         if not any(shorter in written for shorter in kept):
             kept[written] = spelling
     return list(kept.values())
-
-
-def _checked(phrases: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
-    if isinstance(phrases, str):
-        raise BoostError(f"phrases is the string {phrases!r}, expected a list of them")
-    if not isinstance(phrases, Mapping):
-        phrases = dict.fromkeys(phrases, 1.0)
-    for phrase, weight in phrases.items():
-        if not isinstance(phrase, str) or not phrase.strip():
-            raise BoostError(f"boosted phrase {phrase!r}, expected a string of words")
-        numeric = isinstance(weight, int | float | np.number)
-        if not numeric or not math.isfinite(weight) or abs(weight) > MAX_WEIGHT:
-            raise BoostError(
-                f"weight {weight!r} of {phrase!r}, expected a number, "
-                f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
-            )
-    return {phrase: float(weight) for phrase, weight in phrases.items()}

@@ -37,11 +37,12 @@ def by_words(word_ids: Mapping[str, int]) -> Speller:
     """Phrases as sequences of word ids."""
 
     def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
-        ids = [[word_ids.get(word) for word in phrase.split()] for phrase in phrases]
-        return [
-            [] if None in found else [tuple(i for i in found if i is not None)]
-            for found in ids
-        ]
+        lacking = -1  # ids are not below 0
+        ids = (
+            tuple([word_ids.get(word, lacking) for word in phrase.split()])
+            for phrase in phrases
+        )
+        return [[] if lacking in found else [found] for found in ids]
 
     return spell
 

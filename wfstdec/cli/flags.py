@@ -175,6 +175,9 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "in place of --arpa: a language model as `wfstdec build-lm` saves it",
     },
     "--beam": _search("beam", "keep what is this close to the best", **_NATS),
+    "--lattice-beam": _search(
+        "lattice_beam", "in lattices, keep what is this close to the best", **_NATS
+    ),
     "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
     "--max-active": _search(
         "max_active", "states kept in a frame at most, or none", **_COUNT_OR_NONE

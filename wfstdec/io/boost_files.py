@@ -31,6 +31,7 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -189,7 +190,7 @@ def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
     word = "word" if key == "boosts" else "phrase"
     expected = f'expected {{"id": utterance, "{key}": {{{word}: {number}}}}}'
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=partial(_object, place))
     except json.JSONDecodeError as error:
         raise BoostError(f"{place}: {error.msg}, {expected}") from error
     is_entry = key == "boosts" and isinstance(found, dict) and "text" in found
@@ -199,6 +200,16 @@ def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
     of_list = is_entry or isinstance(found.get(key), dict | list)
     if not isinstance(found.get("id"), str | None) or not of_list:
         raise BoostError(f"{place}: found {line!r}, {expected}")
+    return found
+
+
+def _object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, whose keys differ: `json` keeps the last of two in silence."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise BoostError(f"{place}: {key!r} a second time, expected once")
+        found[key] = value
     return found
 
 

@@ -9,28 +9,40 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
+from wfstdec.search.sessions import Sessions
 from wfstdec.wfst.alignment import Aligner
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
+from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
+from wfstdec.wfst.recorded import (
+    Recorded,
+    RecordingBackend,
+    RecordingBatchBackend,
+    lattice_of,
+)
+
+_Item = TypeVar("_Item")
 
 
 class WfstDecoder(Decoder[np.ndarray, BestPath]):
@@ -82,6 +94,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         self._aligner = Aligner(graph)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
+        self._records = False
 
     def decode(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -98,6 +111,87 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         other = copy.copy(self)
         other._auto, other._backend = None, self._auto.cuda()
         return other.decode(logprobs, lengths, boosts)
+
+    def decode_lattice(
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        lattice_beam: float | None = None,
+    ) -> list[Lattice]:
+        """All that the search kept near the best path, of each utterance.
+
+        Args:
+            logprobs: As in `decode`.
+            lengths: As in `decode`.
+            boosts: As in `decode`.
+            lattice_beam: Nats, at most the beam; `None` is that of the options.
+
+        Raises:
+            OptionError: `lattice_beam` is out of range.
+                Others as `decode`.
+        """
+        if lattice_beam is not None:
+            other = self.with_options(lattice_beam=lattice_beam)
+            return other.decode_lattice(logprobs, lengths, boosts)
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+        self._check_boosts(compiled)
+        return self._recorded(utterances, compiled, lambda one, _: self._lattice(one))
+
+    def decode_nbest(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[list[Hypothesis]]:
+        """The `nbest` best texts of each utterance's lattice, best first.
+
+        The first is what `decode` gives, bit for bit. Each list is an `NbestList`,
+        whose `is_exact` says whether none is missing. Texts that cost more than the
+        best one and `lattice_beam` are left out.
+
+        Raises:
+            WfstdecError: As `decode`.
+        """
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+        self._check_boosts(compiled)
+        return self._recorded(utterances, compiled, self._nbest_of)
+
+    def _recorded(
+        self,
+        utterances: Sequence[Any],
+        boosts: list[CompiledBoosts],
+        read: Callable[[Recorded, CompiledBoosts], _Item],
+    ) -> list[_Item]:
+        """What is made of each utterance's record."""
+        if isinstance(self._backend, RecordingBatchBackend):
+            found = self._backend.record_batch(utterances, self.options, boosts)
+            return list(map(read, found, boosts))
+        backend = self._recording_backend()
+
+        def record(i: int) -> _Item:
+            search = backend.start_recording(self.options, boosts[i])
+            search.advance(utterances[i])
+            return read(search.record(), boosts[i])
+
+        return self._of_each(utterances, record)
+
+    def sessions(self, *, lattices: bool = False) -> Sessions:
+        """Utterances that come in chunks, and that join and leave at any time.
+
+        Args:
+            lattices: Whether `close_nbest` and `close_lattice` will be asked for. Each
+                session then keeps its whole lattice, pruned as it grows.
+
+        Raises:
+            BackendError: The backend records no lattices.
+        """
+        if not lattices:
+            return super().sessions()
+        self._recording_backend()
+        other = copy.copy(self)
+        other._records = True
+        return Sessions(other)
 
     def choose_backend(
         self,
@@ -169,6 +263,47 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             )
         return self._backend.memory_plan(num_utterances, num_frames)
 
+    def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
+        if not self._records:
+            return super()._open(boosts)
+        (compiled,) = self._compiled([boosts], 1)
+        self._check_boosts([compiled])
+        backend = self._recording_backend()
+        return backend.start_recording(self.options, compiled), compiled
+
+    def _check_nbest(self) -> None:
+        self._check_lattices()
+
+    def _check_lattices(self) -> None:
+        if not self._records:
+            raise OptionError(
+                "sessions that record no lattices, expected "
+                "`decoder.sessions(lattices=True)`"
+            )
+
+    def _recording_backend(self) -> RecordingBackend:
+        if isinstance(self._backend, RecordingBackend):
+            return self._backend
+        raise BackendError(
+            "this backend records no lattices of sessions, expected backend='cpu', "
+            "'reference' or 'auto'"
+        )
+
+    def _finish_lattice(self, search: Any) -> Lattice:
+        """End a search that records; its lattice."""
+        return self._lattice(search.record())
+
+    def _lattice(self, recorded: Recorded) -> Lattice:
+        return lattice_of(self.graph, self.options, recorded, self.frame_shift_s)
+
+    def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
+        return self._nbest_of(search.record(), boosts)
+
+    def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
+        lattice = self._lattice(recorded)
+        found = nbest_paths(lattice, int(self.options.nbest))
+        return hypotheses_of(lattice, found, boosts, self._reader())
+
     def _partial_reader(self) -> PartialReader:
         return PartialReader(self._aligner, self.graph.words, self.frame_shift_s)
 
@@ -189,10 +324,10 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
     def _batch_of(
         self, paths: list[BestPath], boosts: list[CompiledBoosts]
     ) -> HypothesisBatch:
-        options, shift = self.options, self.frame_shift_s
-        return HypothesisBatch(
-            Reader(self.graph, self._aligner, options, shift), paths, boosts
-        )
+        return HypothesisBatch(self._reader(), paths, boosts)
+
+    def _reader(self) -> Reader:
+        return Reader(self.graph, self._aligner, self.options, self.frame_shift_s)
 
     def _hypothesis(
         self,

@@ -34,7 +34,7 @@ goes to the lower graph state, then to the lower boost state.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,9 @@ from wfstdec.wfst.reference_paths import (
     read_path,
     tokens_of,
 )
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.reference_lattice import RecordingSearch
 
 F = np.float32
 Key = tuple[int, int]
@@ -85,6 +88,14 @@ class ReferenceBackend:
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
         return ReferenceSearch(self.graph, options, boosts)
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.reference_lattice import RecordingSearch  # it imports this
+
+        return RecordingSearch(self.graph, options, boosts)
 
 
 class ReferenceSearch:

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
 
-from tools.bench import beam_size, experiments, list_size, magnitude
+from tools.bench import (
+    beam_size,
+    boost_lm,
+    boost_weights,
+    experiments,
+    list_size,
+    magnitude,
+)
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import WfstdecError
 
 
@@ -62,22 +70,44 @@ def test_accurate_lists_are_said_and_inaccurate_ones_are_not():
     assert again == lists
 
 
+def test_one_list_for_all_utterances():
+    references = {"u": ("a", "b", "of"), "v": ("c",)}
+    rare = set("abcdefgh")
+    lists = magnitude.lists_for_all(case_of(references), rare, seed=1)
+    assert lists["accurate"] == dict.fromkeys(references, ["a", "b", "c"])
+    one, other = lists["inaccurate"].values()
+    assert one is other and len(one) == 3 and set(one) <= rare - set("abc")
+
+
 def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
     references = {"u": ("ab", "c"), "v": ("cab",)}
     case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
     assert experiments.rare_words(case, common=4) == ["rare"]
     assert experiments.rare_words(case, common=0) == ["ab", "c", "cab", "rare"]
     said = list_size.said_phrases(case, {"c", "rare"})
-    assert said == ["ab c", "c"]
+    assert said == {"u": ["ab c", "c"], "v": []}
     assert list_size.unsaid_phrases(case, {"c", "rare"}) == ["rare"]
-    args = SimpleNamespace(seed=1, common=0, keys=2, sizes=[1, 2, 3, 9])
-    lists = list_size.lists_of(case, args)
-    assert list(lists) == [1, 2, 3]
-    assert lists[3][:2] == lists[2] and lists[2][:1] == lists[1]
-    assert set(lists[2]) <= {"ab", "c", "cab", "ab c"} and lists[3][2] == "rare"
+    args = SimpleNamespace(seed=1, common=0, keys=2, sizes=[2, 3, 9], own=False)
+    scored, lists = list_size.lists_of(case, args)
+    assert len(scored) == 2 and set(scored) <= {"ab", "c", "cab", "ab c"}
+    assert list(lists) == [2, 3]
+    for utterance in references:
+        assert lists[2][utterance] == scored
+        assert lists[3][utterance] == [*scored, "rare"]
+    assert lists[3]["u"] is lists[3]["v"]  # compiled once
     case.lexicon.pronunciations[3] = ("a", "b")  # as "ab", which is not rare now
-    args = SimpleNamespace(seed=1, common=1, keys=2, sizes=[2, 3])
-    assert list(list_size.lists_of(case, args)) == [2]
+    args = SimpleNamespace(seed=1, common=1, keys=2, sizes=[2, 3], own=False)
+    assert list(list_size.lists_of(case, args)[1]) == [2]
+
+
+def test_lists_of_their_own_hold_what_the_utterance_says(recipe):
+    references = {"u": ("ab", "c"), "v": ("cab",), "w": ()}
+    case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
+    args = SimpleNamespace(seed=1, common=0, keys=1, sizes=[1, 3], own=True)
+    scored, lists = list_size.lists_of(case, args)
+    assert sorted(scored) == ["ab", "ab c", "c", "cab"]
+    assert lists[1] == {"u": ["ab", "ab c", "c"], "v": ["cab"], "w": ["rare"]}
+    assert lists[3] == {"u": ["ab", "ab c", "c"], "v": ["cab", "rare"], "w": ["rare"]}
 
 
 def test_rare_words_that_sound_like_others():
@@ -117,13 +147,87 @@ def test_what_could_not_be_written_is_said_at_once(recipe, given, message):
             experiment.main(["--data", "no", *given])
 
 
-def test_list_sizes(recipe):
-    more = ["--common", "0", "--sizes", "2", "3", "--keys", "2"]
-    rows = run(list_size, recipe, *more)
-    assert [(row["unit"], row["size"]) for row in rows[:5]] == [
-        ("none", 0), ("word", 2), ("token", 2), ("word", 3), ("token", 3),
+@pytest.mark.parametrize("own", [False, True])
+def test_list_sizes(recipe, own):
+    more = ["--common", "0", "--sizes", "2", "3", "--keys", "2", "--own"]
+    rows = run(list_size, recipe, *(more if own else more[:-1]))
+    assert [(row["list"], row["size"]) for row in rows[:7]] == [
+        ("none", 0), ("word", 2), ("unnumbered", 2), ("token", 2),
+        ("word", 3), ("unnumbered", 3), ("token", 3),
     ]  # fmt: skip
-    assert len(rows) == 10 and rows[1]["compile_s"] >= 0 == rows[0]["wer"]
+    assert len(rows) == 14 and rows[0]["compile_s"] is None
+    assert rows[1]["compile_s"] >= 0 == rows[0]["wer"]
+
+
+def test_magnitudes_of_one_list(recipe):
+    more = ["--common", "0", "--magnitudes", "1", "--beams", "9", "--for-all"]
+    rows = run(magnitude, recipe, *more)
+    kinds = [(row["list"], row["magnitude"]) for row in rows[:3]]
+    assert kinds == [("none", 0.0), ("accurate", 1.0), ("inaccurate", 1.0)]
+
+
+def test_boosts_and_a_language_model(recipe):
+    rows = run(boost_lm, recipe, "--common", "0", "--magnitudes", "1", "--own", "2")
+    assert [(row["search"], row["lm"], row["magnitude"]) for row in rows] == [
+        (f"{search}, {lm}", lm, nats)
+        for lm in ("no LM", "lm")
+        for search in ("WFST", "trie")
+        for nats in (0.0, 1.0)
+    ]
+    assert all(row["wer"] == 0.0 and row["f"] == 1.0 for row in rows)
+
+
+def test_a_list_of_their_own_rare_words_and_of_others(recipe):
+    references = {"u": ("ab", "c"), "v": ("cab",)}
+    case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
+    args = SimpleNamespace(seed=1, common=0, own=1)
+    lists = boost_lm.word_lists(case, args)
+    assert lists == {"u": ["ab", "c"], "v": ["cab"]}
+    args.own = 3
+    for utterance, words in boost_lm.word_lists(case, args).items():
+        assert len(set(words)) == 3 and set(references[utterance]) <= set(words)
+
+
+def test_how_credit_is_spread(recipe):
+    more = ["--common", "0", "--magnitudes", "1", "--no-peer", "--others", "1"]
+    rows = run(boost_weights, recipe, *more)
+    assert [(row["search"], row["magnitude"]) for row in rows] == [
+        (f"trie, {spread}", nats)
+        for spread in ("words", "totals", "tree", "uniform")
+        for nats in (0.0, 1.0)
+    ]
+    assert all(row["wer"] == 0.0 and row["words"] == 4 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["totals", "tree", "uniform"])
+def test_a_word_of_the_mean_length_is_worth_its_nats(name):
+    options = boost_weights.SPREADS[name]
+    given = {}
+
+    class Compiler:
+        def compile(self, numbers):
+            given.update(numbers)
+
+    decoder = SimpleNamespace(phrase_compiler=lambda *_, **__: Compiler())
+    assert boost_weights.Spread(options, 3, None)(decoder, None) is None
+    boost_weights.Spread(options, 3, None)(decoder, {"abc": 5.0})
+    base = 1.0 if options.weights_are_totals else float(options.base(3)[-1])
+    assert given["abc"] * base == pytest.approx(5.0)
+    assert PhraseOptions(uniform=True).base(3)[-1] == 3.0
+
+
+def test_hotwords_are_given_to_the_peer():
+    asked = []
+    decoder = SimpleNamespace(decode=lambda rows, **given: asked.append(given) or "a")
+    peer = SimpleNamespace(
+        name="peer", decoder=decoder, settings=lambda: [{"beam_width": 25}]
+    )
+    search = boost_weights.Hotwords(peer, 25)
+    [setting] = search.settings
+    found = search.prepare(setting)([np.zeros((1, 2))] * 2, [None, {"a": 2.0}])
+    assert [one.text for one in found] == ["a", "a"]
+    assert asked[0] == setting
+    assert asked[1] == setting | {"hotwords": ["a"], "hotword_weight": 2.0}
 
 
 def test_beams(recipe):

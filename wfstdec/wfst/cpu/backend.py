@@ -12,6 +12,7 @@ changes a result.
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,6 +32,9 @@ from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.scales import scales_of
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.cpu.lattice import RecordingSearch
 
 MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 """With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
@@ -53,6 +57,7 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._records: list[k.Record] = []
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._word_arcs: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
@@ -61,13 +66,24 @@ class CpuBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
+        return CpuSearch(self, self.inputs_of(options, boosts))
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.cpu.lattice import RecordingSearch  # it imports this module
+
+        return RecordingSearch(self, self.inputs_of(options, boosts), options)
+
+    def inputs_of(self, options: WfstOptions, boosts: CompiledBoosts) -> k.SearchInputs:
+        """What a search goes by."""
         scales = scales_of(options, bool(boosts.words))
         in_parts = boosts.words.top_bonus > scales.instalment
         if boosts.phrases is None and not in_parts:
-            words = self._listed(boosts)
-            return CpuSearch(self, (self.arrays, scales, words, None))
+            return self.arrays, scales, self._listed(boosts), None
         arrays, words, phrases = self._lay_out(boosts)
-        return CpuSearch(self, (arrays, scales, words, phrases))
+        return arrays, scales, words, phrases
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
@@ -136,6 +152,26 @@ class CpuBackend:
             if len(pool) < max(1, len(self._works[boosted])):
                 pool.append(channel)
 
+    def take_record(self, arcs: int) -> k.Record:
+        """Room for what a lattice is made of, from the pool or new."""
+        with self._lock:
+            if self._records:
+                return self._records.pop()
+        return k.Record(
+            arcs=np.empty(arcs, k.NOTED),
+            boosts=np.empty(0, np.uint32),
+            extra=np.empty(0, np.float32),
+            number=np.empty(0, np.int32),
+            counts=np.zeros(2, np.int64),
+            limit=np.float32(0),
+        )
+
+    def give_record(self, record: k.Record) -> None:
+        """Put room back, unless the pool has as many as there may be threads."""
+        with self._lock:
+            if len(self._records) < max(1, *map(len, self._works.values())):
+                self._records.append(record)
+
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
@@ -149,6 +185,7 @@ class CpuSearch:
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
         self._history = History(backend.rule)
+        self._record: Any = None  # a `k.Record` where a lattice is wanted
 
     @property
     def counts(self) -> dict[str, int]:
@@ -164,7 +201,7 @@ class CpuSearch:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
-                    *self._inputs, work, self._channel, logprobs, frame
+                    *self._inputs, work, self._channel, logprobs, frame, self._record
                 )
                 work = self._grow(status, work, len(logprobs) - frame)
         finally:

@@ -46,6 +46,7 @@ from wfstdec.wfst.cpu.recombination import (
     insert_alone,
     start_table,
 )
+from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
 from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _NONE = uint32(k.NONE)
@@ -58,8 +59,10 @@ _ZERO = uint64(0)
 
 
 @kernel
-def advance(graph, scales, words, phrases, work, channel, logprobs, first):
+def advance(graph, scales, words, phrases, work, channel, logprobs, first, record):
     """Pass the frontier through the frames `first` and on of a chunk.
+
+    `record`: a `Record`, or None where nobody asks for a lattice.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
@@ -67,7 +70,7 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
     num_frames = logprobs.shape[0]
     counts = channel.counts
     if counts[k.FRONTIER] == 0:
-        status = _begin(graph, scales, words, phrases, work, channel)
+        status = _begin(graph, scales, words, phrases, work, channel, record)
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
@@ -77,7 +80,7 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
         unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
         price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, count, made = _next_frontier(
-            graph, scales, words, phrases, work, channel, beam
+            graph, scales, words, phrases, work, channel, beam, record
         )
         kept = counts[k.FRONTIER]
         if status == k.OK and count > _ZERO:
@@ -87,6 +90,8 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
         if count == _ZERO:
             counts[k.DIED] = counts[k.FRAMES]
             break
+        if record is not None:
+            commit(phrases, work, channel, record, count)
         counts[k.FRAMES] += 1
         counts[k.ACTIVE] += kept
         counts[k.ARCS] += np.int64(made)
@@ -94,7 +99,7 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
 
 
 @inlined
-def _begin(graph, scales, words, phrases, work, channel):
+def _begin(graph, scales, words, phrases, work, channel, record):
     """Make the frontier before the first frame; returns OK or what must grow."""
     if phrases is None:
         entry = work.candidates[0]
@@ -114,11 +119,22 @@ def _begin(graph, scales, words, phrases, work, channel):
     count, fits = close(graph, scales, words, phrases, work, _ONE, waiting, cutoff)
     if not fits:
         return k.GROW_WORK
-    return _settle(graph, scales, words, phrases, work, channel, count)
+    if record is not None:
+        record.counts[1] = 0
+        if not note_closed(
+            *(graph, scales, words, phrases, work, channel, record),
+            *(count, waiting, cutoff),
+        ):
+            return k.GROW_NOTED
+    status = _settle(graph, scales, words, phrases, work, channel, count)
+    if record is not None:
+        if status == k.OK:
+            commit(phrases, work, channel, record, count)
+    return status
 
 
 @inlined
-def _next_frontier(graph, scales, words, phrases, work, channel, beam):
+def _next_frontier(graph, scales, words, phrases, work, channel, beam, record):
     """Emit, recombine, close.
 
     Returns:
@@ -141,7 +157,16 @@ def _next_frontier(graph, scales, words, phrases, work, channel, beam):
             cutoff = max(cutoff, cost_of(worst))
             count, waiting, fits = _recombine(graph, phrases, work, made, side, cutoff)
     if fits and count > _ZERO:
+        if record is not None:
+            if not note_emitted(phrases, work, record, count, made, side, cutoff):
+                return k.GROW_NOTED, _ZERO, _ZERO
         count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
+        if record is not None:
+            if fits and not note_closed(
+                *(graph, scales, words, phrases, work, channel, record),
+                *(count, waiting, cutoff),
+            ):
+                return k.GROW_NOTED, _ZERO, _ZERO
     if not fits:
         return k.GROW_WORK, _ZERO, _ZERO
     return k.OK, count, made + side

@@ -48,7 +48,19 @@ EPSILON_ARC = 1 << 31
 HAS_EPSILONS = 1
 """Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
-OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
+NOTED = np.dtype(
+    [
+        ("state", "<u4"),
+        ("nextstate", "<u4"),
+        ("arc", "<u4"),
+        ("excess", "<f4"),
+        ("acoustic", "<f4"),
+    ]
+)
+"""An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
+arc, its excess (see `recorded.py`), the unscaled acoustic cost."""
+
+OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE, GROW_NOTED = range(5)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
 
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST = range(8)
@@ -88,6 +100,17 @@ class Channel(NamedTuple):
     base: np.ndarray  # float64 [1]: what re-basing took off
     beam: np.ndarray  # float32 [1]: of the next frame
     top_credit: np.ndarray  # float32 [1]: the largest of the frontier
+
+
+class Record(NamedTuple):
+    """What a search notes for a lattice; its states are the nodes of the trace."""
+
+    arcs: np.ndarray  # NOTED [M], a frame after the other, epsilon arcs by rank
+    boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
+    extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
+    number: np.ndarray  # int32 [N], the same
+    counts: np.ndarray  # int64 [2]: arcs noted; the same with those of this frame
+    limit: np.float32  # the most excess that is noted
 
 
 class Work(NamedTuple):

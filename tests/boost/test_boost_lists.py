@@ -1,0 +1,221 @@
+"""Lists of any kind: in any order, in any script, with entries twice, and with none.
+
+Bonuses are far above the beam too, so that what is owed crosses chunks.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+from cuda_emulation.device import EmulatedDevice
+from random_graphs import random_logprobs
+from searches import Lockstep
+
+from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_words
+from wfstdec.errors import BoostError, BoostWarning
+from wfstdec.fst.tlg import build_graph
+from wfstdec.greedy.decoder import GreedyDecoder
+from wfstdec.greedy.options import GreedyOptions
+from wfstdec.io.boost_files import read_boosts
+from wfstdec.text.arpa import ArpaModel, NgramTable
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.options import WfstOptions
+
+TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
+SAID = {
+    "東京": (2, 3),
+    "Ωμέγα": (3,),
+    "नमस्ते": (3, 2),
+    "مرحبا": (4, 2),
+    "été": (2, 4),
+    "e\u0301te\u0301": (4, 4),
+    "👩🏽‍🚀": (3, 4),
+}
+"""Words in scripts of all kinds: one precomposed, one with combining marks."""
+WORDS = tuple(SAID)
+LEXICON = Lexicon(WORDS, tuple(SAID.values()), np.zeros(len(SAID), np.float32))
+BEAM = 5.0
+DECODERS = [
+    ("wfst", "reference"),
+    ("wfst", "cpu"),
+    ("wfst", "emulated"),
+    ("trie", "reference"),
+    ("trie", "cpu"),
+    ("greedy", "reference"),
+    ("greedy", "cpu"),
+]
+kinds = pytest.mark.parametrize("kind, backend", DECODERS)
+
+
+def model():
+    """Every word, and the end, with the same probability."""
+    names = (*WORDS, "</s>", "<s>")
+    cost = np.full(len(names), np.log(len(names) - 1), np.float32)
+    words = np.arange(len(names), dtype=np.int32)[:, None]
+    return ArpaModel(names, (NgramTable(words, cost, np.zeros_like(cost)),))
+
+
+def decoder_of(kind, backend, threads=1):
+    if kind == "greedy":
+        options = GreedyOptions()
+        return GreedyDecoder(
+            tokens=TOKENS, separator="|", options=options, backend=backend
+        )
+    parts = {"tokens": TOKENS, "lexicon": LEXICON, "separator": "|"}
+    if kind == "trie":
+        options = TrieOptions(beam=BEAM, beam_size=50)
+        return TrieDecoder(
+            **parts, lm=model(), options=options, backend=backend, threads=threads
+        )
+    graph, options = build_graph(**parts, arpa=model()), WfstOptions(beam=BEAM)
+    name = "reference" if backend == "emulated" else backend
+    decoder = WfstDecoder(graph, options, name, threads=threads)
+    if backend == "emulated":
+        decoder._backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=8)
+    return decoder
+
+
+def random_list(rng, decoder):
+    """A list, and the same in another order and with other spaces, compiled anew."""
+    texts = [" ".join(rng.choice(WORDS, rng.integers(1, 4))) for _ in range(6)]
+    nats = rng.choice([-3.0, 0.5, 4.0, 9.0, 25.0, 120.0], len(texts)).tolist()
+    numbers = dict(zip(texts, nats, strict=True))
+    turned = {
+        f" {text} ".replace(" ", "\u3000 "): numbers[text] for text in texts[::-1]
+    }
+    if decoder.vocabulary.words and rng.random() < 0.5:
+        return numbers, turned
+    spelt = {text: [spelling_of(text)] for text in numbers}
+    found = []
+    for one in (numbers, turned):
+        compiler = PhraseCompiler(
+            lambda phrases: [spelt[phrase] for phrase in phrases],
+            TOKENS,
+            PhraseOptions(weights_are_totals=True),
+            boundary=1,
+        )
+        found.append(Boosts(phrases=compiler.compile(one)))
+    return tuple(found)
+
+
+def spelling_of(text):
+    """Tokens with the separator between words."""
+    spelt = []
+    for word in text.split():
+        spelt += [*SAID[word], 1]
+    return tuple(spelt[:-1])
+
+
+# ----------------------------------------------------------- what changes nothing
+@kinds
+def test_order_batch_padding_and_chunks_change_nothing(kind, backend):
+    decoders = [decoder_of(kind, backend, threads) for threads in (1, 2)]
+    boosted = 0
+    for seed in range(4 if backend == "emulated" else 12):
+        rng = np.random.default_rng([31, seed])
+        utterances = [random_logprobs(rng, t, len(TOKENS)) for t in (11, 0, 6, 9)]
+        lists = [random_list(rng, decoders[0]) for _ in utterances]
+        alone = [
+            decoders[0].decode([x], boosts=[one])[0]
+            for x, (one, _) in zip(utterances, lists, strict=True)
+        ]
+        boosted += sum(hyp.boost_cost < -BEAM for hyp in alone)
+        order = rng.permutation(4)
+        padded = np.full((4, 13, len(TOKENS)), 7.0, np.float32)
+        lengths = np.array([len(utterances[i]) for i in order])
+        for row, i in zip(padded, order, strict=True):
+            row[: len(utterances[i])] = utterances[i]
+        for decoder in decoders:
+            turned = [lists[i][1] for i in order]
+            found = decoder.decode(padded, lengths, turned)
+            assert found == [alone[i] for i in order], seed
+        under_way = Lockstep(decoders[0], 4, [one for _, one in lists])
+        at = 0
+        while at < 11:
+            size = int(rng.integers(1, 4))
+            under_way.advance([x[at : at + size] for x in utterances])
+            at += size
+        assert under_way.finish() == alone, seed
+    assert boosted > 3
+
+
+def test_words_in_any_script_are_boosted():
+    """Forms that look the same are other words: what is given is what is looked up."""
+    decoder = decoder_of("wfst", "cpu")
+    x = np.log(np.full((9, len(TOKENS)), 1 / len(TOKENS), np.float32))
+    for word in WORDS:
+        (hyp,) = decoder.decode([x], boosts={word: 30.0})
+        assert word in hyp.text.split() and hyp.boost_cost < 0
+    with pytest.warns(BoostWarning, match="'ete'"):
+        decoder.decode([x], boosts={"ete": 30.0})
+
+
+# ------------------------------------------------------------------ entries twice
+def test_spaces_between_words_are_one():
+    written = ["new york", " new  york", "new\u3000york\n"]
+    compiler = PhraseCompiler(by_words({"new": 1, "york": 2}), ("<eps>", "new", "york"))
+    one = compiler.compile(written[:1])
+    for some in (written, written[1:], dict.fromkeys(written, 1.0)):
+        assert compiler.compile(some) is one
+    with pytest.raises(BoostError, match="'new york' has the weights 1.0 and 2, exp"):
+        compiler.compile({"new york": 1, " new  york": 2})
+
+
+def test_an_entry_twice_counts_once():
+    decoder = decoder_of("wfst", "cpu")
+    x = random_logprobs(np.random.default_rng(5), 12, len(TOKENS))
+    a, b = WORDS[:2]
+    for once, twice in [([a], [a, a]), ([f"{a} {b}", b], [b, f"{a}  {b}", f"{a} {b}"])]:
+        assert decoder.decode([x], boosts=once) == decoder.decode([x], boosts=twice)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("quilter\t4\nquilter\t5\n", "b:2: 'quilter' a second time, expected once"),
+        ("new york\nnew  york\t3\n", "b:2: 'new york' a second time, expected once"),
+        ('{"boosts": {"a": 4, "b": 1, "a": 5}}\n', "b:1: 'a' a second time, expected"),
+        ('{"id": "u", "id": "v", "boosts": {}}\n', "b:1: 'id' a second time, expected"),
+    ],
+)
+def test_files_with_an_entry_twice(text, message, tmp_path):
+    (tmp_path / "b").write_text(text, encoding="utf-8")
+    with pytest.raises(BoostError) as error:
+        read_boosts(tmp_path / "b")
+    assert message in str(error.value)
+
+
+# ----------------------------------------------------------------------------- no text
+@pytest.mark.parametrize(
+    "boosts", [[""], [" \u3000"], {"": 1.0}, {"\n": None}, [{"": 1.0}], [[""]]]
+)
+def test_an_empty_text_is_an_error_in_any_form(boosts):
+    decoder = decoder_of("wfst", "cpu")
+    with pytest.raises(BoostError, match="expected a string of words"):
+        decoder.decode([np.zeros((0, len(TOKENS)), np.float32)], boosts=boosts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\t4\n", '{"boosts": {"": 4}}\n', '{"boosts": ["a", " "]}\n'],
+)
+def test_files_with_an_empty_text(text, tmp_path):
+    (tmp_path / "b").write_text(text, encoding="utf-8")
+    with pytest.raises(BoostError, match=r"b:1: .*expected"):
+        read_boosts(tmp_path / "b")
+
+
+@pytest.mark.parametrize("boosts", [{}, Boosts(), [{}], [[]], [None], None])
+def test_a_list_of_nothing_boosts_nothing(boosts):
+    decoder = decoder_of("wfst", "cpu")
+    x = random_logprobs(np.random.default_rng(6), 8, len(TOKENS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert decoder.decode([x], boosts=boosts) == decoder.decode([x])

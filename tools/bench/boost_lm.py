@@ -1,0 +1,138 @@
+"""Boosts and a language model: neither, each, both; WER, F and speed.
+
+    python -m tools.bench.boost_lm --output run.json                   # WFST and trie
+    python -m tools.bench.boost_lm --case bpe-hard:pieces --output run.json   # greedy
+
+After "FlexCTC: GPU-powered CTC Beam Decoding with advanced Contextual Abilities" (arXiv
+2508.07315), table II. Each utterance has a list of its own: the rare words that it
+says, filled up to `--own` with such words that it does not say. P, R and F are of the
+rare words that are said.
+
+With a lexicon the WFST and the trie are boosted by words; "no LM" is a grammar in which
+all words, and the end, are equally likely, the same for both, at `--flat-scale`. Of a
+case without a lexicon (`SET:pieces`) greedy decoding and the trie over tokens are
+boosted token by token, each word worth as much; "no LM" is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+from tools.bench import experiments
+from tools.bench.cases import Case
+from tools.bench.command import exit_with
+from tools.bench.data import build_or_load, file_key
+from tools.bench.experiments import Experiment, searches_of, token_phrases
+from tools.bench.report import Row
+from wfstdec import GreedyOptions, TrieOptions, compare
+from wfstdec.compare.comparison import Point
+from wfstdec.compare.searches import DecoderSearch
+from wfstdec.text.files import atomic_write
+
+NO_LM = "no LM"
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--magnitudes", nargs="+", type=float, default=[2.0, 4.0, 8.0])
+    parser.add_argument("--own", type=int, default=100, help="words of each list")
+    parser.add_argument("--beam", type=float, default=13.0)
+    parser.add_argument("--beam-size", type=int, default=256)
+    parser.add_argument("--flat-scale", type=float, help="default: the --lm-scale")
+
+
+def flat_case(case: Case, args: argparse.Namespace) -> Case:
+    """The same where all words of the lexicon, and the end, are equally likely."""
+    assert case.lexicon is not None
+    words = sorted(set(case.lexicon.words))
+    path = args.cache / f"flat-{case.lm}-{file_key([case.arpa])}.arpa"
+    cost = -math.log10(len(words) + 1)
+    unigrams = "".join(f"{cost:.6f}\t{word}\n" for word in [*words, "</s>"])
+    with atomic_write(path, "w") as file:
+        file.write(
+            f"\\data\\\nngram 1={len(words) + 2}\n\n"
+            f"\\1-grams:\n-99\t<s>\n{unigrams}\n\\end\\\n"
+        )
+    graph = build_or_load(case.speech.recipe, path, "normal", args.cache)
+    scale = case.lm_scale if args.flat_scale is None else args.flat_scale
+    return replace(case, lm=NO_LM, arpa=path, lm_scale=scale, graph=graph)
+
+
+def token_searches(case: Case, args: argparse.Namespace) -> list[DecoderSearch]:
+    """Greedy and the trie over tokens, with and without the language model."""
+    common: dict[str, Any] = {
+        "tokens": case.tokens,
+        "separator": case.separator,
+        "frame_shift_s": case.speech.frame_shift_s,
+    }
+    found = []
+    for lm, arpa in ((NO_LM, None), (case.lm, case.arpa)):
+        greedy = compare.greedy_factory(lm=arpa, **common)
+        trie = compare.trie_factory(lm=arpa, **common)
+        options = TrieOptions(beam=args.beam, lm_scale=case.lm_scale)
+        searches = [
+            *compare.greedy_searches(greedy, GreedyOptions(lm_scale=case.lm_scale), {}),
+            *compare.trie_searches(trie, options, {"beam_size": [args.beam_size]}),
+        ]
+        found += [replace(one, name=f"{one.name}, {lm}") for one in searches]
+    return found
+
+
+def word_searches(case: Case, args: argparse.Namespace) -> list[DecoderSearch]:
+    """The WFST and the trie on a lexicon, with and without the language model."""
+    trie_widths = {"beam": [args.beam], "beam_size": [args.beam_size]}
+    return [
+        replace(one, name=f"{one.name}, {of.lm}")
+        for of in (flat_case(case, args), case)
+        for one in searches_of(of, {"beam": [args.beam]}, trie_widths)
+    ]
+
+
+def word_lists(case: Case, args: argparse.Namespace) -> dict[str, list[str]]:
+    """Each utterance's list: its rare words first, then others."""
+    rng, rare = random.Random(args.seed), experiments.rare_words(case, args.common)
+    lists = {}
+    for utterance, words in case.speech.references.items():
+        own = sorted(set(words) & set(rare))
+        wanted = min(len(rare), args.own + len(own))
+        others = [word for word in rng.sample(rare, wanted) if word not in own]
+        lists[utterance] = (own + others)[: max(args.own, len(own))]
+    return lists
+
+
+def boosts_of_one(case: Case, words: list[str], nats: float) -> Any:
+    """The list as words, or as phrases of tokens where there are no words."""
+    numbers = dict.fromkeys(words, nats)
+    return numbers if case.lexicon else token_phrases(case, numbers)
+
+
+def describe(point: Point) -> Row:
+    _, _, lm = point.search.partition(", ")
+    return {"lm": lm, "magnitude": float(point.boosts or 0)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = experiments.parse_arguments(__doc__, argv, add_own)
+    case = experiments.load_case(args)
+    lists = word_lists(case, args)
+    make = token_searches if case.lexicon is None else word_searches
+    rare = set(experiments.rare_words(case, args.common))
+    said = set().union(*case.speech.references.values())
+    boosts = {
+        f"{nats:g}": {u: boosts_of_one(case, words, nats) for u, words in lists.items()}
+        for nats in args.magnitudes
+    }
+    Experiment("tools.bench.boost_lm", case, args).compare(
+        make(case, args),
+        boosts,
+        sorted(rare & said),
+        describe,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)
