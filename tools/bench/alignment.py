@@ -156,9 +156,9 @@ def measure_decoder(case: Case, aligned: Mapping[str, Alignment]) -> Row:
     }
 
 
-def measure_long(case: Case, minutes: float) -> Row:
+def lengthened(case: Case, minutes: float) -> tuple[np.ndarray, list[str]]:
     """Utterances one after the other, again from the first where they run out."""
-    speech, aligner = case.speech, make_aligner(case)
+    speech = case.speech
     frames = int(minutes * 60 / speech.frame_shift_s)
     parts: list[np.ndarray] = []
     words: list[str] = []
@@ -167,40 +167,50 @@ def measure_long(case: Case, minutes: float) -> Row:
             break
         parts.append(speech.logprobs[name])
         words += speech.references[name]
+    return np.concatenate(parts), words
+
+
+def measure_long(case: Case, minutes: float) -> Row:
+    """One recording, its log-probs in a file that is mapped."""
+    aligner = make_aligner(case)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.npy"
-        np.save(path, np.concatenate(parts))
+        whole, words = lengthened(case, minutes)
+        np.save(path, whole)
+        del whole
         logprobs = np.load(path, mmap_mode="r")
-        del parts
-        transcript = aligner._transcriber.transcript(words)
-        began = time.process_time()
-        graph = aligner._graphs().of(transcript)
-        graph_s = time.process_time() - began
-        before = reset_peak()
-        began = time.process_time()
+        audio_s = len(logprobs) * case.speech.frame_shift_s
+        row: Row = {
+            "kind": "long",
+            "minutes": round(audio_s / 60, 2),
+            "words": len(words),
+            "logprobs_mb": round(logprobs.nbytes / 1e6, 1),
+        }
+        row |= measure_graph(aligner, words)
+        before, began = reset_peak(), time.process_time()
         alignment = aligner.align(logprobs, words)
         taken = time.process_time() - began
-        more_mb = round(memory_mb("VmHWM") - before, 1)
-        exact = None
-        if minutes <= EXACT_MINUTES:
-            exact = aligner.with_options(exact=True).align(logprobs, words)
-        return {
-            "kind": "long",
-            "minutes": round(len(logprobs) * speech.frame_shift_s / 60, 2),
-            "words": len(words),
-            "states": graph.num_states,
-            "graph_cpu_s": round(graph_s, 3),
+        row |= {
             "cpu_s": round(taken, 2),
-            "cpu_s_per_hour": round(
-                taken / (len(logprobs) * speech.frame_shift_s / 3600), 2
-            ),
-            "logprobs_mb": round(logprobs.nbytes / 1e6, 1),
+            "cpu_s_per_hour": round(taken / audio_s * 3600, 2),
+            "peak_more_mb": round(memory_mb("VmHWM") - before, 1),
             "reached_end": alignment.reached_end,
             "proved_exact": alignment.exact,
             "excess": round(alignment.excess, 2),
-            "as_exact": exact and exact.exact and exact.words == alignment.words,
-            "peak_more_mb": more_mb,
         }
+        if minutes <= EXACT_MINUTES:
+            exact = aligner.with_options(exact=True).align(logprobs, words)
+            row["as_exact"] = exact.exact and exact.words == alignment.words
+        return row
+
+
+def measure_graph(aligner: ForcedAligner, words: Sequence[str]) -> Row:
+    """What the graph of a text takes, once its words have been looked up."""
+    transcript = aligner._transcriber.transcript(words)
+    began = time.process_time()
+    graph = aligner._graphs().of(transcript)
+    taken = time.process_time() - began
+    return {"states": graph.num_states, "graph_cpu_s": round(taken, 3)}
 
 
 def reset_peak() -> float:
