@@ -16,6 +16,7 @@ excess of any path the cheapest of all is found (up to the rounding of float32 s
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from wfstdec.search.logprobs import MAX_LOGPROB, as_utterances, bad_logprob
 from wfstdec.search.option_checks import MAX_NATS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
+
+_log = logging.getLogger("wfstdec.align")
 
 CHUNK = 1000
 """Frames that are priced at a time."""
@@ -113,7 +116,7 @@ def search(
         frame_shift_s=frame_shift_s,
         threads=1,
     )
-    least = math.fsum(float(-chunk.max(axis=1).sum()) for chunk in logprobs)
+    least = math.fsum(-chunk.max(axis=1).sum(dtype=np.float64) for chunk in logprobs)
     beam, hypothesis = options.beam, _one_pass(decoder, logprobs, options.beam)
     for _ in range(WIDENED_AT_MOST):
         if hypothesis.reached_final or beam == math.inf:
@@ -122,6 +125,7 @@ def search(
             beam = math.inf
         else:
             beam = min(max(1.0, beam) * WIDER, MAX_NATS)
+        _log.info("no path reaches the end of the text: again with beam %g", beam)
         hypothesis = _one_pass(decoder, logprobs, beam)
     excess = hypothesis.total_cost - least
     provable = _costs_nothing_negative(graph) and hypothesis.reached_final
