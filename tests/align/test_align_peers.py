@@ -1,7 +1,6 @@
 """Alignment against torchaudio's, where that is installed.
 
-Log-probs are continuous: torchaudio 2.11 takes the worst of three ways into a state
-where the other two cost the same, so that with ties its paths may be less probable.
+Log-probs are continuous: with ties torchaudio 2.11 was seen to give less probable paths.
 """
 
 import numpy as np
