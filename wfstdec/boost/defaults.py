@@ -10,9 +10,9 @@ like likelier ones. So
 
 `mass` is the probability that the language model gives to a word of the list, whatever
 was said before: with such bonuses the list is as probable as all other words together.
-A phrase counts as its rarest word, which is the most that it can be: as if its words
-were independent 20,000 pairs of words got 2.0 nats each and cost 0.36 % of WER, now
-1.2 nats and 0.15 %.
+A phrase counts as its rarest word, which is the most that it can be. (Taken as if its
+words were independent, 20,000 phrases, most of them pairs of words, got 2.0 nats on the
+average and cost 0.36 % of WER; now it is 1.2 nats and 0.15 %.)
 `share` is 1, of a word that sounds but for one token like a likelier one `NEIGHBOURS`,
 of one that sounds the same `HOMOPHONES`; of a phrase that of its most distinct word.
 
