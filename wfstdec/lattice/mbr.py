@@ -118,7 +118,7 @@ def _align(lattice, text, num_labels):
     errors = np.zeros((len(order), size + 1))
     ways = np.zeros((len(chance), size + 1), np.int8)
     for q in range(size):
-        errors[0, q + 1] = errors[0, q] + float(text[q] != 0)
+        errors[0, q + 1] = errors[0, q] + np.float64(text[q] != 0)
     for state in order:
         for p in range(splits[state], splits[state + 1]):
             a = into[p]
@@ -130,10 +130,10 @@ def _align(lattice, text, num_labels):
                 else:
                     best, way = skip + 1.0 + _DEARER, 2
                     if q > 0:
-                        match = errors[before, q - 1] + float(label[a] != text[q - 1])
+                        match = errors[before, q - 1] + np.float64(label[a] != text[q - 1])
                         if match <= best:
                             best, way = match, 1
-                        leave = one + float(text[q - 1] != 0)
+                        leave = one + np.float64(text[q - 1] != 0)
                         if leave < best:
                             best, way = leave, 3
                 ways[a, q], one = way, best

@@ -44,13 +44,14 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
     if not 0 <= scale < np.inf:
         raise OptionError(f"scale={scale!r}, expected a finite number, 0 or more")
     splits, into = lattice.arcs_into
-    arcs, final = lattice.arcs, lattice.states["final_excess"]
+    arcs, final = lattice.arcs, lattice.states["final_excess"].astype(np.float64)
     columns = arcs["state"].astype(np.int64), arcs["nextstate"].astype(np.int64)
     excess = scale * arcs["excess"].astype(np.float64)
-    ends = np.where(final < np.inf, scale * np.where(final < np.inf, final, 0), np.inf)
+    ends = final.copy()
+    ends[final < np.inf] *= scale
     order = lattice.order
     forward = _forward(order, splits, into, columns[0], excess)
-    backward = _backward(order, splits, into, columns[0], excess, ends.astype(float))
+    backward = _backward(order, splits, into, columns[0], excess, ends)
     whole = _log_sum(forward - ends)
     through = forward[columns[0]] - excess
     return Posteriors(

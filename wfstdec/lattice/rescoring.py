@@ -15,17 +15,22 @@ of pronunciations: a word costs the least of its own. Costs of silences are drop
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy import int32, uint32
 
 from wfstdec.errors import OptionError
-from wfstdec.graph.tables import Pronunciations
+from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
-from wfstdec.lattice.weighing import weighed, with_arcs
+from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
+
+HISTORY_BEAM = 8.0
+"""Nats."""
 
 
 def rescored(
@@ -35,6 +40,7 @@ def rescored(
     lm_scale: float | None = None,
     word_insertion: float | None = None,
     lattice_beam: float | None = None,
+    history_beam: float = HISTORY_BEAM,
 ) -> Lattice:
     """The lattice with the costs of a language model in place of the graph's.
 
@@ -48,27 +54,28 @@ def rescored(
         word_insertion: Of each word; None is the lattice's.
         lattice_beam: What costs more than the best path and this is left out; None
             leaves the lattice's.
+        history_beam: Histories of a state of `lattice` are dropped where the best way
+            to them costs more than the best way to the state, and this; nats.
 
     Raises:
         OptionError: The model is over other words, or a value is out of range.
         LatticeError: The model allows no path: it lacks words, and has no `<unk>`.
     """
     check_lm(lattice, lm)
-    scaled = weighed(
-        lattice,
-        lm_scale=lm_scale,
-        word_insertion=word_insertion,
-        lattice_beam=np.inf,
+    scales = changed_scales(
+        lattice.scales, lm_scale=lm_scale, word_insertion=word_insertion
     )
-    order, start = scaled.order, int(lm.automaton.model_start[0])
-    splits = np.searchsorted(scaled.arcs["state"], np.arange(scaled.num_states + 1))
-    costs = word_costs(lattice)
+    splits = np.searchsorted(lattice.arcs["state"], np.arange(lattice.num_states + 1))
     states, arcs = _expand(
-        (scaled.states, scaled.arcs, order, splits), lm.automaton, start, costs
+        (lattice.states, lattice.arcs, lattice.order, splits),
+        lm.automaton,
+        word_costs(lattice.tables),
+        (scales.acoustic_scale, scales.lm_scale, scales.word_insertion),
+        history_beam,
     )
     arcs = arcs[np.argsort(arcs["state"], kind="stable")]
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
-    return with_arcs(lattice, states, arcs, scaled.scales, beam)
+    return with_arcs(lattice, states, arcs, scales, beam)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
@@ -77,7 +84,8 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
     Raises:
         OptionError: It is over others.
     """
-    same = lm.labels is None or tuple(lm.labels) == lattice.words
+    labels, words = lm.labels, lattice.words
+    same = labels is None or labels is words or labels == words
     if lm.unit != "word" or lm.num_labels != len(lattice.words) or not same:
         raise OptionError(
             f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
@@ -86,55 +94,67 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
         )
 
 
-def word_costs(lattice: Lattice) -> np.ndarray:
+@functools.lru_cache(maxsize=16)
+def word_costs(tables: GraphTables) -> np.ndarray:
     """What the pronunciation of each word costs at least, float32 [words]."""
-    said: Pronunciations = lattice.tables.pronunciations
-    costs = np.full(len(lattice.words), np.inf, np.float32)
+    said, costs = tables.pronunciations, np.full(len(tables.words), np.inf, np.float32)
     np.minimum.at(costs, said.word, said.cost)
     costs[costs == np.inf] = 0
     return costs
 
 
 @jit
-def _expand(lattice, automaton, start, word_costs):
+def _expand(lattice, automaton, word_costs, scales, history_beam):
     """The states and arcs of a lattice, for every history that a path brings there."""
     states, arcs, order, splits = lattice
+    acoustic_scale, lm_scale, word_insertion = scales
     pairs, slots = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
     # The pairs of a state stand in a list: the first, and then the one before.
     last, before = np.full(len(states), -1, np.int32), np.full(1024, -1, np.int32)
-    pairs[0, 0], pairs[0, 1] = 0, start
-    slots[slot_of_pair(slots, pairs, 0, start)] = 0
-    last[0], num = 0, 1
+    least = np.full(1024, np.inf)
+    pairs[0, 0], pairs[0, 1] = 0, automaton.model_start[0]
+    slots[slot_of_pair(slots, pairs, 0, pairs[0, 1])] = 0
+    last[0], least[0], num = 0, 0.0, 1
     for state in order:
+        at, best = last[state], np.inf
+        while at >= 0:
+            best, at = min(best, least[at]), before[at]
         at = last[state]
         while at >= 0:
-            history = pairs[at, 1]
+            history, so_far = pairs[at, 1], least[at]
+            if so_far > best + history_beam:
+                at = before[at]
+                continue
             for a in range(splits[state], splits[state + 1]):
-                cost, after = np.float32(0), history
-                word = np.int64(arcs[a].olabel)
+                arc, cost, after = arcs[a], np.float32(0), history
+                insertion, word = 0.0, np.int64(arc.olabel)
                 if word != 0:
                     cost, after = kernels.step(automaton, 0, history, word)
                     cost += word_costs[word]
+                    insertion = word_insertion
                     if not cost < np.inf:
                         continue
-                to = np.int64(arcs[a].nextstate)
+                to = np.int64(arc.nextstate)
                 slot = slot_of_pair(slots, pairs, to, after)
                 if slots[slot] < 0:
                     if num == len(pairs):
-                        pairs, slots, before = _longer(pairs, before)
+                        pairs, slots, before, least = _longer(pairs, before, least)
                         slot = slot_of_pair(slots, pairs, to, after)
                     pairs[num, 0], pairs[num, 1] = to, after
                     slots[slot], before[num], last[to] = num, last[to], num
                     num += 1
+                total = so_far + lm_scale * cost + insertion + arc.boost_cost
+                total += acoustic_scale * arc.acoustic_cost
+                least[slots[slot]] = min(least[slots[slot]], total)
                 if count == len(made):
                     longer = np.empty(2 * count, ARC)
                     longer[:count] = made
                     made = longer
-                made[count] = arcs[a]
+                made[count] = arc
                 one = made[count]
                 one.state, one.nextstate = uint32(at), uint32(slots[slot])
-                one.graph_cost = cost
+                one.graph_cost, one.insertion_cost = cost, np.float32(insertion)
                 count += 1
             at = before[at]
     return _number(states, automaton, pairs[:num], order), _renumber(
@@ -143,8 +163,8 @@ def _expand(lattice, automaton, start, word_costs):
 
 
 @jit
-def _longer(pairs, before):
-    """Twice the room for pairs, and their hash table."""
+def _longer(pairs, before, least):
+    """Twice the room for pairs and what is known of them, and their hash table."""
     num = len(pairs)
     more = np.full((2 * num, 2), -1, np.int32)
     more[:num] = pairs
@@ -153,7 +173,9 @@ def _longer(pairs, before):
         slots[slot_of_pair(slots, more, more[i, 0], more[i, 1])] = i
     longer = np.full(2 * num, -1, np.int32)
     longer[:num] = before
-    return more, slots, longer
+    costs = np.full(2 * num, np.inf)
+    costs[:num] = least
+    return more, slots, longer, costs
 
 
 @jit

@@ -40,19 +40,31 @@ def weighed(
     Raises:
         OptionError: A value is out of range.
     """
-    given = {"acoustic_scale": acoustic_scale, "lm_scale": lm_scale}
-    given["word_insertion"] = word_insertion
-    known = {name: float(value) for name, value in given.items() if value is not None}
-    for name, value in known.items():
-        low = -np.inf if name == "word_insertion" else 0
-        if not low <= value < np.inf:
-            raise OptionError(f"{name}={value!r}, expected a finite number, 0 or more")
-    scales = replace(lattice.scales, **known)
+    scales = changed_scales(
+        lattice.scales,
+        acoustic_scale=acoustic_scale,
+        lm_scale=lm_scale,
+        word_insertion=word_insertion,
+    )
     arcs = lattice.arcs.copy()
     if word_insertion is not None:
         arcs["insertion_cost"] = np.where(arcs["olabel"] != 0, word_insertion, 0.0)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, lattice.states.copy(), arcs, scales, beam)
+
+
+def changed_scales(scales: LatticeScales, **given: float | None) -> LatticeScales:
+    """Scales with those that are not None in place of the old ones.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+    known = {name: float(value) for name, value in given.items() if value is not None}
+    for name, value in known.items():
+        low = -np.inf if name == "word_insertion" else 0.0
+        if not low <= value < np.inf:
+            raise OptionError(f"{name}={value!r}, expected a finite number, 0 or more")
+    return replace(scales, **known)
 
 
 def with_arcs(
