@@ -12,7 +12,7 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.errors import OptionError
 from wfstdec.graph.tables import GraphTables
 from wfstdec.io.dot import graph_dot
-from wfstdec.io.results import open_output
+from wfstdec.io.outputs import open_output
 from wfstdec.text.symbols import TokenTable
 
 HELP = "what a graph or a saved language model holds"

@@ -9,8 +9,8 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,7 +35,14 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
-from wfstdec.wfst.recorded import RecordingBackend, lattice_of
+from wfstdec.wfst.recorded import (
+    Recorded,
+    RecordingBackend,
+    RecordingBatchBackend,
+    lattice_of,
+)
+
+_Item = TypeVar("_Item")
 
 
 class WfstDecoder(Decoder[np.ndarray, BestPath]):
@@ -123,23 +130,15 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
 
         Raises:
             OptionError: `lattice_beam` is out of range.
-            BackendError: The backend records no lattices.
                 Others as `decode`.
         """
         if lattice_beam is not None:
             other = self.with_options(lattice_beam=lattice_beam)
             return other.decode_lattice(logprobs, lengths, boosts)
-        backend = self._recording_backend()
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         self._check_boosts(compiled)
-
-        def record(i: int) -> Lattice:
-            search = backend.start_recording(self.options, compiled[i])
-            search.advance(utterances[i])
-            return self._finish_lattice(search)
-
-        return self._of_each(utterances, record)
+        return self._recorded(utterances, compiled, lambda one, _: self._lattice(one))
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -151,20 +150,31 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         best one and `lattice_beam` are left out.
 
         Raises:
-            BackendError: The backend records no lattices.
-                Others as `decode`.
+            WfstdecError: As `decode`.
         """
-        backend = self._recording_backend()
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         self._check_boosts(compiled)
+        return self._recorded(utterances, compiled, self._nbest_of)
 
-        def find(i: int) -> list[Hypothesis]:
-            search = backend.start_recording(self.options, compiled[i])
+    def _recorded(
+        self,
+        utterances: Sequence[Any],
+        boosts: list[CompiledBoosts],
+        read: Callable[[Recorded, CompiledBoosts], _Item],
+    ) -> list[_Item]:
+        """What is made of each utterance's record."""
+        if isinstance(self._backend, RecordingBatchBackend):
+            found = self._backend.record_batch(utterances, self.options, boosts)
+            return list(map(read, found, boosts))
+        backend = self._recording_backend()
+
+        def record(i: int) -> _Item:
+            search = backend.start_recording(self.options, boosts[i])
             search.advance(utterances[i])
-            return self._finish_nbest(search, compiled[i])
+            return read(search.record(), boosts[i])
 
-        return self._of_each(utterances, find)
+        return self._of_each(utterances, record)
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
         """Utterances that come in chunks, and that join and leave at any time.
@@ -275,17 +285,22 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         if isinstance(self._backend, RecordingBackend):
             return self._backend
         raise BackendError(
-            "this backend records no lattices, and finds only the best hypothesis; "
-            "expected backend='cpu', 'reference' or 'auto'"
+            "this backend records no lattices of sessions, expected backend='cpu', "
+            "'reference' or 'auto'"
         )
 
     def _finish_lattice(self, search: Any) -> Lattice:
         """End a search that records; its lattice."""
-        recorded = search.record()
+        return self._lattice(search.record())
+
+    def _lattice(self, recorded: Recorded) -> Lattice:
         return lattice_of(self.graph, self.options, recorded, self.frame_shift_s)
 
     def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
-        lattice = self._finish_lattice(search)
+        return self._nbest_of(search.record(), boosts)
+
+    def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
+        lattice = self._lattice(recorded)
         found = nbest_paths(lattice, int(self.options.nbest))
         return hypotheses_of(lattice, found, boosts, self._reader())
 

@@ -15,7 +15,8 @@ The rule, the same for every backend; costs are those before a frame is re-based
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -88,6 +89,19 @@ class RecordingBackend(Protocol):
         self, options: WfstOptions, boosts: CompiledBoosts
     ) -> RecordingSearch:
         """Begin an utterance."""
+
+
+@runtime_checkable
+class RecordingBatchBackend(Protocol):
+    """A backend that records the lattices of a whole batch."""
+
+    def record_batch(
+        self,
+        utterances: Sequence[Any],
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+    ) -> list[Recorded]:
+        """What is kept of each utterance, [T, V]."""
 
 
 def lattice_of(

@@ -10,6 +10,7 @@ import copy
 
 import numpy as np
 
+from wfstdec.wfst import noted
 from wfstdec.wfst.cpu import recording
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch
@@ -52,11 +53,11 @@ class RecordingSearch(CpuSearch):
         _, best, is_final = best_end(
             frontier, graph.final_cost, scales.lm_scale, survived, at_end
         )
-        excess, rest = recording.ends(
+        excess, rest = noted.ends(
             frontier, at_end, graph.final_cost, scales.lm_scale, best, is_final
         )
         count = channel.counts[k.TRACE]
-        recording.spread(frontier, excess, count, record)
+        noted.spread(frontier, excess, count, record)
         arcs, nodes, frames = recording.gather(
             *self._inputs, channel.trace, count, record
         )

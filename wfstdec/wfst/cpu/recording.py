@@ -16,12 +16,12 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.instalments import rest_of, state_of
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import LABEL, arc_of_flagged, bonus_of, step_boosts
 from wfstdec.wfst.cpu.closure import relax
 from wfstdec.wfst.cpu.recombination import find, find_quiet
+from wfstdec.wfst.noted import spread
 
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
@@ -150,28 +150,6 @@ def commit(phrases, work, channel, record, count):
 
 
 @jit
-def ends(entries, boosts, final_cost, lm_scale, best, is_final):
-    """What ending at each entry costs more than the best end, and the boosts' rest.
-
-    `boosts`: as for `best_end`. Returns float32 [F] twice; `inf` where none may end.
-    """
-    excess = np.full(len(entries), np.inf, np.float32)
-    rest = np.zeros(len(entries), np.float32)
-    for i in range(len(entries)):
-        cost = entries[i].cost
-        if is_final:
-            final = final_cost[entries[i].state]
-            if not final < np.inf:
-                continue
-            cost = float32(cost + float32(lm_scale * final))
-        if boosts is not None:
-            states, refund, size = boosts
-            rest[i] = float32(refund[state_of(states[i])] - rest_of(states[i], size))
-        excess[i] = float32(float32(cost + rest[i]) - best)
-    return excess, rest
-
-
-@jit
 def prune(frontier, end_excess, trace, num_nodes, record):
     """Drop arcs and nodes whose extra cost is above the limit; renumbers the rest.
 
@@ -205,24 +183,6 @@ def prune(frontier, end_excess, trace, num_nodes, record):
             arcs[kept].nextstate = number[arcs[a].nextstate]
             kept += 1
     return nodes, kept
-
-
-@jit
-def spread(frontier, end_excess, num_nodes, record):
-    """Find the extra cost of nodes; arcs above the limit are marked by arc NONE."""
-    extra, arcs, limit = record.extra, record.arcs, record.limit
-    extra[:num_nodes] = np.inf
-    for i in range(len(frontier)):
-        if end_excess[i] <= limit:
-            extra[frontier[i].node] = end_excess[i]
-    for a in range(record.counts[0] - 1, -1, -1):
-        one = arcs[a]
-        through = float32(one.excess + extra[one.nextstate])
-        if through <= limit and through < np.inf:
-            if through < extra[one.state]:
-                extra[one.state] = through
-        else:
-            one.arc = _NONE
 
 
 @jit
