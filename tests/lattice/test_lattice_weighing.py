@@ -141,7 +141,9 @@ def test_a_model_that_allows_no_path_and_one_over_other_words():
     lm = NgramLM.from_arpa(read_arpa_text(arpa), lattice.words)
     with pytest.raises(OptionError, match="expected one over the"):
         rescored(lattice, NgramLM.from_arpa(read_arpa_text(arpa), ["<eps>", "zzz"]))
-    if not any(words == () for words in (words_of(lattice, a) for a, _ in paths_of(lattice))):
+    if not any(
+        words == () for words in (words_of(lattice, a) for a, _ in paths_of(lattice))
+    ):
         with pytest.raises(LatticeError, match="no path is left"):
             rescored(lattice, lm)
 
@@ -226,5 +228,3 @@ def test_confidences_of_texts_of_one_word():
         assert risk[chosen] == pytest.approx(min(risk.values()), abs=1e-3)
         checked += 1
     assert checked > 20
-
-

@@ -130,7 +130,9 @@ def _align(lattice, text, num_labels):
                 else:
                     best, way = skip + 1.0 + _DEARER, 2
                     if q > 0:
-                        match = errors[before, q - 1] + np.float64(label[a] != text[q - 1])
+                        match = errors[before, q - 1] + np.float64(
+                            label[a] != text[q - 1]
+                        )
                         if match <= best:
                             best, way = match, 1
                         leave = one + np.float64(text[q - 1] != 0)

@@ -30,7 +30,7 @@ def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
 
 @jit
 def _errors(order, splits, into, source, olabel, may_end, text):
-    """See `lattice_errors`: errors of the best way to each state and place of a text."""
+    """See `lattice_errors`: of the best way to each state and place of the text."""
     size = len(text)
     none = 1 << 30
     errors = np.full((len(order), size + 1), none, np.int64)

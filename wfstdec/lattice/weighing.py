@@ -129,7 +129,9 @@ def _costs(order, splits, to, costs, finals, excess):
     through = least + finals
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):
-            more = least[state] + costs[a] - least[to[a]] if costs[a] < np.inf else np.inf
+            more = (
+                least[state] + costs[a] - least[to[a]] if costs[a] < np.inf else np.inf
+            )
             excess[a] = more
             through[state] = min(through[state], through[to[a]] + more)
     return least, through
