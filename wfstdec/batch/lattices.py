@@ -19,11 +19,11 @@ from wfstdec.io.results import format_named, result_writer
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
-from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lattice.weighing import weighed
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.lattice_paths import hypotheses_of
 
 
@@ -34,8 +34,7 @@ class LatticeReading:
     Attributes:
         nbest: How many different texts are wanted.
         confidence: Whether the best one's words get confidences.
-        mbr: Whether it is the text of least expected error instead; its words have
-            confidences, and all of them the times of the whole utterance.
+        mbr: Whether it is the text of least expected error instead, alone.
         posterior_scale: Times all costs, for both.
         write: Keeps the lattice of an utterance; None keeps none.
     """
@@ -50,24 +49,17 @@ class LatticeReading:
         """The hypotheses of a lattice, best first."""
         if self.write is not None:
             self.write(utterance, lattice)
-        hypotheses = list(hypotheses_of(lattice, nbest_paths(lattice, self.nbest)))
+        found = nbest_paths(lattice, self.nbest)
         if self.mbr:
-            hypotheses[0] = self._least_risk(lattice, hypotheses[0])
-        elif self.confidence:
-            found = word_confidences(lattice, self.posterior_scale)
-            words = zip(hypotheses[0].words, found.confidences, strict=True)
-            sure = tuple(word._replace(confidence=c) for word, c in words)
-            hypotheses[0] = replace(hypotheses[0], words=sure)
+            least = minimum_bayes_risk(lattice, self.posterior_scale)
+            found = NbestPaths([least.arcs], [least.excess], True)
+        hypotheses = list(hypotheses_of(lattice, found))
+        if self.confidence:
+            sure = word_confidences(lattice, self.posterior_scale, found.arcs[0])
+            words = zip(hypotheses[0].words, sure.confidences, strict=True)
+            timed = tuple(word._replace(confidence=c) for word, c in words)
+            hypotheses[0] = replace(hypotheses[0], words=timed)
         return hypotheses
-
-    def _least_risk(self, lattice: Lattice, best: Hypothesis) -> Hypothesis:
-        found = minimum_bayes_risk(lattice, self.posterior_scale)
-        end = lattice.num_frames
-        words = tuple(
-            Word(lattice.words[word], 0.0, end * lattice.frame_shift_s, 0, end, sure)
-            for word, sure in zip(found.words, found.confidences, strict=True)
-        )
-        return replace(best, words=words)
 
 
 def rescore_file(

@@ -42,12 +42,10 @@ def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading:
     """What a command line wants of lattices.
 
     Raises:
-        OptionError: Times of a text that has none.
+        OptionError: They do not go together, or one is out of range.
     """
-    if args.mbr and args.format not in (None, "text"):
-        raise OptionError(
-            f"--mbr with format {args.format}, expected text: its words have no times"
-        )
+    if args.mbr and nbest > 1:
+        raise OptionError(f"--mbr and --nbest {nbest}, expected one text")
     if args.posterior_scale < 0:
         raise OptionError(
             f"--posterior-scale {args.posterior_scale!r}, expected 0 or more"
