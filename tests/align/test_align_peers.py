@@ -1,6 +1,7 @@
 """Alignment against torchaudio's, where that is installed.
 
-Log-probs are continuous: with ties torchaudio 2.11 was seen to give less probable paths.
+Log-probs are continuous: with ties torchaudio 2.11 was seen to give paths that are less
+probable.
 """
 
 import numpy as np
