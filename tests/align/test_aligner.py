@@ -84,7 +84,7 @@ def test_words_that_were_not_said_are_named():
     assert (misfit.kind, misfit.first_word, misfit.end_word) == ("weak", 1, 2)
     assert misfit.text == "cbc" and misfit.confidence < 0.01
     assert 6 <= misfit.start_frame < misfit.end_frame <= 11
-    assert str(misfit).startswith("weak: words 2-2 'cbc', 0.")
+    assert str(misfit).startswith("weak: word 2 'cbc', 0.")
     assert not alignment.fits
 
 

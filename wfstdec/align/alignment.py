@@ -40,10 +40,13 @@ class Misfit(NamedTuple):
 
     def __str__(self) -> str:
         """One line for people."""
-        words = f"before word {self.first_word + 1}"
-        if self.end_word > self.first_word:
-            words = f"words {self.first_word + 1}-{self.end_word} {self.text!r}"
-        return f"{self.kind}: {words}, {self.start_s:.2f}-{self.end_s:.2f} s"
+        first, last = self.first_word + 1, self.end_word
+        where = f"words {first}-{last} {self.text!r}"
+        if first == last:
+            where = f"word {first} {self.text!r}"
+        if first > last:
+            where = f"before word {first}"
+        return f"{self.kind}: {where}, {self.start_s:.2f}-{self.end_s:.2f} s"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from wfstdec.batch.summary import Summary
 from wfstdec.boost.boosts import BoostsLike
 from wfstdec.errors import BoostError, BoostWarning, InputError
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
-from wfstdec.io.results import open_output, result_writer
+from wfstdec.io.outputs import open_results
+from wfstdec.io.results import format_named, result_writer
+from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 
@@ -33,8 +35,9 @@ def decode_file(
     output: str | os.PathLike[str] | None = None,
     *,
     boosts: BoostLists | BoostsLike = None,
-    format: str = "text",
+    format: str | None = None,
     nbest: int = 1,
+    subtitles: SubtitleOptions | None = None,
     progress: bool = False,
 ) -> Summary:
     """Decode all utterances of a file, and write what was found in its order.
@@ -43,11 +46,13 @@ def decode_file(
         decoder: Any of our decoders.
         logprobs: An `.npz`, `.ark`, `.scp`, or a folder of `.npy`, as
             `wfstdec.io.open_logprobs` takes them; or what that gives.
-        output: The file to write, whole or not at all; None is standard output.
+        output: The file to write, whole or not at all, or the folder, see
+            `wfstdec.io.open_results`; None is standard output.
         boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
-        format: `"text"`, `"jsonl"` or `"ctm"`.
+        format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
             decoder with n-best lists, and `"jsonl"`.
+        subtitles: How words are cut into subtitles.
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
@@ -59,21 +64,22 @@ def decode_file(
     Warns:
         BoostWarning: Boosts of utterances that the file does not have.
     """
-    write = result_writer(format, nbest=nbest)
+    format = format_named(format, output)
+    write = result_writer(format, nbest=nbest, subtitles=subtitles)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     summary = Summary(decoder.input_frame_shift_s)
-    with open_output(output) as file:
+    with open_results(output, format, write, logprobs.num_utterances) as results:
         found = decode_all(
             decoder,
             logprobs,
             boosts,
             nbest=nbest > 1,
             summary=summary,
-            progress=progress and not file.isatty(),
+            progress=progress and not results.on_terminal,
         )
         for utterance, hypotheses in found:
-            file.write(write(utterance, hypotheses))
+            results.put(utterance, hypotheses)
     if isinstance(boosts, BoostLists) and boosts.unused:
         _warn_of_unused(boosts.unused, logprobs)
     return summary

@@ -26,6 +26,11 @@ from wfstdec.cli.phrase_flags import (
     phrase_options,
     refuse_phrase_flags,
 )
+from wfstdec.cli.result_flags import (
+    SUBTITLE_FLAGS,
+    result_format,
+    subtitle_options,
+)
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
 from wfstdec.io.logprobs import open_logprobs
@@ -38,7 +43,7 @@ HELP = "log-probs to words with times"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--logprobs", required=True)
-    add_flags(parser, "--output", "--format", "--boost")
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, "--boost")
     add_flags(parser, "--phrases", "--phrase-totals", "--phrase-unit")
     add_flags(parser, "--phrase-context", "--phrase-depth", "--phrase-unknown")
     add_flags(parser, "--phrase-boundary", "--sentencepiece")
@@ -49,7 +54,8 @@ def run(args: argparse.Namespace) -> None:
     """Decode all utterances and write their results."""
     options = search_options(args)
     nbest = getattr(options, "nbest", None) or 1
-    result_writer(args.format, nbest=nbest)  # refused before anything is loaded
+    format, subtitles = result_format(args), subtitle_options(args)
+    result_writer(format, nbest=nbest)  # refused before anything is loaded
     words, phrases = _read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
@@ -58,8 +64,9 @@ def run(args: argparse.Namespace) -> None:
         logprobs,
         args.output,
         boosts=_boosts_for(decoder, args, words, phrases),
-        format=args.format,
+        format=format,
         nbest=nbest,
+        subtitles=subtitles,
         progress=not args.quiet,
     )
     if not args.quiet:

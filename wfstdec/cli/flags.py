@@ -7,6 +7,7 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
@@ -15,7 +16,6 @@ from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.io.results import FORMATS
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.lookahead import LookaheadKind
@@ -182,6 +182,9 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "in place of --arpa: a language model as `wfstdec build-lm` saves it",
     },
     "--beam": _search("beam", "keep what is this close to the best", **_NATS),
+    "--lattice-beam": _search(
+        "lattice_beam", "in lattices, keep what is this close to the best", **_NATS
+    ),
     "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
     "--max-active": _search(
         "max_active", "states kept in a frame at most, or none", **_COUNT_OR_NONE
@@ -280,11 +283,6 @@ FLAGS: dict[str, dict[str, Any]] = {
         "default": 0,
         "metavar": "N",
         "help": "utterances at once (default: 0, one for each core)",
-    },
-    "--format": {
-        "choices": tuple(FORMATS),
-        "default": "text",
-        "help": "of the results (default: text)",
     },
     "--output": {"metavar": "FILE", "help": "what to write"},
     # scoring and looking
@@ -385,6 +383,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
     **MODEL_FLAGS,
+    **RESULT_FLAGS,
+    **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)
         for flag, (name, text, how) in SEARCH_FLAGS.items()

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 import wfstdec
 from wfstdec.cli import (
+    align,
     build,
     build_lm,
     compare,
@@ -37,6 +38,7 @@ COMMANDS = {
     "build-lm": build_lm,
     "info": info,
     "decode": decode,
+    "align": align,
     "score": score,
     "compare": compare,
     "tune": tune,

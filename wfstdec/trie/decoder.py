@@ -259,7 +259,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
                 break
         return list(found.values())
 
-    def _partial_reader(self) -> PartialReader:
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         return PartialReader(self._builder)
 
     def _hypothesis(
