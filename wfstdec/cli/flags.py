@@ -134,6 +134,13 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "NATS",
         "help": "keep lexicon words that the language model lacks, at this cost",
     },
+    "--open-vocabulary": {
+        "nargs": 2,
+        "type": float,
+        "metavar": ("WORD_COST", "TOKEN_COST"),
+        "help": "words that the lexicon lacks, spelled by tokens: nats for each word, "
+        "beside what the language model asks for <unk>, and for each token",
+    },
     "--nemo-tokens": {
         "action": "store_true",
         "help": "the words of the ARPA file are characters that stand for tokens, as "

@@ -213,7 +213,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         return self._backend.start(self.options, compiled[0]), compiled[0]
 
     @abstractmethod
-    def _partial_reader(self) -> Any:
+    def _partial_reader(self, boosts: CompiledBoosts) -> Any:
         """What reads `Search.look()` of one session: `read(look) -> Partial`."""
 
     def _check_nbest(self) -> None:
@@ -237,7 +237,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             f"{type(self).__name__} records no lattices, expected a WfstDecoder"
         )
 
-    def _finish_lattice(self, search: Any) -> Lattice:
+    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
         """End one search that records a lattice."""
         raise NotImplementedError
 

@@ -115,7 +115,7 @@ class Sessions:
             except InputError as error:
                 error.utterance = session
                 raise
-            reader = self._decoder._partial_reader()
+            reader = self._decoder._partial_reader(compiled)
             self._sessions[session] = _Session(search, compiled, reader)
             return session
 
@@ -182,7 +182,7 @@ class Sessions:
         self._decoder._check_lattices()
         with self._lock:
             found = self._sessions.pop(session, None) or self._find(session)
-            return self._decoder._finish_lattice(found.search)
+            return self._decoder._finish_lattice(found.search, found.boosts)
 
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock:

@@ -9,14 +9,16 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -26,7 +28,7 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.search.sessions import Sessions
-from wfstdec.wfst.alignment import Aligner
+from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
@@ -59,10 +61,14 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             for each batch, and the CPU for sessions.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
+        g2p: How words of boost lists are said that neither the graph nor the list has
+            pronunciations for: a function of the word, a lexicon or its file, or
+            `"spelling"`; `None` spells them where all words of the graph are said as
+            they are spelt.
 
     Raises:
         BackendError: The backend is unknown or not installed.
-        OptionError: `frame_shift_s` or `threads` is out of range.
+        OptionError: `frame_shift_s`, `threads` or `g2p` is out of range.
     """
 
     options: WfstOptions
@@ -75,6 +81,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
+        g2p: G2pLike = None,
     ) -> None:
         super().__init__(
             options or WfstOptions(),
@@ -84,14 +91,14 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                 graph.word_ids,
                 len(graph.tokens),
                 lambda: _default_bonuses(graph),
-                "this search cannot add words",
+                _pronouncer(graph, g2p),
             ),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
         self.graph = graph
-        self._aligner = Aligner(graph)
+        self._readings = Readings(graph.tables)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
         self._records = False
@@ -104,7 +111,12 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             return super().decode(logprobs, lengths, boosts)
         if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
             logprobs = list(logprobs)
-        choice = self._auto.choose(batch_of(logprobs, lengths), self.options.beam)
+        batch = batch_of(logprobs, lengths)
+        choice = self._auto.choose(batch, self.options.beam)
+        if choice.backend != CPU:
+            compiled = self._compiled(boosts, batch.num_utterances)
+            if any(one.added is not None for one in compiled):
+                choice = BackendChoice(CPU, "boosts add words: the CPU alone can")
         self.last_choice = choice
         if choice.backend == CPU:
             return super().decode(logprobs, lengths, boosts)
@@ -138,7 +150,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         utterances = self._utterances(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         self._check_boosts(compiled)
-        return self._recorded(utterances, compiled, lambda one, _: self._lattice(one))
+        return self._recorded(utterances, compiled, self._lattice)
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -289,45 +301,64 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             "'reference' or 'auto'"
         )
 
-    def _finish_lattice(self, search: Any) -> Lattice:
+    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
         """End a search that records; its lattice."""
-        return self._lattice(search.record())
+        return self._lattice(search.record(), boosts)
 
-    def _lattice(self, recorded: Recorded) -> Lattice:
-        return lattice_of(self.graph, self.options, recorded, self.frame_shift_s)
+    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
+        tables, _ = self._readings.of(boosts.added)
+        shift = self.frame_shift_s
+        return lattice_of(self.graph, self.options, recorded, shift, tables)
 
     def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
         return self._nbest_of(search.record(), boosts)
 
     def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
-        lattice = self._lattice(recorded)
+        lattice = self._lattice(recorded, boosts)
         found = nbest_paths(lattice, int(self.options.nbest))
-        return hypotheses_of(lattice, found, boosts, self._reader())
+        return hypotheses_of(lattice, found, boosts, self._reader(boosts))
 
-    def _partial_reader(self) -> PartialReader:
-        return PartialReader(self._aligner, self.graph.words, self.frame_shift_s)
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
+        tables, aligner = self._readings.of(boosts.added)
+        return PartialReader(aligner, tables.words, self.frame_shift_s)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
+            if one.added is not None:
+                check_added(self.graph, i)
+                if isinstance(self._backend, BatchBackend):
+                    raise BoostError(
+                        f"boosts add {len(one.added.words)} words, which the backend "
+                        "'cuda' cannot do yet; expected backend='cpu' or 'auto'",
+                        i,
+                    )
 
     def _read(
         self, results: list[BestPath], boosts: list[CompiledBoosts]
     ) -> list[Hypothesis]:
-        batch = self._batch_of(results, boosts)
-        return [
-            self._hypothesis(path, one, (batch, i))
-            for i, (path, one) in enumerate(zip(results, boosts, strict=True))
-        ]
+        places: dict[int, list[int]] = {}  # those with the same added words together
+        for i, one in enumerate(boosts):
+            places.setdefault(id(one.added), []).append(i)
+        read: dict[int, Hypothesis] = {}
+        for group in places.values():
+            batch = self._batch_of(
+                [results[i] for i in group], [boosts[i] for i in group]
+            )
+            for at, i in enumerate(group):
+                read[i] = self._hypothesis(results[i], boosts[i], (batch, at))
+        return [read[i] for i in range(len(results))]
 
     def _batch_of(
         self, paths: list[BestPath], boosts: list[CompiledBoosts]
     ) -> HypothesisBatch:
-        return HypothesisBatch(self._reader(), paths, boosts)
+        """Of paths with the same added words."""
+        return HypothesisBatch(self._reader(boosts[0]), paths, boosts)
 
-    def _reader(self) -> Reader:
-        return Reader(self.graph, self._aligner, self.options, self.frame_shift_s)
+    def _reader(self, boosts: CompiledBoosts) -> Reader:
+        reading = self._readings.of(boosts.added)
+        return Reader(*reading, self.options, self.frame_shift_s)
 
     def _hypothesis(
         self,
@@ -340,8 +371,25 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         return batch.hypothesis(i)
 
 
+def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
+    """How added words are said, or why a graph cannot add any."""
+    tables = graph.tables
+    if graph.calls is None:
+        return (
+            "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
+            "model that has <unk>, or with unk_cost: build it again"
+        )
+    return Pronouncer(
+        tables.tokens,
+        lambda: tables.pronunciations.lexicon(tables.words),
+        tables.fillers,
+        g2p,
+    )
+
+
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
     """What bonuses the words of a graph get in a list without numbers."""
     tables = graph.tables
     lexicon = tables.pronunciations.lexicon(tables.words)
-    return DefaultBonuses(tables.words, lexicon, tables.word_cost)
+    unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
+    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)

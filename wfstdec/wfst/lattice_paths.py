@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy import uint32
 
-from wfstdec.graph.arcs import ARC
+from wfstdec.graph.arcs import ARC, NO_ARCS
 from wfstdec.jit import read_only
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import NbestPaths
@@ -28,7 +28,6 @@ from wfstdec.wfst.path import BestPath
 
 if TYPE_CHECKING:
     from wfstdec.boost.boosts import CompiledBoosts
-    from wfstdec.graph.packed import PackedGraph
 
 
 class NbestList(list[Hypothesis]):
@@ -57,7 +56,8 @@ def read_paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
     arcs["cost"] = lattice.arcs["graph_cost"]
     tables = lattice.tables
     blank = uint32(ilabel_of(tables.tokens.blank))
-    history = History(Rule(read_only(arcs), blank, tables.marks_repeats))
+    rule = Rule(read_only(arcs), blank, tables.marks_repeats, read_only(NO_ARCS))
+    history = History(rule)
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
     paths = []
     for positions, excess in zip(found.arcs, found.excess, strict=True):
@@ -104,14 +104,14 @@ def hypotheses_of(
 
 def reader_of(lattice: Lattice) -> Reader:
     """What reads the paths of a lattice: its tables stand for the graph's."""
-    graph = cast("PackedGraph", lattice)  # `tokens`, `words` and `tables` are asked for
     scales = lattice.scales
     options = WfstOptions(
         acoustic_scale=scales.acoustic_scale,
         lm_scale=scales.lm_scale,
         word_insertion=scales.word_insertion,
     )
-    return Reader(graph, Aligner(graph), options, lattice.frame_shift_s)
+    tables = lattice.tables
+    return Reader(tables, Aligner(tables), options, lattice.frame_shift_s)
 
 
 class _OnArcs:

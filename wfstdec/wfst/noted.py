@@ -29,6 +29,8 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
     for i in range(len(entries)):
         cost = entries[i].cost
         if is_final:
+            if entries[i].state >= len(final_cost):
+                continue  # in a word that is added
             final = final_cost[entries[i].state]
             if not final < np.inf:
                 continue
@@ -67,11 +69,26 @@ def spread(frontier, end_excess, num_nodes, record):
 
 
 @jit
-def frames_of(graph_arcs, arcs, num_nodes):
+def frames_of(graph_arcs, added_arcs, arcs, num_nodes):
     """The frames passed at each node, int32 [N]."""
     frames = np.zeros(num_nodes, np.int32)
     for a in range(len(arcs)):
-        one = arcs[a]
-        takes = np.int32((graph_arcs[one.arc].ilabel & _LABEL) != uint32(0))
+        one, beyond = arcs[a], np.int64(arcs[a].arc) - len(graph_arcs)
+        if beyond < 0:
+            ilabel = graph_arcs[one.arc].ilabel
+        else:
+            ilabel = added_arcs[beyond].ilabel
+        takes = np.int32((ilabel & _LABEL) != uint32(0))
         frames[one.nextstate] = frames[one.state] + takes
     return frames
+
+
+def nextstates(
+    graph_arcs: np.ndarray, added_arcs: np.ndarray, arcs: np.ndarray
+) -> np.ndarray:
+    """Where arcs lead, uint32; those of numbers from A on are of the overlay."""
+    found = np.empty(len(arcs), np.uint32)
+    own = arcs < len(graph_arcs)
+    found[own] = graph_arcs["nextstate"][arcs[own]]
+    found[~own] = added_arcs["nextstate"][arcs[~own] - np.uint32(len(graph_arcs))]
+    return found

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.graph.arcs import CARRIES_WORD
+from wfstdec.graph.arcs import CARRIES_WORD, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
 from wfstdec.wfst.options import WfstOptions
@@ -60,6 +61,7 @@ class Recorded(NamedTuple):
         final_excess: float32 [N], `inf` where no path may end.
         final_boost_cost: float32 [N], the boosts' rest.
         arcs: Between them.
+        added: ARC [A'], the arcs that numbers from A on stand for, of added words.
     """
 
     best: BestPath
@@ -69,6 +71,7 @@ class Recorded(NamedTuple):
     final_excess: np.ndarray
     final_boost_cost: np.ndarray
     arcs: RecordedArcs
+    added: np.ndarray = NO_ARCS
 
 
 class RecordingSearch(Protocol):
@@ -105,7 +108,11 @@ class RecordingBatchBackend(Protocol):
 
 
 def lattice_of(
-    graph: PackedGraph, options: WfstOptions, recorded: Recorded, frame_shift_s: float
+    graph: PackedGraph,
+    options: WfstOptions,
+    recorded: Recorded,
+    frame_shift_s: float,
+    tables: GraphTables | None = None,
 ) -> Lattice:
     """The lattice of what was recorded: sorted, with the costs of graph and insertion.
 
@@ -114,6 +121,7 @@ def lattice_of(
         options: Of the search.
         recorded: What is kept.
         frame_shift_s: Seconds per frame.
+        tables: Of the graph with the words that are added; None where none are.
     """
     best = recorded.best
     order = _state_order(recorded)
@@ -125,12 +133,13 @@ def lattice_of(
         number,
         np.argsort(key),
         graph.arcs,
+        recorded.added,
         np.float32(options.word_insertion),
     )
     return Lattice(
         states=_states(graph, recorded, order),
         arcs=arcs,
-        tables=graph.tables,
+        tables=tables or graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
@@ -163,19 +172,25 @@ def _states(graph: PackedGraph, recorded: Recorded, order: np.ndarray) -> np.nda
         states[name] = getattr(recorded, name)[order]
     states["final_cost"] = np.inf
     ends = np.flatnonzero(states["final_excess"] < np.inf)
-    final_cost = graph.final_cost[states["graph_state"][ends]]
-    states["final_cost"][ends] = final_cost if recorded.best.reached_final else 0
+    states["final_cost"][ends] = 0
+    if recorded.best.reached_final:
+        final_cost = graph.final_cost[states["graph_state"][ends]]
+        states["final_cost"][ends] = final_cost
     states["final_boost_cost"][ends] = recorded.final_boost_cost[order[ends]]
     return states
 
 
 @jit
-def _fill_arcs(recorded, number, order, graph_arcs, word_insertion):
+def _fill_arcs(recorded, number, order, graph_arcs, added_arcs, word_insertion):
     """The arcs in their order, between states by number."""
     arcs = np.empty(len(order), ARC)
     for i in range(len(order)):
         a, one = order[i], arcs[i]
-        of_graph = graph_arcs[recorded.arc[a]]
+        beyond = np.int64(recorded.arc[a]) - len(graph_arcs)
+        if beyond < 0:
+            of_graph = graph_arcs[recorded.arc[a]]
+        else:
+            of_graph = added_arcs[beyond]
         one.state = number[recorded.state[a]]
         one.nextstate = number[recorded.nextstate[a]]
         one.ilabel, one.olabel = of_graph.ilabel, of_graph.olabel

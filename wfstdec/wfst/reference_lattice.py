@@ -11,7 +11,7 @@ import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.concatenation import Whole
 from wfstdec.text.symbols import token_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.recorded import Recorded, RecordedArcs
@@ -36,11 +36,16 @@ class RecordingSearch(ReferenceSearch):
     """The search of one utterance, which keeps more of what it found."""
 
     def __init__(
-        self, graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts
+        self,
+        whole: Whole,
+        added: np.ndarray,
+        options: WfstOptions,
+        boosts: CompiledBoosts,
     ) -> None:
         self._noted: list[tuple[Key, Entry]] = []
         self._arcs: list[list[_Arc]] = []
-        super().__init__(graph, options, boosts)
+        self._added = added
+        super().__init__(whole, options, boosts)
 
     def record(self) -> Recorded:
         """End the utterance: what is kept of it."""
@@ -114,12 +119,13 @@ class RecordingSearch(ReferenceSearch):
             assert unscaled is not None
             acoustic = unscaled[token_of(int(arc["ilabel"]) & LABEL_MASK)]
         word = int(arc["olabel"]) or None
-        paid, _ = self._account.step(entry.source_boost, word, self._begun(arc))
+        begun, bonus = self._begun(arc), self._bonus[entry.arc]
+        paid, _ = self._account.step(entry.source_boost, word, begun, bonus=bonus)
         source = int(self._source[entry.arc]), entry.source_boost
         return _Arc(
             (now - (not entry.epsilon), *source),
             (now, *key),
-            entry.arc,
+            entry.number,
             excess,
             acoustic,
             paid,
@@ -145,6 +151,7 @@ class RecordingSearch(ReferenceSearch):
                 acoustic_cost=np.array([a.acoustic for a in arcs], F),
                 boost_cost=np.array([a.boost_cost for a in arcs], F),
             ),
+            added=self._added,
         )
 
 

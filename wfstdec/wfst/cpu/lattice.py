@@ -10,10 +10,12 @@ import copy
 
 import numpy as np
 
+from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.wfst import noted
 from wfstdec.wfst.cpu import recording
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch
+from wfstdec.wfst.cpu.added_records import AddedArrays
+from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch, SearchInputs
 from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.history import History
 from wfstdec.wfst.options import WfstOptions
@@ -32,11 +34,12 @@ class RecordingSearch(CpuSearch):
     def __init__(
         self,
         backend: CpuBackend,
-        inputs: k.SearchInputs,
+        inputs: SearchInputs,
+        added: AddedArrays | None,
         options: WfstOptions,
         first_arcs: int = FIRST_ARCS,
     ) -> None:
-        super().__init__(backend, inputs)
+        super().__init__(backend, inputs, added)
         record = backend.take_record(first_arcs)
         limit = np.float32(options.beam_of_lattice)
         self._record: k.Record = record._replace(limit=limit)
@@ -56,29 +59,37 @@ class RecordingSearch(CpuSearch):
         excess, rest = noted.ends(
             frontier, at_end, graph.final_cost, scales.lm_scale, best, is_final
         )
-        count = channel.counts[k.TRACE]
+        count, taken = channel.counts[k.TRACE], channel.trace["arc"]
         noted.spread(frontier, excess, count, record)
         arcs, nodes, frames = recording.gather(
-            *self._inputs, channel.trace, count, record
+            *(*self._inputs, self._added, channel.trace, count, record)
         )
-        ends = np.flatnonzero(excess <= record.limit)
+        ends = np.flatnonzero((excess <= record.limit) & (excess < np.inf))
         at = record.number[frontier["node"][ends]]
         final_excess = np.full(len(nodes), np.inf, np.float32)
         final_boost = np.zeros(len(nodes), np.float32)
         final_excess[at], final_boost[at] = excess[ends], rest[ends]
-        graph_state = graph.arcs["nextstate"][channel.trace["arc"][nodes[1:]]]
+        graph_state = np.concatenate(
+            [_FIRST, noted.nextstates(graph.arcs, self._added_arcs, taken[nodes[1:]])]
+        )
         boosts = record.boosts[nodes] if self._boosted else np.zeros_like(nodes)
         recorded = Recorded(
             best=self.finish(),
             frame=frames,
-            graph_state=np.concatenate([_FIRST, graph_state]),
+            graph_state=graph_state,
             boost_state=boosts,
             final_excess=final_excess,
             final_boost_cost=final_boost,
             arcs=RecordedArcs(*arcs),
+            added=self._added_arcs,
         )
         self._backend.give_record(record)
         return recorded
+
+    @property
+    def _added_arcs(self) -> np.ndarray:
+        """The arcs of the overlay, ARC [A']."""
+        return NO_ARCS if self._added is None else self._added.arcs
 
     def look(self) -> PathSoFar:
         """How far the search has come; it goes on as if nobody had looked."""

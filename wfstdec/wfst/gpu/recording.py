@@ -20,7 +20,7 @@ from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.instalments import instalment_size
 from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.records import NONE
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import noted
@@ -116,7 +116,7 @@ def _recorded(
     links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
     number = np.zeros(len(trace), np.int64)
     number[nodes] = np.arange(len(nodes))
-    ends = np.flatnonzero(excess <= record.limit)
+    ends = np.flatnonzero((excess <= record.limit) & (excess < np.inf))
     at = number[frontier["node"][ends]]
     final_excess = np.full(len(nodes), np.inf, np.float32)
     final_boost_cost = np.zeros(len(nodes), np.float32)
@@ -126,7 +126,7 @@ def _recorded(
     graph_state = graph.arcs["nextstate"][np.where(began, 0, taken)]
     return Recorded(
         best=best,
-        frame=noted.frames_of(graph.arcs, links, len(trace))[nodes],
+        frame=noted.frames_of(graph.arcs, NO_ARCS, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
         boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
