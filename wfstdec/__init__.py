@@ -1,8 +1,8 @@
 """wfstdec: WFST-centric decoding of CTC speech models.
 
 Build or load a graph (`build_graph`, `load_graph`), or take a lexicon and a language
-model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`. Beside
-them stand
+model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`; find
+when the words of a known text were said with `ForcedAligner`. Beside them stand
 
     wfstdec.batch       many utterances: from files, in batches, to files
     wfstdec.compare     searches side by side on one's own data; tuning
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from wfstdec import io as io
     from wfstdec import metrics as metrics
     from wfstdec import recipes as recipes
+    from wfstdec.align.aligner import ForcedAligner as ForcedAligner
+    from wfstdec.align.alignment import Alignment as Alignment
+    from wfstdec.align.options import AlignOptions as AlignOptions
     from wfstdec.boost.boosts import Boosts as Boosts
     from wfstdec.boost.entries import BoostEntry as BoostEntry
     from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from wfstdec.lm.ngram import load_lm as load_lm
     from wfstdec.lm.sources import build_lm as build_lm
     from wfstdec.search.decoder import Decoder as Decoder
+    from wfstdec.search.endpoints import Endpointer as Endpointer
+    from wfstdec.search.endpoints import EndpointRule as EndpointRule
     from wfstdec.search.hypothesis import Hypothesis as Hypothesis
     from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
     from wfstdec.text.lexicon import Lexicon as Lexicon
@@ -64,6 +69,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AlignOptions": "wfstdec.align.options",
+    "Alignment": "wfstdec.align.alignment",
+    "EndpointRule": "wfstdec.search.endpoints",
+    "Endpointer": "wfstdec.search.endpoints",
+    "ForcedAligner": "wfstdec.align.aligner",
     "BackendChoice": "wfstdec.wfst.choice",
     "BoostEntry": "wfstdec.boost.entries",
     "Boosts": "wfstdec.boost.boosts",

@@ -62,6 +62,10 @@ class GraphError(InputError):
     """A graph is malformed, truncated, or from another version or table."""
 
 
+class LatticeError(InputError):
+    """A lattice is damaged, or cannot do what is asked of it."""
+
+
 class FormatError(InputError):
     """A data file is unreadable or not of the format it is said to be."""
 

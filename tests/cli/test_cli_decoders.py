@@ -65,6 +65,20 @@ def test_the_trie_of_the_lexicon(files, capsys):
     assert "all reached a final state" in err
 
 
+@pytest.mark.parametrize("lexicon", [LEXICAL, LEXICAL[2:]])
+def test_open_words(lexicon, files, capsys):
+    """They are spelled where they cost nothing, and left out where they cost much."""
+    texts = {}
+    for cost in ("-9", "900"):
+        given = ["--open-vocabulary", cost, "0", "--unk-cost", "5"]
+        assert decode(files, "trie", *lexicon, *given) == 0
+        texts[cost] = capsys.readouterr().out
+    assert texts["900"] == WORDS
+    assert texts["-9"] != WORDS
+    assert decode(files, "trie", *lexicon, "--open-vocabulary", "0", "-1") == 1
+    assert "token_cost=-1.0, expected a number of nats, 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("decoder", ["trie", "greedy"])
 @pytest.mark.parametrize("more", [[], ["--arpa", "tokens.arpa"]])
 def test_bare_tokens(decoder, more, files, capsys):

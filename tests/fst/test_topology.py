@@ -14,18 +14,19 @@ from wfstdec.fst.topology import TOPOLOGIES, build_topology
 from wfstdec.text.symbols import ilabel_of, token_table
 
 INPUTS = {0: "-", 1: "b", 2: "x", 3: "y", 5: "x'", 6: "y'"}
-OUTPUTS = {0: "-", 2: "x", 3: "y", 4: "#0"}
+CALLS = {7: "call", 9: "call-x", 10: "call-y", 13: "return-x", 14: "return-y"}
+OUTPUTS = {0: "-", 2: "x", 3: "y", 4: "C", 5: "#0"}
 """Labels where the tokens are b x y, the first the blank, and #0 the only symbol."""
 
 
-def space(blank=0, num_tokens=3, num_disambig=1):
+def space(blank=0, num_tokens=3, num_disambig=1, calls=False):
     names = [f"t{i}" for i in range(num_tokens)]
-    return LabelSpace(token_table(names, blank), ("<eps>",), num_disambig)
+    return LabelSpace(token_table(names, blank), ("<eps>",), num_disambig, calls)
 
 
-def rows(name):
-    fst = build_topology(name, space())
-    return [row.removesuffix(" 0") for row in rows_of(fst, INPUTS, OUTPUTS)]
+def rows(name, calls=False):
+    fst = build_topology(name, space(calls=calls))
+    return [row.removesuffix(" 0") for row in rows_of(fst, INPUTS | CALLS, OUTPUTS)]
 
 
 def lines(text):
@@ -55,6 +56,39 @@ def test_normal_by_hand():
         3 0 b -
         3 3 - #0
     """)
+
+
+CALLED = {
+    "normal": """
+        0 4 call C
+        1 4 call C
+        2 4 call-x C
+        3 4 call-y C
+        4 2 return-x -
+        4 3 return-y -
+    """,
+    "compact": """
+        0 3 call C
+        3 1 return-x -
+        3 2 return-y -
+    """,
+    "eesen": """
+        1 5 call C
+        5 3 return-x -
+        5 4 return-y -
+    """,
+    "minimal": """
+        0 1 call C
+        1 0 return-x -
+        1 0 return-y -
+    """,
+}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_calls_stand_beside_what_there_is(name):
+    called = lines(CALLED[name.partition("-")[0]])
+    assert sorted(rows(name, calls=True)) == sorted([*rows(name), *called])
 
 
 def test_compact_by_hand():

@@ -37,6 +37,8 @@ VARIANTS = {
     "min_active": PLAIN._replace(min_active=True).macros,
     "min_active, mixed": PLAIN._replace(min_active=True, logprob_type=MIXED).macros,
     "times": PLAIN._replace(times=True).macros,
+    "lattices": PLAIN._replace(lattices=True).macros,
+    "lattices, phrases": PLAIN._replace(lattices=True, phrases=True).macros,
 }
 
 

@@ -11,7 +11,8 @@ from wfstdec.boost.entries import BoostEntry
 from wfstdec.errors import BoostError, FormatError, ShapeError
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.results import FORMATS, open_output
+from wfstdec.io.outputs import open_output
+from wfstdec.io.results import FORMATS
 from wfstdec.io.text import read_text, write_text
 from wfstdec.search.hypothesis import Word
 

@@ -6,7 +6,7 @@ is open before every word) -> a function words -> cost in nats, with `<s>` and `
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 INF = math.inf
@@ -86,7 +86,9 @@ def exact_scorer(
 
 
 def epsilon_scorer(
-    lm: Ngrams, unk_cost: float | None = None
+    lm: Ngrams,
+    unk_cost: float | None = None,
+    added: Mapping[str, float] | None = None,
 ) -> Callable[[Words], float]:
     """Sentence cost when back-off is a choice that is open before every word.
 
@@ -102,7 +104,10 @@ def epsilon_scorer(
         lm: the parsed model.
         unk_cost: cost of a word outside the model, taken at the empty history and
             leading back to it; None: such a word is impossible.
+        added: words and what they cost at the empty history, to which they lead back,
+            whatever the model says.
     """
+    added = added or {}
     contexts = {g for g in lm.cost if len(g) < lm.order}
     contexts |= {g[:k] for g in lm.cost for k in range(len(g))} | {()}
 
@@ -120,6 +125,8 @@ def epsilon_scorer(
         if history:
             pay = lm.backoff.get(history, 0.0)
             ways.append(pay + least(longest_context(history[1:]), rest))
+        elif word in added:
+            ways.append(added[word] + least((), rest[1:]))
         elif (word,) not in lm.cost and unk_cost is not None and word != EOS:
             ways.append(unk_cost + least((), rest[1:]))
         return min(ways)

@@ -31,6 +31,8 @@ def test_defaults():
         "boost_scale": 1.0,
         "blank_skip_threshold": None,
         "beam_delta": None,
+        "lattice_beam": None,
+        "nbest": 1,
     }
 
 
@@ -52,6 +54,8 @@ GOOD = {
     "boost_scale": [0, 0.5, 1e6],
     "blank_skip_threshold": [1e-300, 0.5, 1, None],
     "beam_delta": [0, 1e6, INF, None],
+    "lattice_beam": [0, 0.5, 13, np.float32(3), None],
+    "nbest": [1, 2**31 - 1, np.int64(3)],
 }
 BAD = {
     "beam": (
@@ -78,6 +82,11 @@ BAD = {
         "a probability above 0, at most 1, or None",
     ),
     "beam_delta": ([-1, NAN, 1e7, "1"], "a number of nats, 0 to 1e+06, inf or None"),
+    "lattice_beam": (
+        [-1, NAN, 13.5, INF],
+        "a number of nats, 0 to the beam (13.0), or",
+    ),
+    "nbest": ([0, 2.5, None], "1 to 2147483647"),
 }
 
 

@@ -408,7 +408,7 @@ def test_cutting_into_words_against_all_cuts(complete):
             graph_cost=0.0,
             acoustic_cost=0.0,
         )
-        aligner = Aligner(graph)
+        aligner = Aligner(graph.tables)
         found = aligner.word_frames(path, complete).tolist()
         cuts = naive_cuts(tokens, words, said, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
@@ -479,7 +479,7 @@ def test_many_words_and_many_ways():
         graph_cost=0.0,
         acoustic_cost=0.0,
     )
-    frames = Aligner(graph).word_frames(path, True)
+    frames = Aligner(graph.tables).word_frames(path, True)
     assert frames[0, 0] == 0 and frames[-1, 1] == count
     assert (frames[1:, 0] == frames[:-1, 1]).all()
     assert set(np.diff(frames).ravel().tolist()) <= {1, 2, 3}

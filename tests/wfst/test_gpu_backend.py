@@ -15,6 +15,7 @@ from cuda_emulation.device import (
     in_32_bits,
     of_bits,
 )
+from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import (
     dense_graph,
     random_boosts,
@@ -48,30 +49,7 @@ from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
-BLOCK_SIZES = [32, 64, 128, 256]
 TOTALS = PhraseOptions(weights_are_totals=True)
-
-
-def draw(rng, num_utterances=3, **kinds):
-    """A graph, and for each utterance log-probs and boosts; options for all."""
-    graph = random_graph(rng, **kinds)
-    batch = [
-        random_logprobs(rng, int(t), len(graph.tokens))
-        for t in rng.integers(0, 9, num_utterances)
-    ]
-    boosts = []
-    for _ in batch:
-        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-        phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-        boosts.append(CompiledBoosts(words, phrases))
-    return graph, random_options(rng), batch, boosts
-
-
-def random_device(rng, threads, preempt=0):
-    """Blocks of so many threads; the table in shared memory may be of any size."""
-    slots = int(rng.choice([0, 16, 32, 64, 512]))
-    seed = int(rng.integers(1 << 30))
-    return EmulatedDevice(threads, preempt=preempt, seed=seed, shared_slots=slots)
 
 
 def expected_paths(graph, options, batch, boosts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,7 +16,10 @@ from wfstdec.batch.summary import Summary
 from wfstdec.boost.boosts import BoostsLike
 from wfstdec.errors import BoostError, BoostWarning, InputError
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
-from wfstdec.io.results import open_output, result_writer
+from wfstdec.io.outputs import open_results
+from wfstdec.io.results import format_named, result_writer
+from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 
@@ -33,8 +36,10 @@ def decode_file(
     output: str | os.PathLike[str] | None = None,
     *,
     boosts: BoostLists | BoostsLike = None,
-    format: str = "text",
+    format: str | None = None,
     nbest: int = 1,
+    subtitles: SubtitleOptions | None = None,
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
     progress: bool = False,
 ) -> Summary:
     """Decode all utterances of a file, and write what was found in its order.
@@ -43,11 +48,15 @@ def decode_file(
         decoder: Any of our decoders.
         logprobs: An `.npz`, `.ark`, `.scp`, or a folder of `.npy`, as
             `wfstdec.io.open_logprobs` takes them; or what that gives.
-        output: The file to write, whole or not at all; None is standard output.
+        output: The file to write, whole or not at all, or the folder, see
+            `wfstdec.io.open_results`; None is standard output.
         boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
-        format: `"text"`, `"jsonl"` or `"ctm"`.
+        format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
             decoder with n-best lists, and `"jsonl"`.
+        subtitles: How words are cut into subtitles.
+        lattices: Makes hypotheses of the lattice of each utterance, such as a
+            `LatticeReading`; None asks for no lattices.
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
@@ -59,21 +68,23 @@ def decode_file(
     Warns:
         BoostWarning: Boosts of utterances that the file does not have.
     """
-    write = result_writer(format, nbest=nbest)
+    format = format_named(format, output)
+    write = result_writer(format, nbest=nbest, subtitles=subtitles)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     summary = Summary(decoder.input_frame_shift_s)
-    with open_output(output) as file:
+    with open_results(output, format, write, logprobs.num_utterances) as results:
         found = decode_all(
             decoder,
             logprobs,
             boosts,
             nbest=nbest > 1,
+            lattices=lattices,
             summary=summary,
-            progress=progress and not file.isatty(),
+            progress=progress and not results.on_terminal,
         )
         for utterance, hypotheses in found:
-            file.write(write(utterance, hypotheses))
+            results.put(utterance, hypotheses)
     if isinstance(boosts, BoostLists) and boosts.unused:
         _warn_of_unused(boosts.unused, logprobs)
     return summary
@@ -85,6 +96,7 @@ def decode_all(
     boosts: BoostLists | BoostsLike = None,
     *,
     nbest: bool = False,
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
     summary: Summary | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[str, list[Hypothesis]]]:
@@ -96,6 +108,7 @@ def decode_all(
             `wfstdec.io.open_logprobs` gives.
         boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
         nbest: As many hypotheses as the decoder's options ask for, instead of the best.
+        lattices: As in `decode_file`.
         summary: Counts what is decoded.
         progress: Show a progress bar, where standard error is a terminal.
 
@@ -117,7 +130,7 @@ def decode_all(
             utterances = [utterance for utterance, _ in batch]
             began = time.perf_counter()
             with _named(utterances, getattr(logprobs, "path", None)):
-                hypotheses = _decode(decoder, batch, boosts, nbest)
+                hypotheses = _decode(decoder, batch, boosts, nbest, lattices)
             if summary is not None:
                 summary.add(batch, hypotheses, time.perf_counter() - began)
             yield from zip(utterances, hypotheses, strict=True)
@@ -147,7 +160,11 @@ def batches(
 
 
 def _decode(
-    decoder: Decoder, batch: Batch, boosts: BoostLists | BoostsLike, nbest: bool
+    decoder: Decoder,
+    batch: Batch,
+    boosts: BoostLists | BoostsLike,
+    nbest: bool,
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None,
 ) -> list[list[Hypothesis]]:
     logprobs = [array for _, array in batch]
     given: BoostsLike | Sequence[BoostsLike]
@@ -155,6 +172,10 @@ def _decode(
         given = [boosts.of(utterance) for utterance, _ in batch]
     else:
         given = boosts
+    if lattices is not None:
+        found = decoder.decode_lattice(logprobs, boosts=given)
+        named = zip(batch, found, strict=True)
+        return [lattices(utterance, lattice) for (utterance, _), lattice in named]
     if nbest:
         return decoder.decode_nbest(logprobs, boosts=given)
     return [[best] for best in decoder.decode(logprobs, boosts=given)]

@@ -22,6 +22,7 @@ from wfstdec.boost.instalments import (
 from wfstdec.lm import reference as automata
 
 F = np.float32
+_ZERO = F(0)
 
 
 class BoostAccount:
@@ -38,7 +39,12 @@ class BoostAccount:
         self.start = 0 if self._phrases is None else self._phrases.start
 
     def step(
-        self, boost: int, word: int | None, token: int | None
+        self,
+        boost: int,
+        word: int | None,
+        token: int | None,
+        *,
+        bonus: np.float32 = _ZERO,
     ) -> tuple[np.float32, int]:
         """The cost of a step, below 0 where it is credited, and the next boost state.
 
@@ -46,6 +52,7 @@ class BoostAccount:
             boost: The boost state before it.
             word: The word of the step, if it has one.
             token: The token that begins in it, if one does.
+            bonus: What else is credited.
         """
         if word is None and token is None:
             return F(0), boost
@@ -55,6 +62,7 @@ class BoostAccount:
         if self._phrases is not None and label is not None:
             cost, state = automata.step(self._phrases.automaton, 0, state, label)
             credit = F(credit - cost)
+        credit = F(credit + bonus)
         paid, owed = pay(owed, credit, self._size)
         return F(F(0) - paid), int(join(owed, state))
 

@@ -62,6 +62,7 @@ class PhraseRows(NamedTuple):
     dense: np.ndarray  # STEP [D * L]: of the root and states with many arcs
     final_cost: np.ndarray  # float32 [S]
     credited: np.ndarray  # uint64 [S]: labels, modulo 64, that a step may credit
+    num_labels: np.uint32  # labels from here on are of no phrase
     of_words: bool
     of_tokens: bool
     quiet: np.uint32  # the boost state in which all labels but those begun do nothing
@@ -77,6 +78,7 @@ def no_phrases() -> PhraseRows:
         dense=read_only(np.zeros(0, STEP)),
         final_cost=read_only(np.zeros(1, np.float32)),
         credited=read_only(np.zeros(1, np.uint64)),
+        num_labels=np.uint32(0),
         of_words=False,
         of_tokens=False,
         quiet=np.uint32(0),
@@ -118,6 +120,7 @@ def lay_out(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         dense=read_only(dense.ravel()),
         final_cost=read_only(automaton.final_cost),
         credited=read_only(_credited(inner, rows["begin"], arcs, dense[0]["cost"])),
+        num_labels=np.uint32(first_label + phrases.num_labels),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
         quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),

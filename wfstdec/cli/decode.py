@@ -16,20 +16,29 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.decoding import decode_file
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
 from wfstdec.cli.phrase_flags import (
     phrase_arguments,
     phrase_options,
     refuse_phrase_flags,
 )
+from wfstdec.cli.result_flags import (
+    SUBTITLE_FLAGS,
+    result_format,
+    subtitle_options,
+)
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import result_writer
+from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 
 HELP = "log-probs to words with times"
@@ -38,10 +47,11 @@ HELP = "log-probs to words with times"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--logprobs", required=True)
-    add_flags(parser, "--output", "--format", "--boost")
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, "--boost")
     add_flags(parser, "--phrases", "--phrase-totals", "--phrase-unit")
     add_flags(parser, "--phrase-context", "--phrase-depth", "--phrase-unknown")
     add_flags(parser, "--phrase-boundary", "--sentencepiece")
+    add_flags(parser, "--lattices", *READING_FLAGS)
     add_decoder_flags(parser)
 
 
@@ -49,19 +59,29 @@ def run(args: argparse.Namespace) -> None:
     """Decode all utterances and write their results."""
     options = search_options(args)
     nbest = getattr(options, "nbest", None) or 1
-    result_writer(args.format, nbest=nbest)  # refused before anything is loaded
+    format, subtitles = result_format(args), subtitle_options(args)
+    result_writer(format, nbest=nbest)  # refused before anything is loaded
+    wants_lattices = args.lattices or args.confidence or args.mbr
+    reading = reading_of(args, nbest) if wants_lattices else None
     words, phrases = _read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
-    summary = decode_file(
-        decoder,
-        logprobs,
-        args.output,
-        boosts=_boosts_for(decoder, args, words, phrases),
-        format=args.format,
-        nbest=nbest,
-        progress=not args.quiet,
-    )
+    with ExitStack() as stack:
+        if args.lattices:
+            assert reading is not None
+            write = stack.enter_context(LatticeWriter(args.lattices))
+            reading = replace(reading, write=write)
+        summary = decode_file(
+            decoder,
+            logprobs,
+            args.output,
+            boosts=_boosts_for(decoder, args, words, phrases),
+            format=format,
+            nbest=nbest,
+            subtitles=subtitles,
+            lattices=reading,
+            progress=not args.quiet,
+        )
     if not args.quiet:
         print(summary, file=sys.stderr)
 

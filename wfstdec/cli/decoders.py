@@ -8,7 +8,7 @@ decoder = make_decoder(args, options)
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -37,7 +37,15 @@ def _wfst(*, graph: str, options: wfstdec.WfstOptions, **common: Any) -> Decoder
     return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, **common)
 
 
-def _trie(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:
+def _trie(
+    *,
+    lm: str | None = None,
+    arpa: str | None = None,
+    open_vocabulary: Sequence[float] | None = None,
+    **more: Any,
+) -> Decoder:
+    if open_vocabulary is not None:
+        more["open_vocabulary"] = wfstdec.OpenVocabulary(*open_vocabulary)
     return wfstdec.TrieDecoder(lm=lm or arpa, **more)
 
 
@@ -57,7 +65,7 @@ def _transducer(
 _TOKENS = ("tokens", "blank", "separator", "arpa", "lm", "unk_cost")
 KINDS = {
     "wfst": Kind(("graph",), _wfst),
-    "trie": Kind((*_TOKENS, "lexicon", "separator_optional"), _trie),
+    "trie": Kind((*_TOKENS, "lexicon", "separator_optional", "open_vocabulary"), _trie),
     "greedy": Kind(_TOKENS, _greedy),
     "transducer": Kind(
         ("model", "head", "arpa", "lm", "separator", "unk_cost"), _transducer

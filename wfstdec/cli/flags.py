@@ -7,6 +7,8 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.cli.lattice_flags import LATTICE_FLAGS
+from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
@@ -15,7 +17,6 @@ from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.io.results import FORMATS
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.lookahead import LookaheadKind
@@ -132,6 +133,13 @@ FLAGS: dict[str, dict[str, Any]] = {
         "type": float,
         "metavar": "NATS",
         "help": "keep lexicon words that the language model lacks, at this cost",
+    },
+    "--open-vocabulary": {
+        "nargs": 2,
+        "type": float,
+        "metavar": ("WORD_COST", "TOKEN_COST"),
+        "help": "words that the lexicon lacks, spelled by tokens: nats for each word, "
+        "beside what the language model asks for <unk>, and for each token",
     },
     "--nemo-tokens": {
         "action": "store_true",
@@ -274,11 +282,6 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "utterances at once (default: 0, one for each core)",
     },
-    "--format": {
-        "choices": tuple(FORMATS),
-        "default": "text",
-        "help": "of the results (default: text)",
-    },
     "--output": {"metavar": "FILE", "help": "what to write"},
     # scoring and looking
     "--ref": {"metavar": "FILE", "help": "references: 'utterance words...' lines"},
@@ -378,6 +381,9 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
     **MODEL_FLAGS,
+    **LATTICE_FLAGS,
+    **RESULT_FLAGS,
+    **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)
         for flag, (name, text, how) in SEARCH_FLAGS.items()

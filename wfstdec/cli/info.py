@@ -12,7 +12,7 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.errors import OptionError
 from wfstdec.graph.tables import GraphTables
 from wfstdec.io.dot import graph_dot
-from wfstdec.io.results import open_output
+from wfstdec.io.outputs import open_output
 from wfstdec.text.symbols import TokenTable
 
 HELP = "what a graph or a saved language model holds"
@@ -77,6 +77,13 @@ def _between_words(tables: GraphTables) -> str:
     return " ".join(tokens) if tables.separated else " ".join([*tokens, "or nothing"])
 
 
+def _calls(graph: wfstdec.PackedGraph) -> str:
+    if graph.calls is None:
+        return "none: it takes no added words"
+    cost = f"{graph.calls.word_cost:.2f} nats"
+    return f"in {len(graph.calls):,} states, an added word costs {cost}"
+
+
 def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
     """Names and values of what there is to know, in order."""
     tables, tokens = graph.tables, graph.tokens
@@ -96,6 +103,7 @@ def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
         "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
         "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
         "between words": _between_words(tables),
+        "calls": _calls(graph),
         "words": f"{len(graph.word_ids):,}, {len(tables.pronunciations):,} "
         "pronunciations",
         "fingerprint": graph.fingerprint,

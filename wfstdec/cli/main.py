@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 import wfstdec
 from wfstdec.cli import (
+    align,
     build,
     build_lm,
     compare,
@@ -26,6 +27,7 @@ from wfstdec.cli import (
     decode,
     demo,
     info,
+    rescore,
     score,
     tune,
 )
@@ -37,6 +39,8 @@ COMMANDS = {
     "build-lm": build_lm,
     "info": info,
     "decode": decode,
+    "align": align,
+    "rescore": rescore,
     "score": score,
     "compare": compare,
     "tune": tune,

@@ -59,16 +59,16 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
     a, b = _side(left, left.olabel), _side(right, right.ilabel)
     states, splits, arcs, nextstate = _join(a, b)
     left_arc, right_arc = arcs[:, 0], arcs[:, 1]
-    alone = right_arc == _NONE
+    # `_NONE` is the position of what is appended.
     cost = left.cost[left_arc]
-    cost += np.where(alone, np.float32(0), right.cost[right_arc])
+    cost += np.append(right.cost, np.float32(0))[right_arc]
     return _trimmed(
         FstArrays(
             start=0,
             final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
             state_arc_splits=splits[:, 0],
             ilabel=left.ilabel[left_arc],
-            olabel=np.where(alone, np.int32(EPSILON), right.olabel[right_arc]),
+            olabel=np.append(right.olabel, np.int32(EPSILON))[right_arc],
             nextstate=nextstate[:, 0],
             cost=cost,
         )

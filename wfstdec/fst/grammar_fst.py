@@ -32,7 +32,10 @@ from wfstdec.text.vocabulary import word_ids
 
 
 def build_grammar(
-    model: ArpaModel, labels: LabelSpace, unk_cost: float | None = None
+    model: ArpaModel,
+    labels: LabelSpace,
+    unk_cost: float | None = None,
+    class_cost: float | None = None,
 ) -> FstArrays:
     """Make G; words that the model lacks cost `unk_cost` at the empty history.
 
@@ -43,6 +46,8 @@ def build_grammar(
         model: The language model.
         labels: The words, and the label of `#0`.
         unk_cost: Nats; None where all words have an n-gram.
+        class_cost: Nats for the class of words that the lexicon lacks, at the empty
+            history too; None for no such class.
 
     Raises:
         ArpaError: No `<s>`, no `</s>`, or no sentence can end.
@@ -50,7 +55,7 @@ def build_grammar(
     ids = word_ids(labels.words)
     of_word = np.array([ids.get(w, NO_LABEL) for w in model.words], np.int32)
     histories = build_histories(model, of_word, len(labels.words))
-    fst = _assemble(histories, labels, unk_cost)
+    fst = _assemble(histories, labels, unk_cost, class_cost)
     final_cost = least_final_costs(fst, labels.backoff_word)
     if not np.isfinite(final_cost).any():
         raise ArpaError(
@@ -60,7 +65,10 @@ def build_grammar(
 
 
 def _assemble(
-    histories: Histories, labels: LabelSpace, unk_cost: float | None
+    histories: Histories,
+    labels: LabelSpace,
+    unk_cost: float | None,
+    class_cost: float | None,
 ) -> FstArrays:
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     is_state = histories.prefixes()
@@ -87,9 +95,12 @@ def _assemble(
         nextstate=number[target[suffix]],
         cost=backoff[history] + extra[suffix],
     )
-    parts = [ngrams, backoffs]
+    parts, empty = [ngrams, backoffs], number[ROOT]
+    if class_cost is not None:
+        label = labels.class_word
+        parts.append(arcs_of(empty, label, label, empty, class_cost))
     if unk_cost is not None:
         unigrams = trie.label[ngram[trie.parent[ngram] == ROOT]]
         unlisted = np.setdiff1d(np.arange(1, len(labels.words)), unigrams)
-        parts.append(arcs_of(number[ROOT], unlisted, unlisted, number[ROOT], unk_cost))
+        parts.append(arcs_of(empty, unlisted, unlisted, empty, unk_cost))
     return fst_of(parts, int(number[histories.is_bos][0]), final_cost)

@@ -1,8 +1,10 @@
 """The labels inside graph building: tokens, words, and what stands beside them.
 
-    input side of L, LG    epsilon | tokens | #0 #1 ... #(D-1)
-    input side of T, TLG   epsilon | tokens | repeats of tokens
-    output side            epsilon | words  | #0, the back-off of the grammar
+    input side of L, LG    epsilon | tokens | class token | #0 #1 ... #(D-1)
+    input side of T, TLG   epsilon | tokens | repeats of tokens | calls | returns
+    output side            epsilon | words  | #0, the back-off of the grammar | class
+
+The class stands for all words that the lexicon lacks: `fst/calls.py`.
 
 Repeats are the labels of T's self-loops: the engine keeps them apart from tokens, so
 that a packed arc knows whether it starts its token. Files for others have tokens there.
@@ -28,11 +30,15 @@ class LabelSpace:
         tokens: The token table of the acoustic model.
         words: The words by id, `words[0]` is `<eps>`.
         num_disambig: D, the disambiguation symbols, `#0` included.
+        has_calls: Whether T has calls and returns.
+        said: Of the tokens, those that LG has; None for all.
     """
 
     tokens: TokenTable
     words: tuple[str, ...]
     num_disambig: int = 1
+    has_calls: bool = False
+    said: frozenset[int] | None = None
 
     @property
     def blank(self) -> int:
@@ -44,18 +50,37 @@ class LabelSpace:
         """`#0` on the side of words: one beyond the last word."""
         return len(self.words)
 
+    @property
+    def class_word(self) -> int:
+        """The class on the side of words."""
+        return self.backoff_word + 1
+
+    @property
+    def class_token(self) -> int:
+        """The class on the side of tokens."""
+        return ilabel_of(len(self.tokens))
+
     def disambig(self, k: _Number) -> _Number:
         """`#k` on the side of tokens."""
-        return ilabel_of(k + len(self.tokens))
+        return ilabel_of(k + len(self.tokens) + 1)
 
     def units(self) -> np.ndarray:
-        """The input labels of the U tokens that are not blank."""
-        labels = ilabel_of(np.arange(len(self.tokens), dtype=np.int32))
-        return np.delete(labels, self.tokens.blank)
+        """The input labels of the U tokens that are said and are not the blank."""
+        tokens = range(len(self.tokens)) if self.said is None else sorted(self.said)
+        units = [token for token in tokens if token != self.tokens.blank]
+        return ilabel_of(np.array(units, np.int32))
 
     def repeat(self, ilabel: np.ndarray) -> np.ndarray:
         """The labels that repeat the tokens of these input labels."""
         return ilabel + len(self.tokens)
+
+    def call(self, last: _Number) -> _Number:
+        """The call of a word behind the token of this input label, 0 for none."""
+        return last + (2 * len(self.tokens) + 1)
+
+    def after(self, ilabel: _Number) -> _Number:
+        """The return from a word whose last token has this input label."""
+        return ilabel + self.call(len(self.tokens) + 1)
 
     def split_repeats(self, ilabel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The token labels of T's or TLG's input side, and which are repeats."""

@@ -9,6 +9,8 @@ behind the last token a symbol `#k` tells words apart that sound alike. The lang
 
 `#0`, the back-off of the grammar, is taken where a word may begin. It is not needed
 behind the last word, because the grammar has final costs that include it.
+
+The class of words that the lexicon lacks is a word of one token: `fst/calls.py`.
 """
 
 from __future__ import annotations
@@ -171,6 +173,8 @@ def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
     final[begin] = 0.0
     backoff = arcs_of(begin, labels.disambig(0), labels.backoff_word, begin)
     parts, start = [backoff], begin
+    if labels.has_calls:
+        parts.append(arcs_of(begin, labels.class_token, labels.class_word, end))
     if fillers.separator is not None:
         separator = ilabel_of(fillers.separator)
         final[end] = 0.0

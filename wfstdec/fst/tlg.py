@@ -9,6 +9,8 @@
     LG   = minimize(determinize(compose(L, G)))
     TLG  = compose(T, LG)                            then packed
 
+Calls, for words that the lexicon lacks, go through all of it: `fst/calls.py`.
+
 LG is determinized in the log semiring, which moves LM costs towards the beginning of
 words. TLG is not: with `compact` that would never end, with `normal` it would grow.
 """
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import GraphError, OptionError
+from wfstdec.fst.calls import class_cost, take_calls
 from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
 from wfstdec.fst.grammar_fst import build_grammar
@@ -42,13 +45,14 @@ from wfstdec.fst.lexicon_fst import (
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
 from wfstdec.fst.stages import Stages
-from wfstdec.fst.topology import build_topology, check_topology
+from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.calls import Calls
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import (
     load_lexicon,
     load_tokens,
@@ -77,6 +81,7 @@ def build_graph(
     silence_prob: float = 0.5,
     blank: int | str | None = None,
     unk_cost: float | None = None,
+    calls: bool = True,
     engine: str = "kaldifst",
     minimize: bool = True,
     progress: bool = False,
@@ -96,6 +101,9 @@ def build_graph(
         silence_prob: How probable it is in each place.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for each lexicon word that the model lacks; None drops them.
+        calls: Let searches of the graph add words that the lexicon lacks; each costs
+            what `arpa` asks for `<unk>`, else `unk_cost`. Without both, and with a
+            grammar of your own, there are none.
         engine: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
@@ -122,16 +130,28 @@ def build_graph(
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        labels = LabelSpace(table, word_table(marked.lexicon), marked.num_disambig)
-        g = stages.made("G", _grammar(model, labels, unk_cost, fst_engine))
+        call_cost = _call_cost(model, unk_cost) if calls else None
+        labels = LabelSpace(
+            table,
+            word_table(marked.lexicon),
+            marked.num_disambig,
+            has_calls=call_cost is not None,
+        )
+        costs = unk_cost, call_cost
+        g = stages.made("G", _grammar(model, labels, costs, fst_engine))
         l_fst = stages.made("L", build_lexicon_fst(marked, labels))
         lg = stages.made("L o G", compose(l_fst, g))
         lg = stages.made("det(L o G)", _determinized(lg, fst_engine))
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
-        tlg = stages.made("T o LG", _compose_t(topology, lg, labels))
-        costs = _word_costs(model, labels.words, unk_cost)
-        return stages.made("pack", _pack(tlg, marked, labels, topology, costs))
+        tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
+        called = None
+        if call_cost is not None:
+            tlg, called = take_calls(tlg, labels, call_cost)
+        tables = _tables(
+            marked, labels, topology, _word_costs(model, labels.words, unk_cost)
+        )
+        return stages.made("pack", _pack(tlg, labels, tables, called))
 
 
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
@@ -161,12 +181,19 @@ def _language_model(
 def _grammar(
     model: ArpaModel | WordAcceptor,
     labels: LabelSpace,
-    unk_cost: float | None,
+    costs: tuple[float | None, float | None],
     engine: Engine,
 ) -> FstArrays:
+    """G; `costs`: of words that the model lacks, and of those that both lack."""
     if isinstance(model, ArpaModel):
-        return build_grammar(model, labels, unk_cost)
+        return build_grammar(model, labels, *costs)
     return build_user_grammar(model, labels, engine)
+
+
+def _call_cost(model: ArpaModel | WordAcceptor, unk_cost: float | None) -> float | None:
+    if isinstance(model, WordAcceptor):
+        return None
+    return class_cost(model, unk_cost)
 
 
 def _usable(
@@ -197,18 +224,6 @@ def _return_free_memory() -> None:
         trim(0)
 
 
-def _compose_t(topology: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
-    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does.
-
-    Left as epsilons they would be free to come before or behind the frames of T that
-    have no output, and a third of the TLG's epsilon arcs would be such detours.
-    """
-    symbol = labels.disambig(labels.num_disambig)
-    t = build_topology(topology, replace(labels, num_disambig=labels.num_disambig + 1))
-    ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)
-    return compose(t, replace(lg, ilabel=ilabel))
-
-
 def _word_costs(
     model: ArpaModel | WordAcceptor, words: Sequence[str], unk_cost: float | None
 ) -> np.ndarray:
@@ -224,19 +239,15 @@ def _word_costs(
     return np.array([np.inf, *said[1:]], np.float32)
 
 
-def _pack(
-    tlg: FstArrays,
-    marked: MarkedLexicon,
-    labels: LabelSpace,
-    topology: str,
-    word_cost: np.ndarray,
-) -> PackedGraph:
+def _tables(
+    marked: MarkedLexicon, labels: LabelSpace, topology: str, word_cost: np.ndarray
+) -> GraphTables:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
     said = (ids[word] for word in lexicon.words)
     entries = zip(said, lexicon.pronunciations, strict=True)
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
-    tables = GraphTables(
+    return GraphTables(
         tokens=labels.tokens,
         words=labels.words,
         pronunciations=pronunciations,
@@ -246,5 +257,10 @@ def _pack(
         marks_repeats=True,
         word_cost=word_cost,
     )
+
+
+def _pack(
+    tlg: FstArrays, labels: LabelSpace, tables: GraphTables, calls: Calls | None
+) -> PackedGraph:
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
-    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables)
+    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables, calls)

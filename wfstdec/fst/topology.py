@@ -24,14 +24,22 @@ and on those of the tokens, in the others on state 0, which every token passes. 
 states they would give the same sentences at the same costs, and offer each back-off
 once more in every blank frame (44 % more epsilon arcs in the TLG of a 29k-word trigram,
 which is why `normal` has a start state apart from 0).
+
+Where words that the lexicon lacks may be called (`fst/calls.py`), each state that
+tokens leave has an arc `call:C->` to a state `called`, and that one an arc
+`return:-> i` to the state that each token enters.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wfstdec.errors import OptionError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
+from wfstdec.fst.compose import compose
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.text.symbols import EPSILON
@@ -63,6 +71,21 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
     return builders[base](labels, bool(selfless))
 
 
+def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
+    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does.
+
+    Left as epsilons they would be free to come before or behind the frames of T that
+    have no output, and a third of the TLG's epsilon arcs would be such detours.
+
+    Raises:
+        OptionError: There is no such topology.
+    """
+    symbol = labels.disambig(labels.num_disambig)
+    t = build_topology(name, replace(labels, num_disambig=labels.num_disambig + 1))
+    ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)
+    return compose(t, replace(lg, ilabel=ilabel))
+
+
 def check_topology(name: str) -> None:
     """Refuse what is no name of a topology.
 
@@ -80,7 +103,9 @@ def _normal(labels: LabelSpace, selfless: bool) -> FstArrays:
     i, j = np.divmod(np.arange(len(units) ** 2), max(len(units), 1))
     i, j = i[i != j], j[i != j]
     ends = np.append(states, start)
+    last = np.concatenate([[EPSILON, EPSILON], units])
     parts = [
+        *_calls(labels, np.arange(2 + len(units)), last, states),
         arcs_of(np.append(ends, after_blank), labels.blank, EPSILON, after_blank),
         arcs_of(start, units, units, states),
         arcs_of(after_blank, units, units, states),
@@ -88,25 +113,29 @@ def _normal(labels: LabelSpace, selfless: bool) -> FstArrays:
         *_repeats(labels, states, selfless),
         _disambig_loops(labels, ends),
     ]
-    return fst_of(parts, start, np.zeros(2 + len(units)))
+    return fst_of(parts, start, _final(labels, np.zeros(2 + len(units))))
 
 
 def _compact(labels: LabelSpace, selfless: bool) -> FstArrays:
     units, states = labels.units(), 1 + np.arange(len(labels.units()))
+    ends = np.where(np.arange(1 + len(units)) == 0, 0.0, np.inf)
     parts = [
+        *_calls(labels, 0, EPSILON, states),
         arcs_of(0, labels.blank, EPSILON, 0),
         arcs_of(0, units, units, states),
         arcs_of(states, EPSILON, EPSILON, 0),
         *_repeats(labels, states, selfless),
         _disambig_loops(labels, np.array([0])),
     ]
-    return fst_of(parts, 0, np.where(np.arange(1 + len(units)) == 0, 0.0, np.inf))
+    return fst_of(parts, 0, _final(labels, ends))
 
 
 def _eesen(labels: LabelSpace, selfless: bool) -> FstArrays:
     hub, before, behind = 0, 1, 2
     units, states = labels.units(), 3 + np.arange(len(labels.units()))
+    ends = np.where(np.arange(3 + len(units)) <= 1, 0.0, np.inf)
     parts = [
+        *_calls(labels, before, EPSILON, states),
         arcs_of(hub, EPSILON, EPSILON, before),
         arcs_of([before, behind], labels.blank, EPSILON, [before, behind]),
         arcs_of(before, units, units, states),
@@ -116,22 +145,49 @@ def _eesen(labels: LabelSpace, selfless: bool) -> FstArrays:
         _disambig_loops(labels, np.array([hub])),
     ]
     # `before` is final too: else nothing but blanks would be no sentence at all.
-    return fst_of(parts, hub, np.where(np.arange(3 + len(units)) <= 1, 0.0, np.inf))
+    return fst_of(parts, hub, _final(labels, ends))
 
 
 def _minimal(labels: LabelSpace, selfless: bool) -> FstArrays:
     parts = [
+        *_calls(labels, 0, EPSILON, 0),
         arcs_of(0, labels.blank, EPSILON, 0),
         arcs_of(0, labels.units(), labels.units(), 0),
         _disambig_loops(labels, np.array([0])),
     ]
-    return fst_of(parts, 0, [0.0])
+    return fst_of(parts, 0, _final(labels, [0.0]))
 
 
 def _repeats(labels: LabelSpace, states: np.ndarray, selfless: bool) -> list[Arcs]:
     if selfless:
         return []
     return [arcs_of(states, labels.repeat(labels.units()), EPSILON, states)]
+
+
+def _calls(
+    labels: LabelSpace, callers: ArrayLike, last: ArrayLike, entered: ArrayLike
+) -> list[Arcs]:
+    """Calls and returns, where there are any; `called` is the last state.
+
+    Args:
+        labels: The labels.
+        callers: The states that tokens leave.
+        last: The input label of the token that each of them follows, 0 for none.
+        entered: The states that the units enter.
+    """
+    if not labels.has_calls:
+        return []
+    called = int(max(np.max(callers), np.max(entered, initial=0))) + 1
+    units = labels.units()
+    return [
+        arcs_of(callers, labels.call(np.asarray(last)), labels.class_token, called),
+        arcs_of(called, labels.after(units), EPSILON, entered),
+    ]
+
+
+def _final(labels: LabelSpace, costs: ArrayLike) -> np.ndarray:
+    """Final costs; `called` is not final."""
+    return np.append(costs, [np.inf] * labels.has_calls)
 
 
 def _disambig_loops(labels: LabelSpace, states: np.ndarray) -> Arcs:

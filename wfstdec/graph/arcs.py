@@ -23,6 +23,8 @@ LEADS_TO_EPSILON = 1 << 30
 """Flag: the arc's next state has epsilon arcs."""
 CARRIES_WORD = 1 << 29
 """Flag: `olabel` is not epsilon."""
+NO_ARCS = np.zeros(0, ARC)
+"""None at all."""
 
 
 @dataclass(frozen=True, eq=False)

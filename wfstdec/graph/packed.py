@@ -26,6 +26,7 @@ from wfstdec.graph.arcs import (
     REPEAT,
     FstArrays,
 )
+from wfstdec.graph.calls import Calls, calls_from
 from wfstdec.graph.tables import GraphTables
 from wfstdec.text.symbols import EPSILON, TokenTable
 from wfstdec.text.vocabulary import word_ids
@@ -49,6 +50,7 @@ class PackedGraph:
         epsilon_rank: int32 [S], the longest chain of epsilon arcs that leads into a
             state: closing in this order visits each state once.
         tables: What the labels mean.
+        calls: Where words that it does not have may be said; None for nowhere.
     """
 
     arcs: np.ndarray
@@ -57,6 +59,7 @@ class PackedGraph:
     final_cost: np.ndarray
     epsilon_rank: np.ndarray
     tables: GraphTables
+    calls: Calls | None = None
 
     @property
     def num_states(self) -> int:
@@ -95,7 +98,10 @@ class PackedGraph:
 
     @staticmethod
     def pack(
-        fst: FstArrays, repeat: np.ndarray | None, tables: GraphTables
+        fst: FstArrays,
+        repeat: np.ndarray | None,
+        tables: GraphTables,
+        calls: Calls | None = None,
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
 
@@ -105,10 +111,12 @@ class PackedGraph:
             fst: The graph; states are renumbered so that its start becomes 0.
             repeat: bool [A], which arcs repeat a token; `None` for none.
             tables: What the labels mean.
+            calls: Of an FST whose start is state 0.
 
         Raises:
             GraphError: An invariant of `PackedGraph` does not hold.
         """
+        assert calls is None or fst.start == 0
         graph_checks.check_fst(fst, repeat, len(tables.tokens), len(tables.words))
         state, arcs = _arcs_of(fst, repeat)
         usable = arcs["cost"] < np.inf
@@ -123,7 +131,7 @@ class PackedGraph:
         final_cost = _start_first(np.asarray(fst.final_cost, np.float32), fst.start)
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
-        return _checked(arcs, splits, final_cost, tables)
+        return _checked(arcs, splits, final_cost, tables, calls)
 
     def unpack(self) -> FstArrays:
         """The graph as plain arrays, flags removed (the inverse of `pack`)."""
@@ -152,6 +160,7 @@ class PackedGraph:
             "state_arc_splits": self.state_arc_splits,
             "final_cost": self.final_cost,
             **packed_file.table_arrays(self.tables),
+            **(self.calls.arrays() if self.calls is not None else {}),
         }
 
 
@@ -166,9 +175,9 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
     try:
         tables = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
-        graph = _checked(
-            arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"], tables
-        )
+        calls = calls_from(arrays)
+        splits, final_cost = arrays["state_arc_splits"], arrays["final_cost"]
+        graph = _checked(arrays["arcs"], splits, final_cost, tables, calls)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
@@ -227,11 +236,17 @@ def _start_first(per_state: np.ndarray, start: int) -> np.ndarray:
 
 
 def _checked(
-    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: GraphTables
+    arcs: np.ndarray,
+    splits: np.ndarray,
+    final_cost: np.ndarray,
+    tables: GraphTables,
+    calls: Calls | None,
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""
     graph_checks.check_tables(tables)
     counts = graph_checks.check_rows(arcs, splits, final_cost, tables)
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
-    return PackedGraph(arcs, splits, counts, final_cost, rank, tables)
+    if calls is not None:
+        calls.check(len(final_cost), len(tables.tokens))
+    return PackedGraph(arcs, splits, counts, final_cost, rank, tables, calls)

@@ -22,7 +22,9 @@ from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.files import atomic_write
 from wfstdec.text.symbols import TokenTable
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+OLDER_VERSIONS = (2,)
+"""Read as well: 2 has no calls."""
 _FORMAT = "wfstdec.graph"
 _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
     OSError,
@@ -134,7 +136,7 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], st
         raise FormatError(
             f"{path}: has no wfstdec graph header, expected what `wfstdec build` writes"
         )
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, *OLDER_VERSIONS):
         raise GraphError(
             f"{path}: graph format version {version!r}, this wfstdec reads version "
             f"{FORMAT_VERSION}; build the graph again"

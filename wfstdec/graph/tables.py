@@ -61,6 +61,20 @@ class Pronunciations:
         """No pronunciation at all, as in a graph that came from elsewhere."""
         return cls.from_lists([])
 
+    def joined_with(self, others: Pronunciations) -> Pronunciations:
+        """These and others; those of a word stand in this order."""
+        word = np.concatenate([self.word, others.word])
+        order = np.argsort(word, kind="stable")
+        lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
+        tokens = np.concatenate([self.tokens, others.tokens])
+        row = np.argsort(np.repeat(np.argsort(order), lengths), kind="stable")
+        return Pronunciations(
+            word=word[order],
+            splits=np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32),
+            tokens=tokens[row],
+            cost=np.concatenate([self.cost, others.cost])[order],
+        )
+
     def lexicon(self, words: Sequence[str]) -> Lexicon:
         """The same as a lexicon; `words` are those of the ids."""
         pairs = itertools.pairwise(self.splits.tolist())

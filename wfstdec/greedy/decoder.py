@@ -124,7 +124,7 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
-    def _partial_reader(self) -> PartialReader:
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         return PartialReader(self._builder)
 
     def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:

@@ -13,7 +13,9 @@ from wfstdec.io.boost_files import (
 )
 from wfstdec.io.dot import graph_dot
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
-from wfstdec.io.results import FORMATS, NBEST_FORMATS, open_output, result_writer
+from wfstdec.io.outputs import open_output, open_results
+from wfstdec.io.results import FORMATS, NBEST_FORMATS, result_writer
+from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text, write_text
 
 __all__ = [
@@ -21,9 +23,11 @@ __all__ = [
     "NBEST_FORMATS",
     "BoostFile",
     "LogprobReader",
+    "SubtitleOptions",
     "graph_dot",
     "open_logprobs",
     "open_output",
+    "open_results",
     "read_boosts",
     "read_phrase_weights",
     "read_phrases",

@@ -1,27 +1,24 @@
-r"""Write hypotheses: as text, JSON lines, or CTM.
+"""Hypotheses as text: plain, JSON lines, CTM, subtitles, TextGrid.
 
     write = result_writer("ctm")
-    with open_output(path) as file:                 # None or "-": standard output
-        file.write(write(utterance, [hypothesis]))
+    write(utterance, [hypothesis])                  # what a file gets of an utterance
 
-`FORMATS` is the one list of formats: the command line offers what it has.
+`FORMATS` is the one list of formats: the command line offers what it has. Files are
+`wfstdec.io.outputs`'.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from wfstdec.errors import OptionError
+from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions, srt_text, vtt_text
+from wfstdec.io.textgrid import Timed, textgrid_text
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.text.files import atomic_write
-
-STDOUT = "-"
 
 
 def text_line(utterance: str, hypothesis: Hypothesis) -> str:
@@ -40,7 +37,7 @@ def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
     return _json({**_fields(utterance, hypotheses[0]), "nbest": nbest})
 
 
-def ctm_lines(utterance: str, hypothesis: Hypothesis) -> str:
+def ctm_lines(utterance: str, hypothesis: Timed) -> str:
     """`utterance 1 start_s duration_s word [confidence]` for each word.
 
     The channel is always 1.
@@ -56,8 +53,21 @@ FORMATS: dict[str, Callable[[str, Hypothesis], str]] = {
     "text": text_line,
     "jsonl": json_line,
     "ctm": ctm_lines,
+    "srt": lambda _, hypothesis: srt_text(hypothesis.words),
+    "vtt": lambda _, hypothesis: vtt_text(hypothesis.words),
+    "textgrid": lambda _, hypothesis: textgrid_text(hypothesis),
 }
 """What an utterance adds to a result file, newline included, by format name."""
+
+ENDINGS = {
+    "text": ".txt",
+    "jsonl": ".jsonl",
+    "ctm": ".ctm",
+    "srt": ".srt",
+    "vtt": ".vtt",
+    "textgrid": ".TextGrid",
+}
+"""How the names of files in a format end."""
 
 NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
     "jsonl": nbest_json_line,
@@ -68,19 +78,39 @@ Write = Callable[[str, Sequence[Hypothesis]], str]
 """What an utterance and its hypotheses, best first, add to a result file."""
 
 
-def result_writer(format: str, *, nbest: int = 1) -> Write:
+def format_named(format: str | None, path: str | os.PathLike[str] | None = None) -> str:
+    """The name of a format; `None` goes by the name of the file, and is else text.
+
+    Raises:
+        OptionError: No such format.
+    """
+    if format is None:
+        ending = "" if path is None else os.path.splitext(path)[1].lower()
+        known = {ending.lower(): name for name, ending in ENDINGS.items()}
+        return known.get(ending, "text")
+    if format not in FORMATS:
+        expected = ", ".join(map(repr, FORMATS))
+        raise OptionError(f"format={format!r}, expected one of {expected}")
+    return format
+
+
+def result_writer(
+    format: str, *, nbest: int = 1, subtitles: SubtitleOptions | None = None
+) -> Write:
     """What writes hypotheses in a format.
 
     Args:
         format: One of `FORMATS`.
         nbest: How many hypotheses there may be of an utterance.
+        subtitles: How words are cut into subtitles, in formats that have them.
 
     Raises:
         OptionError: No such format, or it cannot hold so many.
     """
-    if format not in FORMATS:
-        known = ", ".join(map(repr, FORMATS))
-        raise OptionError(f"format={format!r}, expected one of {known}")
+    format = format_named(format)
+    if nbest == 1 and format in SUBTITLES:
+        made = SUBTITLES[format]
+        return lambda _, hypotheses: made(hypotheses[0].words, subtitles)
     if nbest == 1:
         return lambda utterance, hypotheses: FORMATS[format](utterance, hypotheses[0])
     if format not in NBEST_FORMATS:
@@ -90,21 +120,6 @@ def result_writer(format: str, *, nbest: int = 1) -> Write:
             "can hold them"
         )
     return NBEST_FORMATS[format]
-
-
-@contextlib.contextmanager
-def open_output(path: str | os.PathLike[str] | None) -> Iterator[IO[str]]:
-    """Open a text file that appears whole or not at all, or standard output.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
-    if path is None or os.fspath(path) == STDOUT:
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    with atomic_write(path, "w") as file:
-        yield file
 
 
 def _fields(utterance: str, hypothesis: Hypothesis) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any, Generic, Self, TypeVar
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import DeviceError, OptionError
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
@@ -152,6 +153,18 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         compiled = self._compiled(boosts, len(utterances))
         return list(map(self._nbest, self._search(utterances, compiled), compiled))
 
+    def decode_lattice(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[Lattice]:
+        """The lattice of each utterance; arguments as in `decode`.
+
+        Raises:
+            OptionError: This kind of decoder records none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} records no lattices, expected a WfstDecoder"
+        )
+
     def phrase_compiler(
         self,
         options: PhraseOptions | None = None,
@@ -200,7 +213,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         return self._backend.start(self.options, compiled[0]), compiled[0]
 
     @abstractmethod
-    def _partial_reader(self) -> Any:
+    def _partial_reader(self, boosts: CompiledBoosts) -> Any:
         """What reads `Search.look()` of one session: `read(look) -> Partial`."""
 
     def _check_nbest(self) -> None:
@@ -214,9 +227,27 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             "with n-best lists, such as TrieDecoder"
         )
 
+    def _check_lattices(self) -> None:
+        """Raise where sessions do not record lattices.
+
+        Raises:
+            OptionError: This kind of decoder has none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} records no lattices, expected a WfstDecoder"
+        )
+
+    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
+        """End one search that records a lattice."""
+        raise NotImplementedError
+
     def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:
         """The hypotheses of a finished search, best first."""
         return [self._hypothesis(result, boosts)]
+
+    def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> list[Hypothesis]:
+        """End one search; its hypotheses, best first."""
+        return self._nbest(search.finish(), boosts)
 
     def _read(
         self, results: list[_Result], boosts: list[CompiledBoosts]
@@ -244,10 +275,16 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             search.advance(utterances[i])
             return search.finish()
 
+        return self._of_each(utterances, decode_one)
+
+    def _of_each(
+        self, utterances: Sequence[Any], function: Callable[[int], _Item]
+    ) -> list[_Item]:
+        """Call for the position of every utterance, the longest first."""
         longest_first = sorted(
             range(len(utterances)), key=lambda i: -len(utterances[i])
         )
-        results = self._map(decode_one, longest_first)
+        results = self._map(function, longest_first)
         by_utterance = dict(zip(longest_first, results, strict=True))
         return [by_utterance[i] for i in range(len(utterances))]
 

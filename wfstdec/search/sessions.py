@@ -23,6 +23,7 @@ from wfstdec.search.hypothesis import Hypothesis, Word
 
 if TYPE_CHECKING:
     from wfstdec.boost.boosts import BoostsLike, CompiledBoosts
+    from wfstdec.lattice.arrays import Lattice
     from wfstdec.search.decoder import Decoder
 
 SessionId = int | str
@@ -114,7 +115,7 @@ class Sessions:
             except InputError as error:
                 error.utterance = session
                 raise
-            reader = self._decoder._partial_reader()
+            reader = self._decoder._partial_reader(compiled)
             self._sessions[session] = _Session(search, compiled, reader)
             return session
 
@@ -166,8 +167,22 @@ class Sessions:
             OptionError: The decoder finds only the best one; the session goes on.
         """
         self._decoder._check_nbest()
-        result, found = self._finish(session)
-        return self._decoder._nbest(result, found.boosts)
+        with self._lock:
+            found = self._sessions.pop(session, None) or self._find(session)
+            return self._decoder._finish_nbest(found.search, found.boosts)
+
+    def close_lattice(self, session: SessionId) -> Lattice:
+        """End a session; its lattice, as `WfstDecoder.decode_lattice` has it.
+
+        Raises:
+            InputError: An unknown or closed session.
+            OptionError: The sessions were not made with `lattices=True`; the session
+                goes on.
+        """
+        self._decoder._check_lattices()
+        with self._lock:
+            found = self._sessions.pop(session, None) or self._find(session)
+            return self._decoder._finish_lattice(found.search, found.boosts)
 
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock:

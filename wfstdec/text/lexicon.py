@@ -147,24 +147,52 @@ def spelling_lexicon(
         TokenTableError: The separator is not a token.
         BackendError: A model is given and sentencepiece is not installed.
     """
-    between = _separator(separator, tokens)
-    pieces = {
-        name: token
-        for token, name in enumerate(tokens.names)
-        if token not in (tokens.blank, between) and not _SPECIAL.fullmatch(name)
-    }
+    found, bad = spellable_words(
+        words, tokens, separator=separator, sentencepiece_model=sentencepiece_model
+    )
+    if bad:
+        pieces = _spelling_pieces(tokens, _separator(separator, tokens))
+        raise LexiconError(_cannot_spell(bad, len(bad) + len(found), pieces))
+    return found
+
+
+def spellable_words(
+    words: Iterable[str],
+    tokens: TokenTable,
+    *,
+    separator: str | int | None = None,
+    sentencepiece_model: str | os.PathLike[str] | None = None,
+) -> tuple[Lexicon, list[str]]:
+    """As `spelling_lexicon`, of the words that can be spelt; and those that cannot."""
+    pieces = _spelling_pieces(tokens, _separator(separator, tokens))
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
     else:
         marked = any(name.startswith(WORD_START) for name in pieces)
         spell = _fewest_pieces_speller(pieces, WORD_START if marked else "")
     unique = [word for word in dict.fromkeys(words) if word not in MARKS]
-    spelt = [spell(word) for word in unique]
-    if not all(spelt):
-        bad = [word for word, tokens_ in zip(unique, spelt, strict=True) if not tokens_]
-        raise LexiconError(_cannot_spell(bad, len(unique), pieces))
-    costs = np.zeros(len(unique), np.float32)
-    return Lexicon(tuple(unique), tuple(s for s in spelt if s), costs)
+    spelt = {word: spell(word) for word in unique}
+    known = [word for word in unique if spelt[word]]
+    found = Lexicon(
+        tuple(known),
+        tuple(spelt[word] or () for word in known),
+        np.zeros(len(known), np.float32),
+    )
+    return found, [word for word in unique if not spelt[word]]
+
+
+def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
+    """The tokens that may spell words, by name."""
+    return {
+        name: token
+        for token, name in enumerate(tokens.names)
+        if token not in (tokens.blank, between) and not is_mark(name)
+    }
+
+
+def is_mark(name: str) -> bool:
+    """Whether a token is a mark that spells nothing, such as `<unk>` or `[PAD]`."""
+    return _SPECIAL.fullmatch(name) is not None
 
 
 def _separator(separator: str | int | None, tokens: TokenTable) -> int | None:

@@ -196,7 +196,7 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         paths = result.paths[: self.options.nbest]
         return [self._builder.build(path, boosts) for path in paths]
 
-    def _partial_reader(self) -> PartialReader:
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         return PartialReader(self._builder)
 
     def _hypothesis(

@@ -15,7 +15,7 @@ from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.transducer.beam import Beam
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.hypotheses import HypothesisBuilder
+from wfstdec.trie.hypotheses import HypothesisBuilder, Spoken
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.space import NONE, token_space
 
@@ -40,7 +40,9 @@ class TransducerBuilder(HypothesisBuilder):
         tokens = decoder.tokens
         super().__init__(token_space(len(tokens), None, tokens.blank), decoder)
 
-    def _costs(self, path: TokenPath, boosts: CompiledBoosts) -> CostAccount:
+    def _costs(
+        self, path: TokenPath, boosts: CompiledBoosts, spoken: Spoken
+    ) -> CostAccount:
         options = self._decoder.options
         graph = sum(
             weight * _lm_cost(lm, path.token, path.complete)

@@ -10,23 +10,31 @@ As audio comes in: `decoder.sessions()`.
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from wfstdec.boost.added import G2p, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import OptionError
+from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.open_vocabulary import (
+    OpenSpelling,
+    OpenVocabulary,
+    open_spelling,
+)
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
-from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import (
     load_lexicon,
@@ -39,12 +47,14 @@ from wfstdec.text.vocabulary import (
 from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lexicon_trie import build_trie
+from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
-from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
+from wfstdec.trie.space import SearchSpace, lexicon_space, token_space, unk_label
 
 Path = str | os.PathLike[str]
+_log = logging.getLogger("wfstdec.build")
 
 
 class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
@@ -69,12 +79,18 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
             words of the lexicon in their order without those that an ARPA model lacks.
+        open_vocabulary: The price of words that neither lexicon nor list has; None for
+            no such words. Without a lexicon the language model is then one over words,
+            and its words are spelled by the tokens.
+        g2p: How words of boost lists are said that come without pronunciations: a
+            function of a word, a `Lexicon`, or `"spelling"`. None takes the spelling
+            where that is how the lexicon's words are said.
         separator: The token between words. Without a lexicon it only says how tokens
             are read as words; None takes the mark U+2581 of word pieces.
         separator_optional: The separator may be missing.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
-            and scores tokens as `<unk>` where the model has it.
+            and scores tokens, added and open words as `<unk>` where the model has it.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
 
@@ -103,6 +119,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         separator_optional: bool = False,
         blank: int | str | None = None,
         unk_cost: float | None = None,
+        open_vocabulary: OpenVocabulary | None = None,
+        g2p: G2p | Lexicon | str | None = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
@@ -113,6 +131,10 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         lm = None if lm is None else read_lm(lm)
         self.words: tuple[str, ...] = ()
         self.lexicon: Lexicon | None = None
+        self.open_vocabulary = open_vocabulary
+        spelling = None
+        if lexicon is None and open_vocabulary is not None:
+            lexicon = spelled_words(lm, self.tokens, self.separator)
         if lexicon is None:
             self.lm = None if lm is None else lm_over(lm, self.tokens, unk_cost)
             space = self._token_space(options)
@@ -120,7 +142,10 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
             entries = load_lexicon(lexicon, self.tokens, separator)
             self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
             self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
-            space = self._lexicon_space(options, separator_optional)
+            if open_vocabulary is not None:
+                self._check_unk("open_vocabulary", OptionError)
+                spelling = open_spelling(self.tokens, self.separator, self.lexicon)
+            space = self._lexicon_space(options, spelling)
         super().__init__(
             options,
             make_backend(BACKENDS, backend, space),
@@ -128,14 +153,48 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
                 self.words,
                 word_ids(self.words),
                 len(self.tokens),
-                lambda: DefaultBonuses(self.words, self.lexicon, self._word_cost()),
-                "this search cannot add words",
+                lambda: DefaultBonuses(
+                    self.words, self.lexicon, self._word_cost(), self._unk_cost()
+                ),
+                self._pronouncer(g2p),
             ),
             num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._builder = HypothesisBuilder(space, self)
+        self._builder = HypothesisBuilder(space, self, spelling)
+
+    @property
+    def open_spelling(self) -> OpenSpelling | None:
+        """How tokens make open words; None where there are none."""
+        return self._builder.spelling
+
+    def _pronouncer(self, g2p: G2p | Lexicon | str | None) -> Pronouncer | str:
+        """How added words are said; or why there are none."""
+        if self.lexicon is None:
+            if g2p is not None:
+                raise OptionError(
+                    f"g2p={g2p!r} without a lexicon, expected None: there are no words"
+                )
+            return "this decoder has no words"
+        lexicon = self.lexicon
+        separators = () if self.separator is None else (self.separator,)
+        return Pronouncer(self.tokens, lambda: lexicon, separators, g2p)
+
+    def _unk_cost(self) -> float:
+        """The unigram cost of `<unk>`; 0 without a language model."""
+        if self.lm is None:
+            return 0.0
+        root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
+        return self.lm.step(root, unk_label(self.lm.automaton))[0]
+
+    def _check_unk(self, what: str, error: type[InputError]) -> None:
+        """See that the language model can score words that it does not have."""
+        if not math.isfinite(self._unk_cost()):
+            raise error(
+                f"{what} with a language model without '<unk>', expected one that has "
+                "it: give unk_cost, nats for each word that the model lacks"
+            )
 
     def _word_cost(self) -> np.ndarray | None:
         """Unigram costs, float32 [W]; None without a language model."""
@@ -169,7 +228,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         other = super().with_options(**changes)
         if self.lexicon is None:
             _check_token_options(other.options)
-        other._builder = HypothesisBuilder(self._builder.space, other)
+        builder = self._builder
+        other._builder = HypothesisBuilder(builder.space, other, builder.spelling)
         return other
 
     def decode_nbest(
@@ -199,7 +259,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
                 break
         return list(found.values())
 
-    def _partial_reader(self) -> PartialReader:
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         return PartialReader(self._builder)
 
     def _hypothesis(
@@ -209,22 +269,66 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
+        for number, one in enumerate(boosts):
+            if one.added is not None and one.added.words:
+                try:
+                    self._check_unk(f"added word {one.added.words[0]!r}", BoostError)
+                except BoostError as error:
+                    error.utterance = number
+                    raise
 
     def _token_space(self, options: TrieOptions) -> SearchSpace:
         _check_token_options(options)
         return token_space(len(self.tokens), self.lm, self.tokens.blank)
 
-    def _lexicon_space(self, options: TrieOptions, optional: bool) -> SearchSpace:
+    def _lexicon_space(
+        self, options: TrieOptions, spelling: OpenSpelling | None
+    ) -> SearchSpace:
         assert self.lexicon is not None
+        trie, opened = build_trie(self.lexicon, word_ids(self.words)), None
+        if spelling is not None:
+            assert self.open_vocabulary is not None
+            opened = open_words(self.open_vocabulary, spelling, trie, self.words)
         return lexicon_space(
-            build_trie(self.lexicon, word_ids(self.words)),
+            trie,
             self.lm,
             options.lookahead,
             separator=self.separator,
-            separator_optional=optional,
+            separator_optional=self.separator_optional,
             num_tokens=len(self.tokens),
             blank=self.tokens.blank,
+            open_words=opened,
         )
+
+
+def spelled_words(
+    lm: ArpaModel | NgramLM | None, tokens: TokenTable, separator: int | None
+) -> Lexicon:
+    """The words of a language model that tokens can spell, as a lexicon.
+
+    Raises:
+        OptionError: There is no language model over words, or nothing tells where words
+            end.
+        LexiconError: Tokens can spell none of its words.
+    """
+    words = lm.words if isinstance(lm, ArpaModel) else lm and lm.labels
+    if not isinstance(words, tuple | list):
+        raise OptionError(
+            "open_vocabulary without a lexicon and without a language model over words "
+            "that are known, expected one of them: give a lexicon or an ARPA file"
+        )
+    if open_spelling(tokens, separator, None).kind == "letters" and separator is None:
+        raise OptionError(
+            "open_vocabulary without a lexicon, a separator or tokens that begin with "
+            f"{WORD_START!r}, expected one of them: nothing tells where words end"
+        )
+    lexicon, lacking = spellable_words(words, tokens, separator=separator)
+    if lacking:
+        _log.info(
+            "%d of %d words of the model cannot be spelled by the tokens, such as %s",
+            *(len(lacking), len(lacking) + len(lexicon), repr(lacking[0])),
+        )
+    return lexicon
 
 
 def _check_token_options(options: TrieOptions) -> None:

@@ -7,19 +7,43 @@ hypothesis = builder.build(path, boosts)
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.open_vocabulary import OpenSpelling
 from wfstdec.text.lexicon import WORD_START
+from wfstdec.text.symbols import EPSILON
+from wfstdec.text.vocabulary import word_ids
 from wfstdec.trie.lexicon_trie import parents_of
+from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.space import NONE, SearchSpace
+from wfstdec.trie.space import NONE, SearchSpace, unk_label
+
+
+class Spoken(NamedTuple):
+    """The words of some tokens.
+
+    Attributes:
+        texts: What they are called.
+        words: Their ids; 0 of open words that have none.
+        spans: The positions of their tokens, first and one behind the last.
+        pron_cost: What their pronunciations cost, unscaled.
+    """
+
+    texts: list[str]
+    words: list[int]
+    spans: list[tuple[int, int]]
+    pron_cost: float
+
+
+NOTHING_SPOKEN = Spoken([], [], [], 0.0)
 
 
 class HypothesisBuilder:
@@ -28,19 +52,32 @@ class HypothesisBuilder:
     Args:
         space: What was searched.
         decoder: For its tokens, words, separator, options and frame shift.
+        spelling: What open words are called; None where there are none.
     """
 
-    def __init__(self, space: SearchSpace, decoder: Any) -> None:
+    def __init__(
+        self, space: SearchSpace, decoder: Any, spelling: OpenSpelling | None = None
+    ) -> None:
         self.space = space
-        self._decoder = decoder
+        self.spelling = spelling
+        self._decoder, self._words = decoder, getattr(decoder, "words", ())
+        self._word_ids: dict[str, int] = {}
+        if spelling is not None and spelling.is_spelled:
+            self._word_ids = word_ids(decoder.words)
         self._pron_length = _pron_lengths(space)
         names = decoder.tokens.names
         self._is_piece = any(name.startswith(WORD_START) for name in names)
 
     def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
+        spoken = NOTHING_SPOKEN
+        if self.space.has_lexicon:
+            spoken = self._spoken(path.rows, path.last_pron, boosts.added)
+            words = self._timed(spoken.texts, spoken.spans, path.rows)
+        else:
+            words = self.words_of(path.rows)
         return Hypothesis(
-            words=tuple(self.words_of(path.rows, path.last_pron)),
+            words=tuple(words),
             token_ids=tuple(path.token.tolist()),
             token_frames=(
                 tuple(path.rows[:, 1].tolist()),
@@ -48,31 +85,29 @@ class HypothesisBuilder:
             ),
             token_names=self._decoder.tokens.names,
             frame_shift_s=self._decoder.frame_shift_s,
-            **self._costs(path, boosts)._asdict(),
+            **self._costs(path, boosts, spoken)._asdict(),
             reached_final=path.complete,
             num_frames=path.num_frames,
             died_at_frame=path.died_at_frame if path.died_at_frame >= 0 else None,
         )
 
-    def _costs(self, path: TokenPath, boosts: CompiledBoosts) -> CostAccount:
-        """The account of a path.
+    def _costs(
+        self, path: TokenPath, boosts: CompiledBoosts, spoken: Spoken
+    ) -> CostAccount:
+        """The account of a path, and of the words that it says.
 
         Where alignments were summed, what is left of the total is acoustic.
         """
         options, labels = self._decoder.options, path.token
         insertion = insertion_cost(options.token_insertion, len(path.token))
-        words: list[int] = []
-        pron_cost = 0.0
         if self.space.has_lexicon:
-            trie = self.space.trie
-            labels = trie.pron_word[path.pron]
-            words = labels.tolist()
-            pron_cost = float(trie.pron_cost[path.pron].sum(dtype=np.float64))
-            insertion += insertion_cost(options.word_insertion, len(words))
+            unknown = unk_label(self.space.automaton)
+            labels = np.array([word or unknown for word in spoken.words], np.int32)
+            insertion += insertion_cost(options.word_insertion, len(labels))
         costs = {
-            "graph": self._lm_cost(labels, path.complete) + pron_cost,
+            "graph": self._lm_cost(labels, path.complete) + spoken.pron_cost,
             "insertion": insertion,
-            "boost": boosts.cost(words, path.token),
+            "boost": boosts.cost(spoken.words, path.token),
         }
         if math.isnan(path.acoustic):
             return CostAccount.of_total(options, total=path.search_cost, **costs)
@@ -88,23 +123,31 @@ class HypothesisBuilder:
         final = float(automaton.final_cost[state]) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final
 
-    def words_of(self, rows: np.ndarray, last_pron: int = NONE) -> list[Word]:
+    def words_of(
+        self,
+        rows: np.ndarray,
+        last_pron: int = NONE,
+        added: AddedWords | None = None,
+    ) -> list[Word]:
         """The words of some tokens.
 
         Args:
             rows: int32 [N, 4], token, first frame, one behind the last, pronunciation
                 that ended before it or -1.
             last_pron: The pronunciation that ends with them, -1 for none.
+            added: The added words of the utterance.
         """
-        texts, spans, _ = self._spans(rows, last_pron)
+        texts, spans, _ = self._spans(rows, last_pron, added)
         return self._timed(texts, spans, rows)
 
-    def settled_words(self, rows: np.ndarray) -> tuple[list[Word], int]:
+    def settled_words(
+        self, rows: np.ndarray, added: AddedWords | None = None
+    ) -> tuple[list[Word], int]:
         """The words that stand whatever tokens follow, and how many tokens they take.
 
         Arguments as of `words_of`; tokens between words are taken with the word before.
         """
-        texts, spans, whole = self._spans(rows, NONE)
+        texts, spans, whole = self._spans(rows, NONE, added)
         if not whole:  # the last word may go on
             texts, spans = texts[:-1], spans[:-1]
         taken = len(rows) if whole and not self.space.has_lexicon else 0
@@ -118,18 +161,71 @@ class HypothesisBuilder:
         return rows[:, 0] != (NONE if separator is None else separator)
 
     def _spans(
-        self, rows: np.ndarray, last_pron: int
+        self, rows: np.ndarray, last_pron: int, added: AddedWords | None
     ) -> tuple[list[str], list[tuple[int, int]], bool]:
         """Texts, positions in `rows`, and whether the last word is over."""
         if not self.space.has_lexicon:
             return self._pieces(rows)
+        spoken = self._spoken(rows, last_pron, added)
+        return spoken.texts, spoken.spans, True
+
+    def _spoken(
+        self, rows: np.ndarray, last_pron: int, added: AddedWords | None
+    ) -> Spoken:
+        """The words of some tokens, with a lexicon."""
         ends = 1 + np.flatnonzero(rows[1:, 3] >= 0)  # at 0 the word is before them
         prons = rows[ends, 3]
         if last_pron >= 0:
             prons, ends = np.append(prons, last_pron), np.append(ends, len(rows))
-        texts = [self._decoder.words[w] for w in self.space.trie.pron_word[prons]]
-        begins = ends - self._pron_length[prons]
-        return texts, list(zip(begins.tolist(), ends.tolist(), strict=True)), True
+        trie = self.space.trie
+        if (prons >= len(trie.pron_word)).any():
+            return self._spoken_beside(rows[:, 0].tolist(), prons, ends, added)
+        words = trie.pron_word[prons].tolist()
+        begins = (ends - self._pron_length[prons]).tolist()
+        return Spoken(
+            texts=[self._words[word] for word in words],
+            words=words,
+            spans=list(zip(begins, ends.tolist(), strict=True)),
+            pron_cost=float(trie.pron_cost[prons].sum(dtype=np.float64)),
+        )
+
+    def _spoken_beside(
+        self,
+        tokens: list[int],
+        prons: np.ndarray,
+        ends: np.ndarray,
+        added: AddedWords | None,
+    ) -> Spoken:
+        """The same where some of the words are added or open ones."""
+        trie, opened = self.space.trie, self.space.open
+        spoken, end, total = Spoken([], [], [], 0.0), 0, 0.0
+        for pron, stop in zip(prons.tolist(), ends.tolist(), strict=True):
+            if pron < len(trie.pron_word):
+                word = int(trie.pron_word[pron])
+                begin, text = stop - int(self._pron_length[pron]), self._words[word]
+                total += float(trie.pron_cost[pron])
+            elif pron != OPEN_PRON:
+                assert added is not None
+                number = pron - len(trie.pron_word)
+                word = int(added.word[number])
+                begin = stop - int(added.splits[number + 1] - added.splits[number])
+                new = word - added.num_known
+                text = added.words[new] if new >= 0 else self._words[word]
+            else:
+                assert self.spelling is not None
+                begin = end
+                while tokens[begin] == self._decoder.separator:
+                    begin += 1
+                text = self.spelling.text(tokens[begin:stop])
+                word = self._word_ids.get(text, EPSILON)
+                if word == EPSILON:
+                    length = stop - begin
+                    total += opened.word_cost + length * float(opened.token_cost)
+            end = stop
+            spoken.texts.append(text)
+            spoken.words.append(word)
+            spoken.spans.append((begin, stop))
+        return spoken._replace(pron_cost=float(total))
 
     def _pieces(
         self, rows: np.ndarray

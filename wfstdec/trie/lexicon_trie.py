@@ -12,7 +12,7 @@ their tokens, and what is below node n are the nodes n + 1 to `node_end[n]` - 1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,11 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
     Raises:
         LexiconError: An entry without tokens.
     """
-    entries = _distinct_entries(lexicon, word_ids)
+    return trie_of(_distinct_entries(lexicon, word_ids))
+
+
+def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
+    """Make the trie of entries: tokens, word id, cost; sorted, each pair once."""
     counts = Counter(spelt for spelt, _, _ in entries)  # sorted, as the entries are
     tokens = np.array([token for spelt in counts for token in spelt], np.int32)
     splits = np.cumsum([0, *map(len, counts)])

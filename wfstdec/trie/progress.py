@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.lm import kernels
+from wfstdec.boost.added import AddedWords
 from wfstdec.search.hypothesis import Word
 from wfstdec.search.sessions import Partial
 from wfstdec.trie.endings import TraceNode
 from wfstdec.trie.hypotheses import HypothesisBuilder
-from wfstdec.trie.space import NONE, SearchSpace
 
 
 class TokensSoFar(NamedTuple):
@@ -35,6 +34,7 @@ class TokensSoFar(NamedTuple):
         num_frames: Frames gone through.
         final_cost: What ending here costs more than going on, nats; `inf` where it
             cannot end.
+        added: The added words of the utterance.
     """
 
     num_settled: int
@@ -42,6 +42,7 @@ class TokensSoFar(NamedTuple):
     pron: int
     num_frames: int
     final_cost: float
+    added: AddedWords | None = None
 
 
 class SettledTokens:
@@ -111,20 +112,6 @@ def num_settled_of(chains: Sequence[Sequence], ends: Set[int | None]) -> int:
     return count if count == 0 or (ended and None not in ends) else count - 1
 
 
-def ending_pron(space: SearchSpace, state: int, node: int) -> int:
-    """The cheapest pronunciation that ends at a node of the trie, -1 for none."""
-    trie = space.trie
-    if not space.has_lexicon or node == 0:
-        return NONE
-    first, last = (int(x) for x in trie.node_pron_splits[node : node + 2])
-    costs = [
-        float(kernels.step(space.automaton, 0, state, trie.pron_word[pron])[0])
-        + float(trie.pron_cost[pron])
-        for pron in range(first, last)
-    ]
-    return first + int(np.argmin(costs)) if costs else NONE
-
-
 class PartialReader:
     """Reads one session; settled words are read once.
 
@@ -141,11 +128,11 @@ class PartialReader:
         """The words of a search, as of now."""
         rows = tokens.since(self._tokens)
         whole = tokens.num_settled - self._tokens
-        words, taken = self._builder.settled_words(rows[:whole])
+        words, taken = self._builder.settled_words(rows[:whole], tokens.added)
         self._words += words
         self._tokens += taken
         rest = rows[taken:]
-        begun = self._builder.words_of(rest, tokens.pron)
+        begun = self._builder.words_of(rest, tokens.pron, tokens.added)
         spoken = self._builder.are_spoken(rest)
         end = int(rest[spoken, 2][-1]) if spoken.any() else 0
         if not end and self._words:

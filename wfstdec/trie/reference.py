@@ -1,14 +1,14 @@
 """The trie search in plain Python: the specification for every backend.
 
-An entry is at a place (language model state, trie node, boost state); with
-`merge="sum"` or `nbest` above 1 it also has a text of its own. As in prefix beam search
-it has two costs, by the last frame: `blank` (a blank, or nothing yet, so that the last
-token is over) and `nonblank` (the last token itself). Costs are float32, added in the
-order written here. Each holds a look-ahead `la`: the least that the language model will
-charge for what comes next.
+An entry is at a place (language model state, node, boost state, spelling of an open
+word); with `merge="sum"` or `nbest` above 1 it also has a text of its own. As in prefix
+beam search it has two costs, by the last frame: `blank` (a blank, or nothing yet: the
+last token is over) and `nonblank` (the last token itself). Costs are float32, added in
+the order written here. Each holds a look-ahead `la`: the least that the language model
+will charge for what comes next. Where entries may go says `reference_steps.py`.
 
     frame:  entries are taken in the order of (cost less the best one's, float32, model
-            state, node, boost state, text);
+            state, node, boost state, spelling, text);
             each of them, from each phase (with "max", where both phases may do the
             same, from the cheaper one, at equal costs from blank), makes candidates:
               a blank             the same entry, blank           cost + acoustic
@@ -56,9 +56,9 @@ from wfstdec.trie.endings import (
 )
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import TokensSoFar, ending_pron, num_settled_of, said
+from wfstdec.trie.progress import TokensSoFar, num_settled_of, said
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
-from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost
+from wfstdec.trie.space import NONE, SearchSpace
 
 F = np.float32
 INF = F(np.inf)
@@ -139,6 +139,7 @@ class ReferenceSearch:
         self._space, self._options = space, options
         self._pricing = pricing_of(options)
         self._steps = Steps(space, options, boosts)
+        self._added = boosts.added
         self._sums = options.merge == "sum"
         self._by_text = self._sums or options.nbest > 1
         self._beam = min(F(options.beam), NO_CUTOFF)
@@ -150,7 +151,7 @@ class ReferenceSearch:
             node=space.start_node,
             boost=phrases.start if phrases is not None else 0,
         )
-        lookahead = lookahead_cost(space, key.state, key.node)
+        lookahead = self._steps.lookahead_cost(key.state, key.node)
         self._base = start_cost(options, lookahead)
         self._frontier = [Entry(key, lookahead, (Phase(F(0)), Phase()), F(0))]
 
@@ -181,9 +182,10 @@ class ReferenceSearch:
         return TokensSoFar(
             num_settled=self._num_settled(),
             since=lambda first: trace_back(self._trace, best)[first:],
-            pron=ending_pron(self._space, key.state, key.node),
+            pron=self._steps.ending_pron(key),
             num_frames=self._frames,
             final_cost=float(ended) - float(best.cost),
+            added=self._added,
         )
 
     def _num_settled(self) -> int:
@@ -232,7 +234,7 @@ class ReferenceSearch:
     ) -> Iterator[Candidate]:
         """A blank, or the same token again."""
         blank = self._space.blank
-        token = int(self._space.node_token[entry.key.node])
+        token = self._steps.token_of(entry.key.node)
         for phase in self._phases_of(entry):
             source = entry.phases[phase]
             token_end = self._frames if phase == NONBLANK else source.token_end
@@ -251,34 +253,33 @@ class ReferenceSearch:
         costs: list[np.float32],
     ) -> Iterator[Candidate]:
         """A token begins: inside a word, after a word that ends, or between words."""
-        space, key = self._space, entry.key
-        for state, node, pron, word_cost in self._steps.successors(key, token):
-            lookahead = lookahead_cost(space, state, node)
-            graph = F(F(word_cost + lookahead) - entry.lookahead_cost)
+        key, insertion = entry.key, F(self._options.token_insertion)
+        repeated = token == self._steps.token_of(key.node)
+        for place, end in self._steps.successors(key, token):
+            lookahead = self._steps.lookahead_cost(end.state, place.node)
+            graph = F(F(end.cost + lookahead) - entry.lookahead_cost)
             if not graph < INF:
                 continue  # impossible, also where lm_scale is 0
-            insertion, word = F(self._options.token_insertion), NONE
-            if pron != NONE:
-                word = int(space.trie.pron_word[pron])
-                insertion = F(insertion + F(self._options.word_insertion))
-            boost, boost_cost = self._steps.step_boosts(key.boost, word, token)
-            text = self._text_after(key.text, word if space.has_lexicon else token)
-            repeated = token == space.node_token[key.node]
+            added = insertion
+            if end.pron != NONE:
+                added = F(insertion + F(self._options.word_insertion))
+            boost, boost_cost = self._steps.step_boosts(key, end, token, place.node)
+            text = self._text_after(key.text, end.label)
             for phase in [BLANK] if repeated else self._phases_of(entry):
                 source = entry.phases[phase]
                 if not source.cost < INF:
                     continue
                 total = F(source.cost + F(F(self._options.lm_scale) * graph))
-                total = F(F(F(total + insertion) + boost_cost) + costs[token])
+                total = F(F(F(total + added) + boost_cost) + costs[token])
                 yield Candidate(
                     total,
-                    Key(state, node, boost, text),
+                    Key(end.state, place.node, boost, place.spelling, text),
                     NONBLANK,
                     source,
                     self._frames if phase == NONBLANK else source.token_end,
                     unscaled[token],
                     token,
-                    pron,
+                    end.pron,
                 )
 
     def _phases_of(self, entry: Entry) -> list[int]:
@@ -311,7 +312,7 @@ class ReferenceSearch:
         kept: list[Key] = []
         at_place: dict[tuple, list[list[np.float32]]] = {}
         for key in order:
-            place = key[:3]
+            place = key[:4]
             costs = [self._phase_cost(found) for found in reached[key]]
             before = at_place.get(place, [])
             if place not in at_place and len(at_place) == size:
@@ -329,7 +330,7 @@ class ReferenceSearch:
         """Make the trace, and the cost relative to the best."""
         phases = tuple(self._phase(found, best) for found in by_phase)
         cost = self._cost_of(by_phase)
-        lookahead = lookahead_cost(self._space, key.state, key.node)
+        lookahead = self._steps.lookahead_cost(key.state, key.node)
         return Entry(key, lookahead, phases, F(cost - best))  # type: ignore[arg-type]
 
     def _phase(self, candidates: list[Candidate], best: np.float32) -> Phase:
@@ -360,39 +361,38 @@ class ReferenceSearch:
         space = self._space
         for entry in self._frontier:
             key = entry.key
-            word_ends = [WordEnd(NONE, F(0), key.state)]
+            word_ends = [WordEnd(NONE, NONE, F(0), key.state, NONE)]
             if space.has_lexicon and key.node != 0:
                 word_ends = list(self._steps.word_ends(key))
-            for pron, cost, state in word_ends:
-                last = F(kernels.final(space.automaton, 0, state))
-                graph = F(F(cost + last) - entry.lookahead_cost)
-                insertion, word = F(0), NONE
-                if pron != NONE:
-                    word = int(space.trie.pron_word[pron])
+            for end in word_ends:
+                last = F(kernels.final(space.automaton, 0, end.state))
+                graph = F(F(end.cost + last) - entry.lookahead_cost)
+                insertion = F(0)
+                if end.pron != NONE:
                     insertion = F(self._options.word_insertion)
-                boost, boost_cost = self._steps.step_boosts(key.boost, word, NONE)
+                boost, boost_cost = self._steps.step_boosts(key, end, NONE, 0)
                 if not graph < INF:
                     continue
                 for phase in entry.phases:
                     total = F(phase.cost + F(F(self._options.lm_scale) * graph))
                     total = F(F(total + insertion) + boost_cost)
                     total = F(total + self._steps.rest(boost))
-                    yield self._ending(total, entry, phase, pron)
+                    yield self._ending(total, entry, phase, end)
 
     def _unfinished_endings(self) -> Iterator[Ending]:
         """All entries as they are, without their look-ahead."""
+        nothing = WordEnd(NONE, NONE, F(0), NONE, NONE)
         for entry in self._frontier:
-            rest = self._steps.rest(entry.key.boost)
+            rest = self._steps.rest(entry.key.boost, entry.key.node)
             graph = F(F(self._options.lm_scale) * F(-entry.lookahead_cost))
             for phase in entry.phases:
                 total = F(F(phase.cost + graph) + rest)
-                yield self._ending(total, entry, phase, NONE)
+                yield self._ending(total, entry, phase, nothing)
 
     def _ending(
-        self, cost: np.float32, entry: Entry, phase: Phase, pron: int
+        self, cost: np.float32, entry: Entry, phase: Phase, end: WordEnd
     ) -> Ending:
-        word = NONE if pron == NONE else int(self._space.trie.pron_word[pron])
-        text = self._text_after(entry.key.text, word)
+        text = self._text_after(entry.key.text, end.label)
         is_blank = phase is entry.phases[BLANK]
-        end = phase.token_end if is_blank else self._frames
-        return Ending(cost, phase.trace, end, pron, text, phase.acoustic)
+        last = phase.token_end if is_blank else self._frames
+        return Ending(cost, phase.trace, last, end.pron, text, phase.acoustic)

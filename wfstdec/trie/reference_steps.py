@@ -1,8 +1,11 @@
 """Where an entry of the trie search may go: part of the specification.
 
-steps = Steps(space, options, boosts)
-for successor in steps.successors(key, token): ...     # a token begins
-for word_end in steps.word_ends(key): ...              # words that end at the node
+    steps = Steps(space, options, boosts)
+    for successor in steps.successors(key, token): ...     # a token begins
+    for word_end in steps.word_ends(key): ...              # words that end at the node
+
+Nodes are those of the lexicon's trie, then those of the second trie (`added_trie.py`),
+then open words behind both (`open_words.py`).
 """
 
 from __future__ import annotations
@@ -15,101 +18,294 @@ import numpy as np
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lm import kernels
+from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
+from wfstdec.text.symbols import EPSILON
+from wfstdec.trie.added_trie import (
+    AddedTrie,
+    added_lookahead,
+    advance_credit,
+    credit_cap,
+    lay_out_added,
+    least_label_costs,
+    no_added,
+)
 from wfstdec.trie.lexicon_trie import find_child
+from wfstdec.trie.open_words import (
+    OPEN_PRON,
+    open_length,
+    open_node,
+    open_token,
+    spelling_cost,
+)
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.space import NONE, SearchSpace
+from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost, unk_label
+from wfstdec.trie.texts import EMPTY_TEXT, extended, find_text, label_of
 
 F = np.float32
+_ZERO = F(0)
 
 
 class Key(NamedTuple):
-    """What tells entries apart; `text` is a hash, 0 where texts are not kept apart."""
+    """What tells entries apart.
+
+    Attributes:
+        state: Of the language model.
+        node: Of the tries, or of an open word behind them.
+        boost: The boost state.
+        spelling: The hash of an open word behind the tries, 0 elsewhere.
+        text: The hash of the text, 0 where texts are not kept apart.
+    """
 
     state: int
     node: int
     boost: int
+    spelling: int = 0
     text: int = 0
+
+
+class Place(NamedTuple):
+    """A node, and the hash of an open word."""
+
+    node: int
+    spelling: int = 0
+
+
+class WordEnd(NamedTuple):
+    """A word that ends at a node.
+
+    Attributes:
+        pron: The pronunciation; those of the list come after the lexicon's, and an open
+            word has `OPEN_PRON`. -1 where no word ends.
+        word: The word id; 0 of an open word that has none, -1 where no word ends.
+        cost: Of the word, and of the pronunciation.
+        state: The state of the language model after the word.
+        label: What the text grows by: the word id, or a hash of an open word.
+        bonus: What is credited for the pronunciation.
+    """
+
+    pron: int
+    word: int
+    cost: np.float32
+    state: int
+    label: int
+    bonus: np.float32 = _ZERO
 
 
 class Successor(NamedTuple):
     """Where a token leads.
 
     Attributes:
-        state: The next state of the language model.
-        node: The next node.
-        pron: The pronunciation that ends before the token, -1 for none.
-        cost: Of that pronunciation and its word; without a lexicon of the token.
+        place: The next node.
+        end: The word that ends before the token, and the next state.
     """
 
-    state: int
-    node: int
-    pron: int
-    cost: np.float32
-
-
-class WordEnd(NamedTuple):
-    """A pronunciation that ends at a node.
-
-    Attributes:
-        pron: The pronunciation.
-        cost: Of its word, and its own.
-        state: The state of the language model after the word.
-    """
-
-    pron: int
-    cost: np.float32
-    state: int
+    place: Place
+    end: WordEnd
 
 
 class Steps:
-    """The steps of a space, with the options and boosts of an utterance."""
+    """The steps of a space, with the options and boosts of an utterance.
+
+    Args:
+        space: What is searched.
+        options: Those of the search.
+        boosts: The boosts.
+        added: The second trie, laid out; None to do so.
+    """
 
     def __init__(
-        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
+        self,
+        space: SearchSpace,
+        options: TrieOptions,
+        boosts: CompiledBoosts,
+        added: AddedTrie | None = None,
     ) -> None:
         self._space = space
         self._account = BoostAccount(boosts, options.beam)
+        if added is None and boosts.added is not None:
+            costs = least_label_costs(space.automaton, boosts.added.num_known)
+            added = lay_out_added(boosts.added, space, costs)
+        self._added = added or no_added()
+        self._cap = credit_cap(space, options.lm_scale)
+        self._first_added = space.trie.num_nodes
+        self._first_open = self._first_added + self._added.num_nodes
+
+    def token_of(self, node: int) -> int:
+        """The token that leads to a node; at the root the separator, or -1."""
+        space = self._space
+        if not space.has_lexicon or node < self._first_added:
+            return int(space.node_token[node])
+        if node < self._first_open:
+            return int(self._added.trie.node_token[node - self._first_added])
+        return int(open_token(self._first_open, node, space.num_tokens))
+
+    def lookahead_cost(self, state: int, node: int) -> np.float32:
+        """The least cost of what may follow, float32."""
+        space = self._space
+        if not space.has_lexicon or node < self._first_added:
+            return lookahead_cost(space, state, node)
+        if not space.looks_ahead:
+            return F(0)
+        unk_cost = space.unk_lookahead[state]
+        if node < self._first_open:
+            at = node - self._first_added
+            return F(added_lookahead(self._added, unk_cost, at))
+        length = open_length(self._first_open, node, space.num_tokens)
+        return F(spelling_cost(space.open, unk_cost, length))
+
+    def advance_credit(self, node: int) -> np.float32:
+        """What of a bonus was credited in advance at a node, float32."""
+        if not self._first_added <= node < self._first_open:
+            return F(0)
+        return F(advance_credit(self._added, self._cap, node - self._first_added))
 
     def successors(self, key: Key, token: int) -> Iterator[Successor]:
         """Where a token that begins leads: inside a word, or after the end of one."""
         space = self._space
+        inside = WordEnd(NONE, NONE, F(0), key.state, NONE)
         if not space.has_lexicon:
             cost, state = kernels.step(space.automaton, 0, key.state, token)
-            yield Successor(int(state), token, NONE, F(cost))
+            end = WordEnd(NONE, NONE, F(cost), int(state), token)
+            yield Successor(Place(token), end)
             return
         if token == space.separator:
-            next_node = 0
+            following: list[Place] = [Place(0)]
             if key.node == 0:
-                yield Successor(key.state, 0, NONE, F(0))
+                yield Successor(Place(0), inside)
         else:
-            child = int(find_child(space.trie, key.node, token))
-            if child != NONE:
-                yield Successor(key.state, child, NONE, F(0))
+            for place in self._places_inside(key, token):
+                yield Successor(place, inside)
             if not space.separator_optional:
                 return
-            next_node = int(space.root_child[token])
-        if key.node != 0 and next_node != NONE:
-            for pron, cost, state in self.word_ends(key):
-                yield Successor(state, next_node, pron, cost)
+            following = list(self._places_begun(token))
+        if key.node != 0:
+            for end in self.word_ends(key):
+                for place in following:
+                    yield Successor(place, end)
 
     def word_ends(self, key: Key) -> Iterator[WordEnd]:
-        """The pronunciations that end at the node of an entry."""
-        trie = self._space.trie
-        first, last = trie.node_pron_splits[key.node : key.node + 2].tolist()
-        for pron in range(first, last):
-            word = trie.pron_word[pron]
-            cost, state = kernels.step(self._space.automaton, 0, key.state, word)
-            yield WordEnd(pron, F(F(cost) + trie.pron_cost[pron]), int(state))
+        """The words that end at the node of an entry."""
+        trie, added = self._space.trie, self._added
+        if key.node < self._first_added:
+            first, last = trie.node_pron_splits[key.node : key.node + 2].tolist()
+            for pron in range(first, last):
+                word = int(trie.pron_word[pron])
+                yield self._word_end(key, pron, word, trie.pron_cost[pron])
+            if first == last:
+                yield from self._open_end(key)
+        elif key.node < self._first_open:
+            at = key.node - self._first_added
+            first, last = added.trie.node_pron_splits[at : at + 2].tolist()
+            for pron in range(first, last):
+                word, number = int(added.trie.pron_word[pron]), int(added.pron[pron])
+                number += len(trie.pron_word)
+                yield self._word_end(key, number, word, bonus=added.bonus[pron])
+        else:
+            yield from self._open_end(key)
 
-    def step_boosts(self, boost: int, word: int, token: int) -> tuple[int, np.float32]:
-        """The boost state after a word and a token, either may be -1; the cost."""
-        said = [None if label == NONE else label for label in (word, token)]
-        cost, boost = self._account.step(boost, *said)
+    def ending_pron(self, key: Key) -> int:
+        """The cheapest pronunciation that ends at the node of an entry, -1 for none."""
+        if not self._space.has_lexicon or key.node == 0:
+            return NONE
+        ends = [(float(end.cost), end.pron) for end in self.word_ends(key)]
+        return min(ends, key=lambda end: end[0])[1] if ends else NONE
+
+    def _word_end(
+        self,
+        key: Key,
+        pron: int,
+        word: int,
+        cost: np.float32 = _ZERO,
+        *,
+        bonus: np.float32 = _ZERO,
+    ) -> WordEnd:
+        lm_cost, state = kernels.step(self._space.automaton, 0, key.state, word)
+        return WordEnd(pron, word, F(F(lm_cost) + cost), int(state), word, bonus)
+
+    def _open_end(self, key: Key) -> Iterator[WordEnd]:
+        """The open word that ends, if there is one."""
+        opened, automaton = self._space.open, self._space.automaton
+        if key.node < self._first_added:
+            text, length = opened.node_text[key.node], int(opened.node_length[key.node])
+        else:
+            text = np.uint64(key.spelling)
+            length = open_length(self._first_open, key.node, self._space.num_tokens)
+        if not opened.is_open or length == 0 or text == EMPTY_TEXT:
+            return
+        word = int(find_text(opened.words, text))
+        if word != NONE:
+            yield self._word_end(key, OPEN_PRON, word)
+        elif find_text(self._added.texts, text) == NONE:
+            unk_cost, state = kernels.step(
+                automaton, 0, key.state, unk_label(automaton)
+            )
+            cost = F(spelling_cost(opened, F(unk_cost), length))
+            label = int(label_of(text))
+            yield WordEnd(OPEN_PRON, EPSILON, cost, int(state), label)
+
+    def _places_inside(self, key: Key, token: int) -> Iterator[Place]:
+        """Where a token leads inside a word, or from the root into one."""
+        opened, trie, node = self._space.open, self._space.trie, key.node
+        if node == 0:
+            yield from self._places_begun(token)
+        elif node < self._first_added:
+            child = int(find_child(trie, node, token))
+            if child != NONE:
+                yield Place(child)
+            elif opened.node_length[node] > 0 and opened.extends[token]:
+                length, text = opened.node_length[node], opened.node_text[node]
+                yield from self._place_behind(int(length), text, token)
+        elif node < self._first_open:
+            at = node - self._first_added
+            child = int(find_child(self._added.trie, at, token))
+            if child != NONE:
+                yield Place(self._first_added + child)
+        elif opened.extends[token]:
+            length = int(open_length(self._first_open, node, self._space.num_tokens))
+            yield from self._place_behind(length, np.uint64(key.spelling), token)
+
+    def _places_begun(self, token: int) -> Iterator[Place]:
+        """Where a token leads that begins a word."""
+        space, added = self._space, self._added
+        child = int(space.root_child[token])
+        if child != NONE:
+            yield Place(child)
+        elif space.open.is_open and space.open.begins[token]:
+            yield from self._place_behind(0, np.uint64(EMPTY_TEXT), token)
+        if added.num_nodes and added.root_child[token] != NONE:
+            yield Place(self._first_added + int(added.root_child[token]))
+
+    def _place_behind(
+        self, length: int, text: np.uint64, token: int
+    ) -> Iterator[Place]:
+        """An open word of so many tokens goes on behind the tries."""
+        if length == MAX_OPEN_TOKENS:
+            return
+        spelling = int(extended(self._space.open.texts, text, token))
+        num_tokens = self._space.num_tokens
+        node = int(open_node(self._first_open, length + 1, token, num_tokens))
+        yield Place(node, spelling)
+
+    def step_boosts(
+        self, key: Key, end: WordEnd, token: int, node: int
+    ) -> tuple[int, np.float32]:
+        """The boost state after a word and a token, either may be -1; the cost.
+
+        Args:
+            key: Where the step begins.
+            end: The word that ends, if one does.
+            token: The token that begins, -1 at the end of the utterance.
+            node: Where it leads; the root at the end.
+        """
+        bonus = F(end.bonus + self.advance_credit(node))
+        bonus = F(bonus - self.advance_credit(key.node))
+        said = [None if label == NONE else label for label in (end.word, token)]
+        cost, boost = self._account.step(key.boost, *said, bonus=bonus)
         return boost, cost
 
-    def rest(self, boost: int) -> np.float32:
-        """What it costs to end in a boost state."""
-        return self._account.rest(boost)
+    def rest(self, boost: int, node: int = 0) -> np.float32:
+        """What it costs to end in a boost state, and inside a word at a node."""
+        return F(self._account.rest(boost) + self.advance_credit(node))
 
 
 def text_with(text: int, label: int) -> int:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.jit import read_only
+from wfstdec.jit import jit, read_only
 from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.kernels import step
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
@@ -25,6 +26,7 @@ from wfstdec.trie.lookahead import (
     no_lookahead,
     potential,
 )
+from wfstdec.trie.open_words import OpenWords, no_open_words, spelling_cost
 
 NONE = -1
 """No token, node, word or pronunciation."""
@@ -39,7 +41,12 @@ class SearchSpace(NamedTuple):
             separator; without a lexicon int32 [V + 1]. -1 for none.
         root_child: int32 [V], the child of the root by each token, or -1.
         automaton: The language model; `lm.null` without one.
-        lookahead: Least costs of words to come, by model state and trie node.
+        lookahead: Least costs of words to come, by model state and trie node; at the
+            root open words are among them.
+        looks_ahead: Whether anything is charged before a word is complete.
+        unk_lookahead: float32 [S], what is charged for `<unk>` before a word that is
+            none of the table is complete.
+        open: Open words; none without a lexicon.
         max_word_gain: float32, the most by which the language model can lower the
             cost where a word ends, look-ahead included, before the scale.
         has_lexicon: Whether there is a lexicon.
@@ -55,6 +62,9 @@ class SearchSpace(NamedTuple):
     root_child: np.ndarray
     automaton: Automaton
     lookahead: Lookahead
+    looks_ahead: bool
+    unk_lookahead: np.ndarray
+    open: OpenWords
     max_word_gain: np.float32
     has_lexicon: bool
     separator: int
@@ -73,6 +83,7 @@ def lexicon_space(
     separator_optional: bool,
     num_tokens: int,
     blank: int,
+    open_words: OpenWords | None = None,
 ) -> SearchSpace:
     """The space of a lexicon, and of a model over its words."""
     node_token = trie.node_token.copy()
@@ -82,13 +93,19 @@ def lexicon_space(
     root_child[trie.child_token[:num_children]] = trie.child_node[:num_children]
     lookahead = no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
     automaton = NULL_AUTOMATON if lm is None else lm.automaton
+    unk_lookahead = _unk_lookahead(automaton, kind)
+    opened = open_words or no_open_words(trie.num_nodes)
+    lookahead = _with_open_words(lookahead, opened, unk_lookahead, kind)
     return SearchSpace(
         trie=trie,
         node_token=read_only(node_token),
         root_child=read_only(root_child),
         automaton=automaton,
         lookahead=lookahead,
-        max_word_gain=_max_word_gain(automaton, lookahead),
+        looks_ahead=kind != "none",
+        unk_lookahead=unk_lookahead,
+        open=opened,
+        max_word_gain=_max_word_gain(automaton, lookahead, opened),
         has_lexicon=True,
         separator=NONE if separator is None else separator,
         separator_optional=separator is None or separator_optional,
@@ -109,7 +126,10 @@ def token_space(num_tokens: int, lm: NgramLM | None, blank: int) -> SearchSpace:
         root_child=read_only(np.full(num_tokens, NONE, np.int32)),
         automaton=automaton,
         lookahead=lookahead,
-        max_word_gain=_max_word_gain(automaton, lookahead),
+        looks_ahead=False,
+        unk_lookahead=_unk_lookahead(automaton, "none"),
+        open=no_open_words(),
+        max_word_gain=_max_word_gain(automaton, lookahead, no_open_words()),
         has_lexicon=False,
         separator=NONE,
         separator_optional=True,
@@ -128,21 +148,21 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
         return np.float32(0)
     if node == 0:
         return space.lookahead.state_cost[state]
-    return np.float32(potential(space.lookahead, space.automaton, state, node))
+    cost = np.float32(potential(space.lookahead, space.automaton, state, node))
+    length = space.open.node_length[node]
+    if space.open.is_open and length > 0 and space.looks_ahead:
+        unk_cost = space.unk_lookahead[state]
+        cost = min(cost, np.float32(spelling_cost(space.open, unk_cost, length)))
+    return cost
 
 
-def _max_word_gain(automaton: Automaton, lookahead: Lookahead) -> np.float32:
-    """The most by which the end of a word, or a token, can lower the cost."""
-    if not lookahead.unigram_cost.any():
-        return np.float32(max(0.0, -_least_label_cost(automaton)))
-    if not lookahead.uses_history:
-        return np.float32(np.inf)
-    finite = lookahead.state_cost[np.isfinite(lookahead.state_cost)]
-    return np.float32(max(0.0, -float(finite.min(initial=0))) + 1e-3)
+def unk_label(automaton: Automaton) -> int:
+    """A label that is none of the table: what it costs is the cost of `<unk>`."""
+    return len(automaton.label_alias)
 
 
-def _least_label_cost(automaton: Automaton) -> float:
-    """No label costs less in any state, back-off included."""
+def least_backoff(automaton: Automaton) -> float:
+    """No less is paid for backing off from any state to any other; 0 or below."""
     link, backoff = automaton.backoff_state, automaton.backoff_cost
     paid = np.where(link < 0, 0, backoff).astype(np.float64)
     for _ in range(16):  # no chain is longer than the order of the model
@@ -150,6 +170,56 @@ def _least_label_cost(automaton: Automaton) -> float:
         if (longer == paid).all():
             break
         paid = longer
+    return min(0.0, float(paid.min(initial=0)))
+
+
+def _unk_lookahead(automaton: Automaton, kind: LookaheadKind) -> np.ndarray:
+    """What is charged for `<unk>` in advance, float32 [S]."""
+    costs = np.zeros(len(automaton.final_cost), np.float32)
+    if kind != "none" and automaton is not NULL_AUTOMATON:
+        _fill_unk_costs(automaton, unk_label(automaton), costs)
+    if kind == "unigram":
+        costs[:] = costs[0]
+    return read_only(costs)
+
+
+@jit
+def _fill_unk_costs(automaton, label, costs):
+    for state in range(len(costs)):
+        costs[state], _ = step(automaton, 0, state, label)
+
+
+def _with_open_words(
+    lookahead: Lookahead,
+    opened: OpenWords,
+    unk_lookahead: np.ndarray,
+    kind: LookaheadKind,
+) -> Lookahead:
+    """The look-ahead where an open word may begin."""
+    if not opened.is_open or kind == "none":
+        return lookahead
+    begun = (unk_lookahead + opened.word_cost) + opened.token_cost  # `spelling_cost`
+    state_cost = np.minimum(lookahead.state_cost, begun)
+    return lookahead._replace(state_cost=read_only(state_cost))
+
+
+def _max_word_gain(
+    automaton: Automaton, lookahead: Lookahead, opened: OpenWords
+) -> np.float32:
+    """The most by which the end of a word, or a token, can lower the cost."""
+    if lookahead.uses_history:
+        finite = lookahead.state_cost[np.isfinite(lookahead.state_cost)]
+        return np.float32(max(0.0, -float(finite.min(initial=0))) + 1e-3)
+    if lookahead.unigram_cost.any():
+        return np.float32(np.inf)
+    gain = -_least_label_cost(automaton)
+    if opened.is_open:  # open words that are charged at once, or in advance
+        gain += max(0.0, -float(opened.word_cost + opened.token_cost)) + 1e-3
+    return np.float32(max(0.0, gain))
+
+
+def _least_label_cost(automaton: Automaton) -> float:
+    """No label costs less in any state, back-off included."""
     arcs = automaton.arc_cost
     finite = arcs[np.isfinite(arcs)]
-    return float(finite.min(initial=0)) + min(0.0, float(paid.min(initial=0)))
+    return float(finite.min(initial=0)) + least_backoff(automaton)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.text.symbols import token_of
 from wfstdec.wfst.path import JoinedPaths, PathTokens
@@ -59,12 +59,15 @@ class Aligner:
 
     Where the graph has no pronunciations (it came from elsewhere), a word spans the
     tokens between the label before and its own.
+
+    Args:
+        tables: Of the graph, perhaps with words that are added.
     """
 
-    def __init__(self, graph: PackedGraph) -> None:
-        said = graph.tables.pronunciations
-        filler = np.zeros(len(graph.tokens), np.bool_)
-        filler[list(graph.tables.fillers)] = True
+    def __init__(self, tables: GraphTables) -> None:
+        said = tables.pronunciations
+        filler = np.zeros(len(tables.tokens), np.bool_)
+        filler[list(tables.fillers)] = True
         self._spoken = Spoken(
             said.word_splits, said.splits, said.tokens, said.cost, filler
         )

@@ -9,28 +9,42 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
+from wfstdec.boost.added import G2p, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError
+from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
-from wfstdec.wfst.alignment import Aligner
+from wfstdec.search.sessions import Sessions
+from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
+from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
+from wfstdec.wfst.recorded import (
+    Recorded,
+    RecordingBackend,
+    RecordingBatchBackend,
+    lattice_of,
+)
+
+_Item = TypeVar("_Item")
 
 
 class WfstDecoder(Decoder[np.ndarray, BestPath]):
@@ -47,10 +61,13 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             for each batch, and the CPU for sessions.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
+        g2p: How words of boost lists are said that neither the graph nor the list has
+            pronunciations for: a function of the word, or `"spelling"`; `None` spells
+            them where all words of the graph are said as they are spelt.
 
     Raises:
         BackendError: The backend is unknown or not installed.
-        OptionError: `frame_shift_s` or `threads` is out of range.
+        OptionError: `frame_shift_s`, `threads` or `g2p` is out of range.
     """
 
     options: WfstOptions
@@ -63,6 +80,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
+        g2p: G2p | str | None = None,
     ) -> None:
         super().__init__(
             options or WfstOptions(),
@@ -72,16 +90,17 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                 graph.word_ids,
                 len(graph.tokens),
                 lambda: _default_bonuses(graph),
-                "this search cannot add words",
+                _pronouncer(graph, g2p),
             ),
             num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
         self.graph = graph
-        self._aligner = Aligner(graph)
+        self._readings = Readings(graph.tables)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
+        self._records = False
 
     def decode(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -91,13 +110,99 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             return super().decode(logprobs, lengths, boosts)
         if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
             logprobs = list(logprobs)
-        choice = self._auto.choose(batch_of(logprobs, lengths), self.options.beam)
+        batch = batch_of(logprobs, lengths)
+        choice = self._auto.choose(batch, self.options.beam)
+        if choice.backend != CPU:
+            compiled = self._compiled(boosts, batch.num_utterances)
+            if any(one.added is not None for one in compiled):
+                choice = BackendChoice(CPU, "boosts add words: the CPU alone can")
         self.last_choice = choice
         if choice.backend == CPU:
             return super().decode(logprobs, lengths, boosts)
         other = copy.copy(self)
         other._auto, other._backend = None, self._auto.cuda()
         return other.decode(logprobs, lengths, boosts)
+
+    def decode_lattice(
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        lattice_beam: float | None = None,
+    ) -> list[Lattice]:
+        """All that the search kept near the best path, of each utterance.
+
+        Args:
+            logprobs: As in `decode`.
+            lengths: As in `decode`.
+            boosts: As in `decode`.
+            lattice_beam: Nats, at most the beam; `None` is that of the options.
+
+        Raises:
+            OptionError: `lattice_beam` is out of range.
+                Others as `decode`.
+        """
+        if lattice_beam is not None:
+            other = self.with_options(lattice_beam=lattice_beam)
+            return other.decode_lattice(logprobs, lengths, boosts)
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+        self._check_boosts(compiled)
+        return self._recorded(utterances, compiled, self._lattice)
+
+    def decode_nbest(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[list[Hypothesis]]:
+        """The `nbest` best texts of each utterance's lattice, best first.
+
+        The first is what `decode` gives, bit for bit. Each list is an `NbestList`,
+        whose `is_exact` says whether none is missing. Texts that cost more than the
+        best one and `lattice_beam` are left out.
+
+        Raises:
+            WfstdecError: As `decode`.
+        """
+        utterances = self._utterances(logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+        self._check_boosts(compiled)
+        return self._recorded(utterances, compiled, self._nbest_of)
+
+    def _recorded(
+        self,
+        utterances: Sequence[Any],
+        boosts: list[CompiledBoosts],
+        read: Callable[[Recorded, CompiledBoosts], _Item],
+    ) -> list[_Item]:
+        """What is made of each utterance's record."""
+        if isinstance(self._backend, RecordingBatchBackend):
+            found = self._backend.record_batch(utterances, self.options, boosts)
+            return list(map(read, found, boosts))
+        backend = self._recording_backend()
+
+        def record(i: int) -> _Item:
+            search = backend.start_recording(self.options, boosts[i])
+            search.advance(utterances[i])
+            return read(search.record(), boosts[i])
+
+        return self._of_each(utterances, record)
+
+    def sessions(self, *, lattices: bool = False) -> Sessions:
+        """Utterances that come in chunks, and that join and leave at any time.
+
+        Args:
+            lattices: Whether `close_nbest` and `close_lattice` will be asked for. Each
+                session then keeps its whole lattice, pruned as it grows.
+
+        Raises:
+            BackendError: The backend records no lattices.
+        """
+        if not lattices:
+            return super().sessions()
+        self._recording_backend()
+        other = copy.copy(self)
+        other._records = True
+        return Sessions(other)
 
     def choose_backend(
         self,
@@ -169,30 +274,90 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             )
         return self._backend.memory_plan(num_utterances, num_frames)
 
-    def _partial_reader(self) -> PartialReader:
-        return PartialReader(self._aligner, self.graph.words, self.frame_shift_s)
+    def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
+        if not self._records:
+            return super()._open(boosts)
+        (compiled,) = self._compiled([boosts], 1)
+        self._check_boosts([compiled])
+        backend = self._recording_backend()
+        return backend.start_recording(self.options, compiled), compiled
+
+    def _check_nbest(self) -> None:
+        self._check_lattices()
+
+    def _check_lattices(self) -> None:
+        if not self._records:
+            raise OptionError(
+                "sessions that record no lattices, expected "
+                "`decoder.sessions(lattices=True)`"
+            )
+
+    def _recording_backend(self) -> RecordingBackend:
+        if isinstance(self._backend, RecordingBackend):
+            return self._backend
+        raise BackendError(
+            "this backend records no lattices of sessions, expected backend='cpu', "
+            "'reference' or 'auto'"
+        )
+
+    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
+        """End a search that records; its lattice."""
+        return self._lattice(search.record(), boosts)
+
+    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
+        tables, _ = self._readings.of(boosts.added)
+        shift = self.frame_shift_s
+        return lattice_of(self.graph, self.options, recorded, shift, tables)
+
+    def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
+        return self._nbest_of(search.record(), boosts)
+
+    def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
+        lattice = self._lattice(recorded, boosts)
+        found = nbest_paths(lattice, int(self.options.nbest))
+        return hypotheses_of(lattice, found, boosts, self._reader(boosts))
+
+    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
+        tables, aligner = self._readings.of(boosts.added)
+        return PartialReader(aligner, tables.words, self.frame_shift_s)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
+            if one.added is not None:
+                check_added(self.graph, i)
+                if isinstance(self._backend, BatchBackend):
+                    raise BoostError(
+                        f"boosts add {len(one.added.words)} words, which the backend "
+                        "'cuda' cannot do yet; expected backend='cpu' or 'auto'",
+                        i,
+                    )
 
     def _read(
         self, results: list[BestPath], boosts: list[CompiledBoosts]
     ) -> list[Hypothesis]:
-        batch = self._batch_of(results, boosts)
-        return [
-            self._hypothesis(path, one, (batch, i))
-            for i, (path, one) in enumerate(zip(results, boosts, strict=True))
-        ]
+        places: dict[int, list[int]] = {}  # those with the same added words together
+        for i, one in enumerate(boosts):
+            places.setdefault(id(one.added), []).append(i)
+        read: dict[int, Hypothesis] = {}
+        for group in places.values():
+            batch = self._batch_of(
+                [results[i] for i in group], [boosts[i] for i in group]
+            )
+            for at, i in enumerate(group):
+                read[i] = self._hypothesis(results[i], boosts[i], (batch, at))
+        return [read[i] for i in range(len(results))]
 
     def _batch_of(
         self, paths: list[BestPath], boosts: list[CompiledBoosts]
     ) -> HypothesisBatch:
-        options, shift = self.options, self.frame_shift_s
-        return HypothesisBatch(
-            Reader(self.graph, self._aligner, options, shift), paths, boosts
-        )
+        """Of paths with the same added words."""
+        return HypothesisBatch(self._reader(boosts[0]), paths, boosts)
+
+    def _reader(self, boosts: CompiledBoosts) -> Reader:
+        reading = self._readings.of(boosts.added)
+        return Reader(*reading, self.options, self.frame_shift_s)
 
     def _hypothesis(
         self,
@@ -205,8 +370,25 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         return batch.hypothesis(i)
 
 
+def _pronouncer(graph: PackedGraph, g2p: G2p | str | None) -> Pronouncer | str:
+    """How added words are said, or why a graph cannot add any."""
+    tables = graph.tables
+    if graph.calls is None:
+        return (
+            "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
+            "model that has <unk>, or with unk_cost: build it again"
+        )
+    return Pronouncer(
+        tables.tokens,
+        lambda: tables.pronunciations.lexicon(tables.words),
+        tables.fillers,
+        g2p,
+    )
+
+
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
     """What bonuses the words of a graph get in a list without numbers."""
     tables = graph.tables
     lexicon = tables.pronunciations.lexicon(tables.words)
-    return DefaultBonuses(tables.words, lexicon, tables.word_cost)
+    unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
+    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)

@@ -27,8 +27,10 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
         for i in range(len(frontier)):
             cost, boost = frontier[i].cost, uint32(0)
             if of_final:
+                if not (use_final and frontier[i].state < len(final_cost)):
+                    continue  # within a word that is added
                 final = final_cost[frontier[i].state]
-                if not (use_final and final < np.inf):
+                if not final < np.inf:
                     continue
                 cost = np.float32(cost + np.float32(lm_scale * final))
             if boosts is not None:

@@ -25,7 +25,9 @@ from itertools import pairwise
 import numpy as np
 from numpy import uint32
 
+from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit import read_only
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst import history_kernels as kernels
 from wfstdec.wfst.history_kernels import EVENT, TIP, Rule
@@ -35,7 +37,7 @@ from wfstdec.wfst.path import PathTokens
 def rule_of(graph: PackedGraph) -> Rule:
     """The rule by which paths through a graph are read."""
     blank = uint32(ilabel_of(graph.tokens.blank))
-    return Rule(graph.arcs, blank, graph.tables.marks_repeats)
+    return Rule(graph.arcs, blank, graph.tables.marks_repeats, read_only(NO_ARCS))
 
 
 class History:

@@ -47,6 +47,7 @@ class Rule(NamedTuple):
     arcs: np.ndarray  # ARC [A]
     blank: np.uint32  # its ilabel
     marks_repeats: bool
+    added: np.ndarray  # ARC [A']: arcs from number A on
 
 
 @jit
@@ -59,6 +60,14 @@ def _events(count):
 def _tips(count):
     """TIP [count], to be filled."""
     return np.empty(count, TIP)
+
+
+@inlined
+def _arc_at(rule, arc):
+    """The arc of a number."""
+    if arc < len(rule.arcs):
+        return rule.arcs[arc]
+    return rule.added[arc - len(rule.arcs)]
 
 
 @inlined
@@ -126,7 +135,7 @@ def fold(rule, frontier, trace, count, tips, events):
             depth -= 1
             at = np.int64(waiting[depth])
             states[num_states] = states[before]
-            one, arc = states[num_states], rule.arcs[np.int64(trace[at].arc)]
+            one, arc = states[num_states], _arc_at(rule, np.int64(trace[at].arc))
             tokens, frame = np.int64(one.tokens), np.int64(one.frame)
             old_end = np.int64(one.end)
             begins, word, one.label, one.tokens, one.frame, one.end = _pass(
@@ -228,7 +237,7 @@ def read(rule, events, tips, root, arcs, acoustic):
     frame, last_end = np.int64(tip.frame), np.int64(tip.end)
     graph, acoustic_sum = np.float64(tip.graph), np.float64(tip.acoustic)
     for i in range(len(arcs)):
-        arc, old_end = rule.arcs[arcs[i]], last_end
+        arc, old_end = _arc_at(rule, arcs[i]), last_end
         graph += np.float64(arc.cost)
         acoustic_sum += np.float64(acoustic[i])
         begins, word, label, tokens, frame, last_end = _pass(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.symbols import token_of
@@ -31,13 +31,13 @@ class Reader(NamedTuple):
     """How paths are read: what a decoder has, as its options are now.
 
     Attributes:
-        graph: The decoder's.
-        aligner: Of the graph.
+        tables: Of the graph, with the words that are added.
+        aligner: Of these.
         options: Search options.
         frame_shift_s: Seconds per frame.
     """
 
-    graph: PackedGraph
+    tables: GraphTables
     aligner: Aligner
     options: WfstOptions
     frame_shift_s: float
@@ -104,7 +104,7 @@ class HypothesisBatch:
         words = zip(*columns, [None] * (end - first), strict=True)  # no confidences
         return {
             "words": tuple(map(_word, words)),
-            "token_names": self._reader.graph.tokens.names,
+            "token_names": self._reader.tables.tokens.names,
             "frame_shift_s": self._reader.frame_shift_s,
             **dict(zip(CostAccount._fields, account, strict=True)),
             "reached_final": path.reached_final,
@@ -112,7 +112,7 @@ class HypothesisBatch:
         }
 
     def _make(self) -> _Numbers:
-        graph, aligner, _, shift = self._reader
+        tables, aligner, _, shift = self._reader
         joined = join_paths([path.said for path in self._paths])
         complete = np.array([path.reached_final for path in self._paths], np.bool_)
         frames = aligner.frames_of_all(joined, complete)
@@ -121,7 +121,7 @@ class HypothesisBatch:
         words = joined.said.word.tolist()
         return _Numbers(
             joined,
-            list(map(graph.words.__getitem__, words)),
+            list(map(tables.words.__getitem__, words)),
             (begin_s, end_s),
             (begin, end),
             joined.word_splits.tolist(),

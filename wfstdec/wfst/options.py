@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from wfstdec.search.option_checks import MAX_COUNT, CheckedOptions, is_count
 
+DEFAULT_LATTICE_BEAM = 8.0
+"""Nats; of a search whose beam is no narrower."""
+
 
 @dataclass(frozen=True)
 class WfstOptions(CheckedOptions):
@@ -31,6 +34,10 @@ class WfstOptions(CheckedOptions):
             this, only blank arcs are followed; `None` follows all.
         beam_delta: Where `max_active` binds, the next frame's beam is the worst kept
             cost plus this, if that is less than `beam`; `None` keeps the beam.
+        lattice_beam: A lattice keeps what a path goes through that costs no more than
+            the best plus this; at most `beam`. `None` is 8, or the beam if that is
+            less.
+        nbest: How many different texts `decode_nbest` gives, from a lattice.
 
     Raises:
         OptionError: A value is out of range.
@@ -46,6 +53,8 @@ class WfstOptions(CheckedOptions):
     boost_scale: float = 1.0
     blank_skip_threshold: float | None = None
     beam_delta: float | None = None
+    lattice_beam: float | None = None
+    nbest: int = 1
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -58,3 +67,16 @@ class WfstOptions(CheckedOptions):
         self.check_nats("word_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")
         self.check_width("beam_delta", optional=True)
+        expected = f"a number of nats, 0 to the beam ({self.beam!r}), or None"
+        good = self._is_lattice_beam
+        self.check("lattice_beam", good, expected, optional=True)
+        self.check_count("nbest")
+
+    @property
+    def beam_of_lattice(self) -> float:
+        """`lattice_beam`, or what stands for it."""
+        given = self.lattice_beam
+        return min(DEFAULT_LATTICE_BEAM, self.beam) if given is None else given
+
+    def _is_lattice_beam(self, value: float) -> bool:
+        return 0 <= value <= self.beam

@@ -22,7 +22,11 @@ goes to the lower graph state, then to the lower boost state.
             (arc, source boost state)
     extras: first, on an arc with a word, + word_insertion; then + the cost of the
             boosts' step (`boost/account.py`)
-    steps:  boosts step on every arc with a word, and on every emitting arc whose token
+    added:  words that the graph does not have are said on the arcs of an overlay; the
+            search is that of graph and overlay as one graph (`graph/concatenation.py`),
+            where the arcs of the overlay come after all others. The boosts' step on
+            such an arc is also credited the arc's bonus
+    steps:  boosts step on every arc with a word, and on emitting arcs whose token
             is not the blank and that does not repeat the frame before; on other arcs
             the boost state stays. Phrases of words go by the words, phrases of tokens
             by the tokens of these arcs
@@ -34,17 +38,19 @@ goes to the lower graph state, then to the lower boost state.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.arcs import LABEL_MASK, NO_ARCS, REPEAT
+from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.wfst.added import Overlays, tables_with
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 from wfstdec.wfst.reference_paths import (
@@ -53,6 +59,9 @@ from wfstdec.wfst.reference_paths import (
     read_path,
     tokens_of,
 )
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.reference_lattice import RecordingSearch
 
 F = np.float32
 Key = tuple[int, int]
@@ -72,6 +81,7 @@ class Entry(NamedTuple):
 
     cost: np.float32
     epsilon: bool
+    number: int
     arc: int
     source_boost: int
 
@@ -84,16 +94,36 @@ class ReferenceBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self.graph, options, boosts)
+        return ReferenceSearch(self._whole(boosts)[0], options, boosts)
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.reference_lattice import RecordingSearch  # it imports this
+
+        return RecordingSearch(*self._whole(boosts), options, boosts)
+
+    def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
+        """The graph with the words that are added, and their arcs, ARC [A']."""
+        graph, added = self.graph, boosts.added
+        if added is None:
+            arcs = np.arange(graph.num_arcs)
+            return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
+        overlay = Overlays(graph).of(added)
+        tables = tables_with(graph.tables, added)
+        return concatenate(graph, overlay, tables), overlay.arcs
 
 
 class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
-        self, graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts
+        self, whole: Whole, options: WfstOptions, boosts: CompiledBoosts
     ) -> None:
-        self._graph, self._options = graph, options
+        graph, self._bonus, self._number = whole
+        self._graph = graph
+        self._options = options
         self._pricing = pricing_of(options)
         self._account = BoostAccount(boosts, options.beam)
         self._source = np.repeat(
@@ -104,7 +134,7 @@ class ReferenceSearch:
         self._costs: dict[Key, np.float32] = {}
         self._nodes: dict[Key, Node] = {}
         start = (0, self._account.start)
-        frontier = {start: Entry(F(0), False, -1, -1)}
+        frontier = {start: Entry(F(0), False, -1, -1, -1)}
         self._close(frontier, self._beam)
         self._settle(frontier, {start: Node(None, -1, F(0))}, None)
 
@@ -170,12 +200,11 @@ class ReferenceSearch:
                 arc = self._graph.arcs[a]
                 label = int(arc["ilabel"]) & LABEL_MASK
                 if label != EPSILON:
-                    total, next_boost = self._follow(cost, boost, arc)
+                    total, next_boost = self._follow(cost, boost, a)
                     total = F(total + costs[token_of(label)])
                     key = int(arc["nextstate"]), next_boost
-                    self._improve(
-                        reached, key, Entry(total, False, a, boost), NO_CUTOFF
-                    )
+                    entry = Entry(total, False, int(self._number[a]), a, boost)
+                    self._improve(reached, key, entry, NO_CUTOFF)
         if not reached:
             self._died = self._frames
             return
@@ -218,9 +247,10 @@ class ReferenceSearch:
                     if arc["ilabel"] & LABEL_MASK != EPSILON:
                         continue
                     cost = frontier[state, boost].cost
-                    total, next_boost = self._follow(cost, boost, arc)
+                    total, next_boost = self._follow(cost, boost, a)
                     key = int(arc["nextstate"]), next_boost
-                    self._improve(frontier, key, Entry(total, True, a, boost), cutoff)
+                    entry = Entry(total, True, int(self._number[a]), a, boost)
+                    self._improve(frontier, key, entry, cutoff)
                     waiting.add(int(rank[arc["nextstate"]]))
 
     def _settle(
@@ -233,7 +263,7 @@ class ReferenceSearch:
         rank, nodes = self._graph.epsilon_rank, {}
         by_source = sorted(frontier, key=lambda k: (frontier[k].epsilon, rank[k[0]]))
         for key in by_source:
-            _, epsilon, arc, source_boost = frontier[key]
+            _, epsilon, _, arc, source_boost = frontier[key]
             if arc < 0:
                 nodes[key] = before[key]
                 continue
@@ -251,15 +281,15 @@ class ReferenceSearch:
         splits = self._graph.state_arc_splits
         return range(int(splits[state]), int(splits[state + 1]))
 
-    def _follow(
-        self, cost: np.float32, boost: int, arc: np.void
-    ) -> tuple[np.float32, int]:
+    def _follow(self, cost: np.float32, boost: int, a: int) -> tuple[np.float32, int]:
         """(cost + graph) + extras, and the next boost state."""
+        arc = self._graph.arcs[a]
         total = F(cost + F(F(self._options.lm_scale) * arc["cost"]))
         word = None if arc["olabel"] == EPSILON else int(arc["olabel"])
         if word is not None:
             total = F(total + F(self._options.word_insertion))
-        extra, boost = self._account.step(boost, word, self._begun(arc))
+        begun, bonus = self._begun(arc), self._bonus[a]
+        extra, boost = self._account.step(boost, word, begun, bonus=bonus)
         return F(total + extra), boost
 
     def _begun(self, arc: np.void) -> int | None:

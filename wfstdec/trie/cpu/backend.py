@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.instalments import instalment_size
 from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
@@ -25,6 +26,13 @@ from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.jit.ordering import STACK
 from wfstdec.search.acoustics import pricing_of
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.trie.added_trie import (
+    AddedTrie,
+    credit_cap,
+    lay_out_added,
+    least_label_costs,
+    no_added,
+)
 from wfstdec.trie.cpu import kernels
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.endings import (
@@ -35,12 +43,14 @@ from wfstdec.trie.cpu.trace import settle_trace, trace_back
 from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import SettledTokens, TokensSoFar, ending_pron
+from wfstdec.trie.progress import SettledTokens, TokensSoFar
+from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.space import SearchSpace, lookahead_cost
 
 NO_LIMIT = 1 << 40
 FIRST_ENTRIES = 1024
 NO_PHRASES = no_phrases()
+NO_ADDED = no_added()
 
 
 class CpuBackend:
@@ -61,6 +71,8 @@ class CpuBackend:
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
         self._words = WeakKeyDictionary()
         self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
+        self._least_costs: np.ndarray | None = None
+        self._added: WeakKeyDictionary[AddedWords, AddedTrie] = WeakKeyDictionary()
 
     def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
@@ -90,12 +102,29 @@ class CpuBackend:
                 self._words[boosts] = list_words(boosts, self._word_prons)
             return self._words[boosts]
 
+    def added_trie(self, added: AddedWords | None) -> AddedTrie:
+        """The second trie of a list; made once."""
+        if added is None:
+            return NO_ADDED
+        with self._lock:
+            if added not in self._added:
+                if self._least_costs is None:
+                    automaton = self.space.automaton
+                    self._least_costs = least_label_costs(automaton, added.num_known)
+                trie = lay_out_added(added, self.space, self._least_costs)
+                most = int(np.diff(trie.trie.node_pron_splits).max(initial=1))
+                self._most_words = max(self._most_words, most)
+                self._added[added] = trie
+            return self._added[added]
+
     def take_work(self, num_tokens: int, entries: int) -> k.Work:
         """Scratch for one thread, from the pool or new."""
         with self._lock:
             while self._works:
                 work = self._works.pop()
-                if len(work.costs) == num_tokens and len(work.sources) >= entries:
+                fits = len(work.word_costs) >= self._most_words
+                fits = fits and len(work.costs) == num_tokens
+                if fits and len(work.sources) >= entries:
                     return work
         return self.new_work(num_tokens, entries, max(self._capacity, 4 * entries))
 
@@ -127,6 +156,9 @@ class CpuBackend:
             word_states=np.empty(self._most_words, np.int32),
             word_credits=np.empty(self._most_words, np.float32),
             word_boosts=np.empty(self._most_words, np.int32),
+            word_bonuses=np.empty(self._most_words, np.float32),
+            word_prons=np.empty(self._most_words, np.int32),
+            word_labels=np.empty(self._most_words, np.int64),
         )
 
 
@@ -140,12 +172,18 @@ class CpuSearch:
         boosts: CompiledBoosts,
         capacity: int,
     ) -> None:
-        self._backend, self._options = backend, options
+        self._backend, self._options, self._boosts = backend, options, boosts
+        space, added = backend.space, backend.added_trie(boosts.added)
+        first_added = space.trie.num_nodes
         self._search = k.Search(
-            space=backend.space,
-            scales=scales_of(options, backend.space, boosts),
+            space=space,
+            scales=scales_of(options, space, boosts),
             words=backend.listed(boosts),
             phrases=backend.lay_out(boosts.phrases),
+            added=added,
+            beside=space.open.is_open or added.num_nodes > 0,
+            first_added=first_added,
+            first_open=first_added + added.num_nodes,
         )
         first = _first_entry(self._search)
         frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
@@ -212,12 +250,18 @@ class CpuSearch:
         return TokensSoFar(
             num_settled=self._settled.num_whole,
             since=lambda first: self._tokens(best, first),
-            pron=ending_pron(
-                self._search.space, int(entry["state"]), int(entry["node"])
-            ),
+            pron=self._ending_pron(entry),
             num_frames=int(counts[k.FRAMES]),
             final_cost=float(ended) - float(best.cost),
+            added=self._boosts.added,
         )
+
+    def _ending_pron(self, entry: np.ndarray) -> int:
+        """The cheapest pronunciation that ends at the node of an entry, or -1."""
+        space, added = self._search.space, self._search.added
+        steps = Steps(space, self._options, self._boosts, added)
+        names = ("state", "node", "boost", "spelling", "text")
+        return steps.ending_pron(Key(*(int(entry[name]) for name in names)))
 
     def _tokens(self, ending: Ending, since: int = 0) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
@@ -238,7 +282,7 @@ class CpuSearch:
     def _in_order(self) -> k.Channel:
         """The channel with its entries in order: the first of equal endings wins."""
         frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
-        names = ("text", "boost", "node", "state", "cost")
+        names = ("text", "spelling", "boost", "node", "state", "cost")
         order = np.lexsort([frontier[name] for name in names])
         return self._channel._replace(frontier=frontier[order])
 
@@ -291,6 +335,8 @@ def scales_of(
         inside_credit=np.float32(inside),
         word_credit=np.float32(word),
         boosted=bool(boosts),
+        credit_cap=credit_cap(space, options.lm_scale),
+        num_labels=NO_LIMIT if boosts.phrases is None else boosts.phrases.num_labels,
         has_words=bool(boosts.words),
         instalment=instalment_size(options.beam),
     )

@@ -9,17 +9,27 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import float32, int64, uint64
+from numpy import float32, int64
 
 from wfstdec.jit import inlined
-from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.bounds import least_cost, running_bound
-from wfstdec.trie.lookahead import potential
 
-_CACHE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_CACHE_SHIFT = np.uint64(64 - k.CACHE_BITS)
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
+
+
+class Beside(NamedTuple):
+    """What added and open words may credit in a step of an entry, at most.
+
+    Attributes:
+        inside, at_end: Bonuses, where no word ends, where one does.
+        fall_inside, fall_at_end: By how much costs may fall, scaled.
+    """
+
+    inside: np.float32
+    at_end: np.float32
+    fall_inside: np.float32
+    fall_at_end: np.float32
 
 
 class Source(NamedTuple):
@@ -29,13 +39,15 @@ class Source(NamedTuple):
         entry: The entry.
         position: Its position in the frontier.
         most_inside, most_at_end: No less than boosts pay where no word ends, where one
-            does.
+            does; and than costs fall where that is not in `begin_credit`.
+        beside: What of this is of added and open words.
     """
 
     entry: Any
     position: int
     most_inside: np.float32
     most_at_end: np.float32
+    beside: Beside
 
 
 class Emitted(NamedTuple):
@@ -50,7 +62,7 @@ class Successor(NamedTuple):
 
     Attributes:
         token: The token.
-        state, node, boost: The place.
+        state, node, boost, spelling: The place.
         lookahead_cost: At that place.
         pron: The pronunciation that ends before the token, -1 for none.
         graph_cost: Unscaled, look-ahead included.
@@ -64,6 +76,7 @@ class Successor(NamedTuple):
     state: int
     node: int
     boost: int
+    spelling: np.uint64
     lookahead_cost: np.float32
     pron: int
     graph_cost: np.float32
@@ -98,6 +111,7 @@ def begin(search, work, source, successor, emitted):
             c = work.candidates[count]
             c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
             c.state, c.node, c.boost = s.state, s.node, s.boost
+            c.spelling = s.spelling
             c.token, c.pron = s.token, s.pron
             c.from_nonblank, c.to_nonblank = nonblank, True
             c.text = entry.text
@@ -118,19 +132,3 @@ def text_with(text, label):
 def source_cost(entry, repeated):
     """The cost that a token begins from; the last token again only follows a blank."""
     return entry.blank_cost if repeated else least_cost(entry)
-
-
-@inlined
-def cached_lookahead(space, work, state, node):
-    """The look-ahead in a state at a node.
-
-    The same few are needed frame after frame: they are kept where they are found fast.
-    """
-    if node == 0:
-        return space.lookahead.state_cost[state]
-    key = (uint64(state) << uint64(32)) | uint64(node)
-    cached = work.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
-    if cached.key != key:
-        cached.key = key
-        cached.cost = potential(space.lookahead, space.automaton, state, node)
-    return cached.cost

@@ -35,10 +35,13 @@ def pay_step(search, boost, credit, state):
 
 
 @inlined
-def step_token(search, boost, token):
-    """The cost of a token that begins where no word ends, and the next boost state."""
+def step_token(search, boost, token, bonus):
+    """The cost of a token that begins where no word ends, and the next boost state.
+
+    The bonus is what else is credited.
+    """
     credit, state = credit_token(search.phrases, boost, token, _ZERO)
-    return pay_step(search, boost, credit, state)
+    return pay_step(search, boost, float32(credit + bonus), state)
 
 
 @inlined
@@ -65,24 +68,40 @@ def credit_word(search, boost, word):
 
 
 @inlined
-def most_inside(search, entry):
-    """No less than a step pays that ends no word."""
+def most_inside(search, entry, bonus):
+    """No less than a step pays that ends no word; the bonus is what else it credits."""
     phrases, boost = search.phrases, entry.boost
-    credit = _ZERO
+    credit = bonus
     if phrases.of_tokens:
-        credit = phrases.rows[state_of(boost)].credit
+        credit = float32(credit + phrases.rows[state_of(boost)].credit)
     return most_paid(owed_of(boost), credit, search.scales.instalment)
 
 
 @inlined
-def most_at_end(search, entry):
-    """No less than a step pays that ends a word of the entry's node."""
+def most_at_end(search, entry, bonus):
+    """No less than a step pays that ends a word of the entry's node.
+
+    The bonus is what else it credits.
+    """
     phrases, boost, words = search.phrases, uint32(entry.boost), search.words
     credit = float32(words.top_bonus + phrases.rows[state_of(boost)].credit)
     if not phrases.of_tokens:
-        if boost == phrases.quiet and not is_hot(words, entry.node):
+        if boost == phrases.quiet and _is_cold(search, entry.node):
             credit = _ZERO
+    credit = float32(credit + bonus)
     return most_paid(owed_of(boost), credit, search.scales.instalment)
+
+
+@inlined
+def _is_cold(search, node):
+    """Whether no word that ends at a node is boosted, or begins a phrase."""
+    if search.beside:  # any word may be spelled where none of the lexicon ends
+        if node >= search.first_added:
+            return False
+        splits = search.space.trie.node_pron_splits
+        if splits[node] == splits[node + 1]:
+            return False
+    return not is_hot(search.words, node)
 
 
 @inlined

@@ -12,10 +12,11 @@ import numpy as np
 from numpy import float32, int64
 
 from wfstdec.jit import inlined, jit, kernel
-from wfstdec.lm.kernels import final, step
+from wfstdec.lm.kernels import final
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.begin import text_with
 from wfstdec.trie.cpu.boost_steps import boosts_at_end, credit_word, pay_step
+from wfstdec.trie.cpu.places import advance_of, num_word_ends, word_end
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
@@ -25,14 +26,15 @@ class LastWord(NamedTuple):
     """What the end adds to an entry: a last word or none, `</s>`, what boosts owe.
 
     Attributes:
-        pron, word: The pronunciation that ends and its word, -1 for none.
+        pron, label: The pronunciation that ends, and what the text grows by; -1 for
+            none.
         graph_cost: Unscaled, without the entry's look-ahead.
         insertion, boost_cost: Of the word.
         rest: What boosts cost at the end.
     """
 
     pron: int
-    word: int
+    label: int
     graph_cost: np.float32
     insertion: np.float32
     boost_cost: np.float32
@@ -45,12 +47,11 @@ def accepted_endings(search, channel):
 
     Of equal ones the first wins.
     """
-    space, frontier = search.space, channel.frontier
-    splits, count = space.trie.node_pron_splits, 0
+    frontier, count = channel.frontier, 0
     for i in range(channel.counts[k.FRONTIER]):
-        node = frontier[i].node
-        if space.has_lexicon and node != 0:
-            count += 2 * int64(splits[node + 1] - splits[node])
+        node = int64(frontier[i].node)
+        if search.space.has_lexicon and node != 0:
+            count += 2 * num_word_ends(search, node)
         else:
             count += 2
     endings = np.zeros(count, k.ENDING)
@@ -60,8 +61,7 @@ def accepted_endings(search, channel):
 
 @kernel
 def _fill_accepted(search, channel, endings):
-    space, scales = search.space, search.scales
-    trie, frontier = space.trie, channel.frontier
+    space, scales, frontier = search.space, search.scales, channel.frontier
     at = 0
     for i in range(channel.counts[k.FRONTIER]):
         entry = frontier[i]
@@ -69,7 +69,7 @@ def _fill_accepted(search, channel, endings):
             end_cost = final(space.automaton, 0, entry.state)
             last = LastWord(
                 pron=int64(-1),
-                word=int64(-1),
+                label=int64(-1),
                 graph_cost=float32(end_cost - entry.lookahead_cost),
                 insertion=_ZERO,
                 boost_cost=_ZERO,
@@ -77,19 +77,17 @@ def _fill_accepted(search, channel, endings):
             )
             at = _add_endings(scales, channel, entry, last, endings, at)
             continue
-        first = int64(trie.node_pron_splits[entry.node])
-        end = int64(trie.node_pron_splits[entry.node + 1])
-        for pron in range(first, end):
-            word = int64(trie.pron_word[pron])
-            cost, state = step(space.automaton, 0, entry.state, word)
-            cost = float32(cost + trie.pron_cost[pron])
-            end_cost = final(space.automaton, 0, state)
-            credit, after = credit_word(search, entry.boost, word)
+        for number in range(num_word_ends(search, entry.node)):
+            end = word_end(search, entry, number)
+            end_cost = final(space.automaton, 0, end.state)
+            credit, after = credit_word(search, entry.boost, end.word)
+            bonus = float32(end.bonus - advance_of(search, entry.node))
+            credit = float32(credit + bonus)
             boost_cost, boost = pay_step(search, entry.boost, credit, after)
             last = LastWord(
-                pron=pron,
-                word=word,
-                graph_cost=float32(float32(cost + end_cost) - entry.lookahead_cost),
+                pron=int64(end.pron),
+                label=int64(end.label),
+                graph_cost=float32(float32(end.cost + end_cost) - entry.lookahead_cost),
                 insertion=scales.word_insertion,
                 boost_cost=boost_cost,
                 rest=boosts_at_end(search, boost),
@@ -108,8 +106,8 @@ def _add_endings(scales, channel, entry, last, endings, at):
         ending = endings[at]
         ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
         _fill_ending(ending, channel, entry, phase == 1)
-        if last.word >= 0 and scales.by_text:
-            ending.text = text_with(entry.text, last.word)
+        if last.label >= 0 and scales.by_text:
+            ending.text = text_with(entry.text, last.label)
         ending.pron = last.pron
         at += 1
     return at
@@ -137,6 +135,8 @@ def _fill_unfinished(search, channel, endings):
     for i in range(channel.counts[k.FRONTIER]):
         entry = channel.frontier[i]
         rest = boosts_at_end(search, entry.boost)
+        if search.space.has_lexicon:
+            rest = float32(rest + advance_of(search, entry.node))
         graph_cost = float32(search.scales.lm_scale * float32(-entry.lookahead_cost))
         for phase in range(2):
             before = entry.nonblank_cost if phase == 1 else entry.blank_cost

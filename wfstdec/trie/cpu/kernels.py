@@ -26,13 +26,14 @@ from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.begin import (
+    Beside,
     Emitted,
     Source,
     Successor,
     begin,
-    cached_lookahead,
     source_cost,
 )
+from wfstdec.trie.cpu.beside import most_beside, walk_beside
 from wfstdec.trie.cpu.boost_steps import most_at_end, most_inside, step_token
 from wfstdec.trie.cpu.bounds import (
     exceeds,
@@ -49,6 +50,7 @@ from wfstdec.trie.cpu.next_tokens import (
     rank_tokens,
     take_best_token,
 )
+from wfstdec.trie.cpu.places import lookahead_of, num_word_ends, token_of
 from wfstdec.trie.cpu.word_ends import end_word
 from wfstdec.trie.lexicon_trie import find_child
 
@@ -118,7 +120,7 @@ def _find_next_tokens(search, work, channel):
     space, scales, frontier = search.space, search.scales, channel.frontier
     num_entries = channel.counts[k.FRONTIER]
     credit = float32(scales.begin_credit + _top_credit(search, channel))
-    least = least_stay_cost(space, work, frontier, num_entries)
+    least = least_stay_cost(search, work, frontier, num_entries)
     bound = loosened(running_bound(scales, least), credit)
     count = find_tokens(space.blank, bound, work)
     if count > uint64(TRY_BEST_ABOVE):
@@ -134,22 +136,27 @@ def _find_next_tokens(search, work, channel):
 def _top_credit(search, channel):
     """The most that boosts pay in the next step of any entry."""
     top = _ZERO
-    if search.scales.boosted:
+    if search.scales.boosted or search.beside:
         for i in range(channel.counts[k.FRONTIER]):
-            inside, at_end = _most_paid(search, channel.frontier[i])
+            inside, at_end, _ = _most_paid(search, channel.frontier[i])
             top = max(top, max(inside, at_end))
     return top
 
 
 @inlined
 def _most_paid(search, entry):
-    """No less than boosts pay in a step that ends no word, and in one that does."""
+    """No less than a step that ends no word pays, and one that does; part of them."""
     inside, at_end = _ZERO, _ZERO
+    beside = Beside(_ZERO, _ZERO, _ZERO, _ZERO)
+    if search.beside:
+        beside = most_beside(search, entry)
     if search.scales.boosted:
-        inside = most_inside(search, entry)
+        inside = most_inside(search, entry, beside.inside)
         if search.space.has_lexicon:
-            at_end = most_at_end(search, entry)
-    return inside, at_end
+            at_end = most_at_end(search, entry, beside.at_end)
+    inside = float32(inside + beside.fall_inside)
+    at_end = float32(at_end + beside.fall_at_end)
+    return inside, at_end, beside
 
 
 @kernel
@@ -159,8 +166,8 @@ def _emit(search, work, frontier, num_next, least):
     for i in range(len(frontier)):
         if emitted.num_candidates + 3 > len(work.candidates):
             return Emitted(int64(-1), emitted.least_cost)
-        inside, at_end = _most_paid(search, frontier[i])
-        source = Source(frontier[i], i, inside, at_end)
+        inside, at_end, beside = _most_paid(search, frontier[i])
+        source = Source(frontier[i], i, inside, at_end, beside)
         emitted = _stay(search, work, source, emitted)
         if num_next == 0:
             continue
@@ -189,7 +196,7 @@ def _stay(search, work, source, emitted):
         stay = Stay(float32(nonblank_cost + blank), True, False)
         emitted = _add_stay(scales, work, source, stay, emitted)
     if nonblank_cost < _INF:
-        again = work.costs[space.node_token[entry.node]]
+        again = work.costs[token_of(search, entry.node)]
         stay = Stay(float32(nonblank_cost + again), True, True)
         emitted = _add_stay(scales, work, source, stay, emitted)
     return emitted
@@ -206,7 +213,7 @@ def _add_stay(scales, work, source, stay, emitted):
         c.state, c.node, c.boost = entry.state, entry.node, entry.boost
         c.from_nonblank, c.to_nonblank = stay.from_nonblank, stay.to_nonblank
         c.token, c.pron = -1, -1
-        c.text = entry.text
+        c.spelling, c.text = entry.spelling, entry.text
         count += 1
         least = min(least, stay.cost)
     return Emitted(count, least)
@@ -224,7 +231,7 @@ def _any_token(search, work, source, num_next, emitted):
         repeated = token == last_token
         boost_cost, boost = _ZERO, entry.boost
         if scales.boosted:
-            boost_cost, boost = step_token(search, entry.boost, token)
+            boost_cost, boost = step_token(search, entry.boost, token, _ZERO)
             credit = float32(scales.begin_credit - boost_cost)
             cost = float32(source_cost(entry, repeated) + work.costs[token])
             if exceeds(scales, cost, credit, emitted.least_cost):
@@ -235,6 +242,7 @@ def _any_token(search, work, source, num_next, emitted):
             state=state,
             node=token,
             boost=boost,
+            spelling=uint64(0),
             lookahead_cost=_ZERO,
             pron=int32(-1),
             graph_cost=float32(graph_cost),
@@ -255,13 +263,17 @@ def _walk_trie(search, work, source, num_next, emitted):
     scales, entry = search.scales, source.entry
     credit = float32(scales.inside_credit + source.most_inside)
     limit = loosened(running_bound(scales, emitted.least_cost), credit)
-    for n in range(_find_inside(search.space, work, entry, limit, num_next)):
-        token, node = work.inside_tokens[n], int64(work.inside_nodes[n])
-        emitted = _go_on(search, work, source, token, node, emitted)
+    if not search.beside or entry.node < search.first_added:
+        for n in range(_find_inside(search.space, work, entry, limit, num_next)):
+            token, node = work.inside_tokens[n], int64(work.inside_nodes[n])
+            emitted = _go_on(search, work, source, token, node, emitted)
+            if emitted.num_candidates < 0:
+                return emitted
+    if search.beside:
+        emitted = walk_beside(search, work, source, num_next, emitted)
         if emitted.num_candidates < 0:
             return emitted
-    splits, node = search.space.trie.node_pron_splits, int64(entry.node)
-    if node != 0 and splits[node] < splits[node + 1]:
+    if entry.node != 0 and num_word_ends(search, entry.node) > 0:
         emitted = end_word(search, work, source, num_next, emitted)
     return emitted
 
@@ -306,23 +318,24 @@ def _find_inside(space, work, entry, limit, num_next):
 @inlined
 def _go_on(search, work, source, token, node, emitted):
     """A token begins and no word ends; it leads to a node."""
-    space, scales, entry = search.space, search.scales, source.entry
-    repeated = token == space.node_token[entry.node]
+    scales, entry = search.scales, source.entry
+    repeated = token == search.space.node_token[entry.node]
     cost = float32(source_cost(entry, repeated) + work.costs[token])
     boost_cost, boost, credit = _ZERO, entry.boost, scales.inside_credit
     if scales.boosted:
-        boost_cost, boost = step_token(search, entry.boost, token)
+        boost_cost, boost = step_token(search, entry.boost, token, _ZERO)
         credit = float32(credit - boost_cost)
     if exceeds(scales, cost, credit, emitted.least_cost):
         return emitted
     lookahead = entry.lookahead_cost
     if node > 0:
-        lookahead = cached_lookahead(space, work, entry.state, node)
+        lookahead = lookahead_of(search, work, entry.state, node)
     successor = Successor(
         token=token,
         state=entry.state,
         node=node,
         boost=boost,
+        spelling=uint64(0),
         lookahead_cost=lookahead,
         pron=int32(-1),
         graph_cost=float32(lookahead - entry.lookahead_cost),

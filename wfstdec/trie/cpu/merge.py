@@ -17,6 +17,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
 from wfstdec.trie.cpu import records as k
+from wfstdec.trie.cpu.places import token_of
 
 _INF = float32(np.inf)
 
@@ -32,7 +33,7 @@ def log_add(a, b):
 
 @inlined
 def _hash(state, node, boost, text):
-    """A hash of a key: multiply and shift."""
+    """A hash of a key: multiply and shift; the text with the spelling."""
     mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
     mixed ^= (uint64(node) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= (uint64(boost) + text) * uint64(0xD6E8FEB86659FD93)
@@ -46,12 +47,12 @@ def _slot_of(work, stamp, c):
     """The slot of a candidate's entry, taken or free, and the entry there or -1."""
     slots, entries = work.slots, work.new_entries
     mask = uint64(len(slots) - 1)
-    slot = _hash(c.state, c.node, c.boost, c.text) & mask
+    slot = _hash(c.state, c.node, c.boost, c.text ^ c.spelling) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
         e = entries[i]
         same_place = e.state == c.state and e.node == c.node and e.boost == c.boost
-        if same_place and e.text == c.text:
+        if same_place and e.text == c.text and e.spelling == c.spelling:
             return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
@@ -75,6 +76,7 @@ def merge(scales, work, frontier, num_candidates, cutoff):
             work.slots[slot] = (stamp << 32) | i
             e = entries[i]
             e.state, e.node, e.boost, e.text = c.state, c.node, c.boost, c.text
+            e.spelling = c.spelling
             e.lookahead_cost = c.lookahead_cost
             e.blank_cost, e.nonblank_cost = _INF, _INF
             e.blank_candidate, e.nonblank_candidate = -1, -1
@@ -158,17 +160,18 @@ def settle(search, work, channel, num_entries):
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
         prefetch(search.phrases.rows, uint64(state_of(new.boost)))
         entry.text, entry.lookahead_cost = new.text, new.lookahead_cost
+        entry.spelling = new.spelling
         entry.cost = float32(new.cost - best)
         entry.blank_cost = float32(new.blank_cost - best)
         entry.nonblank_cost = float32(new.nonblank_cost - best)
         if new.blank_candidate >= 0:
             c = work.candidates[int64(new.blank_candidate)]
             entry.token_end = _token_end(work, channel, c)
-            entry.blank_acoustic = _acoustic(search.space, work, c)
+            entry.blank_acoustic = _acoustic(search, work, c)
             entry.blank_trace = _extend_trace(work, channel, c)
         if new.nonblank_candidate >= 0:
             c = work.candidates[int64(new.nonblank_candidate)]
-            entry.nonblank_acoustic = _acoustic(search.space, work, c)
+            entry.nonblank_acoustic = _acoustic(search, work, c)
             entry.nonblank_trace = _extend_trace(work, channel, c)
     channel.counts[k.FRONTIER] = num_entries
     channel.base[0] += np.float64(best)
@@ -183,6 +186,8 @@ def _less(a, b):
         return a.node < b.node
     if a.boost != b.boost:
         return a.boost < b.boost
+    if a.spelling != b.spelling:
+        return a.spelling < b.spelling
     return a.text < b.text
 
 
@@ -239,12 +244,13 @@ def _place_of(work, stamp, entry):
     """The slot of an entry's place, and the last entry that was kept there or -1."""
     slots, entries = work.slots, work.new_entries
     mask = uint64(len(slots) - 1)
-    slot = _hash(entry.state, entry.node, entry.boost, uint64(0)) & mask
+    slot = _hash(entry.state, entry.node, entry.boost, entry.spelling) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
         e = entries[i]
         same_node = e.state == entry.state and e.node == entry.node
-        if same_node and e.boost == entry.boost:
+        same_boost = e.boost == entry.boost
+        if same_node and same_boost and e.spelling == entry.spelling:
             return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
@@ -259,15 +265,15 @@ def _token_end(work, channel, c):
 
 
 @inlined
-def _acoustic(space, work, c):
+def _acoustic(search, work, c):
     """The acoustic cost of a candidate from the beginning, float64."""
     source = work.sources[c.source]
     total = source.nonblank_acoustic if c.from_nonblank else source.blank_acoustic
     if not c.to_nonblank:
-        return total + np.float64(work.unscaled[space.blank])
+        return total + np.float64(work.unscaled[search.space.blank])
     token = int64(c.token)
     if token < 0:
-        token = int64(space.node_token[source.node])
+        token = token_of(search, source.node)
     return total + np.float64(work.unscaled[token])
 
 

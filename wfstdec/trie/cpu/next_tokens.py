@@ -14,6 +14,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu.bounds import least_cost
+from wfstdec.trie.cpu.places import token_of
 
 PROBED_ENTRIES = 8
 """So many of the first entries are looked at for a bound to begin with."""
@@ -25,17 +26,17 @@ _ZERO = uint64(0)
 
 
 @kernel
-def least_stay_cost(space, work, frontier, count):
+def least_stay_cost(search, work, frontier, count):
     """The least cost of the first entries if no token begins.
 
     A candidate has this cost, so that the running bound may begin with it.
     """
-    least, blank = _INF, work.costs[space.blank]
+    least, blank = _INF, work.costs[search.space.blank]
     for i in range(min(count, PROBED_ENTRIES)):
         entry = frontier[i]
         least = min(least, float32(least_cost(entry) + blank))
         if entry.nonblank_cost < _INF:
-            again = work.costs[space.node_token[entry.node]]
+            again = work.costs[token_of(search, entry.node)]
             least = min(least, float32(entry.nonblank_cost + again))
     return least
 

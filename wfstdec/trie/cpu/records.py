@@ -9,6 +9,7 @@ import numpy as np
 from wfstdec.boost.listed import ListedWords
 from wfstdec.boost.phrase_rows import PhraseRows
 from wfstdec.search.acoustics import Pricing
+from wfstdec.trie.added_trie import AddedTrie
 from wfstdec.trie.space import SearchSpace
 
 ENTRY = np.dtype(
@@ -23,6 +24,7 @@ ENTRY = np.dtype(
         ("blank_trace", "<i4"),
         ("nonblank_trace", "<i4"),
         ("token_end", "<i4"),
+        ("spelling", "<u8"),
         ("text", "<u8"),
         ("blank_acoustic", "<f8"),
         ("nonblank_acoustic", "<f8"),
@@ -40,6 +42,7 @@ CANDIDATE = np.dtype(
         ("source", "<i4"),
         ("token", "<i4"),
         ("pron", "<i4"),
+        ("spelling", "<u8"),
         ("text", "<u8"),
         ("from_nonblank", "?"),
         ("to_nonblank", "?"),
@@ -59,6 +62,7 @@ NEW_ENTRY = np.dtype(
         ("blank_candidate", "<i4"),
         ("nonblank_candidate", "<i4"),
         ("same_place", "<i4"),
+        ("spelling", "<u8"),
         ("text", "<u8"),
     ]
 )
@@ -116,6 +120,8 @@ class Scales(NamedTuple):
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one ends whose cost is known
     boosted: bool
+    credit_cap: np.float32  # see `added_trie.py`
+    num_labels: int  # word ids that phrases know are below it
     has_words: bool  # whether words are boosted
     instalment: np.float32  # see `boost/instalments.py`
 
@@ -127,6 +133,10 @@ class Search(NamedTuple):
     scales: Scales
     words: ListedWords  # the rows are nodes
     phrases: PhraseRows
+    added: AddedTrie
+    beside: bool  # whether there are nodes beside the lexicon's trie
+    first_added: int  # the first node of the second trie
+    first_open: int  # the first node behind it
 
 
 class Channel(NamedTuple):
@@ -161,6 +171,10 @@ class Work(NamedTuple):
             that end at a node: costs and the next states of the language model.
         word_credits, word_boosts: float32, int32 [most words of a node], of the same:
             bonuses and what phrases of words credit; the next states of these.
+        word_bonuses: float32 [most words of a node], of the same: those of a list that
+            adds them.
+        word_prons, word_labels: int32, int64 [most words of a node], of the same:
+            pronunciations, and what the text grows by.
     """
 
     candidates: np.ndarray
@@ -183,3 +197,6 @@ class Work(NamedTuple):
     word_states: np.ndarray
     word_credits: np.ndarray
     word_boosts: np.ndarray
+    word_bonuses: np.ndarray
+    word_prons: np.ndarray
+    word_labels: np.ndarray

@@ -12,6 +12,7 @@ changes a result.
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,21 +21,35 @@ from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.cpu import kernels as cpu_kernels
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu import trace
+from wfstdec.wfst.cpu.added_records import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
 from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, CREDIT_LEVELS, LEVELS
 from wfstdec.wfst.ends import best_so_far
 from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
-from wfstdec.wfst.scales import scales_of
+from wfstdec.wfst.scales import Scales, scales_of
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.cpu.lattice import RecordingSearch
 
 MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 """With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
 NO_PHRASES = no_phrases()
+
+
+SearchInputs = tuple[k.GraphArrays, Scales, ListedWords, PhraseRows | None]
+"""What a search goes by: the first arguments of kernels.
+
+They stay apart, and `AddedArrays` from them: numba leaves out code only where `None` is
+an argument. `PhraseRows` are needed for phrases, and for bonuses above an instalment.
+"""
 
 
 class CpuBackend:
@@ -49,10 +64,13 @@ class CpuBackend:
         self.graph = graph
         self.arrays = graph_arrays(graph)
         self.rule = rule_of(graph)
+        self._overlays = Overlays(graph)
+        self._added: WeakKeyDictionary[Overlay, AddedArrays] = WeakKeyDictionary()
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._works: dict[bool, list[k.Work]] = {False: [], True: []}
         self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._records: list[k.Record] = []
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._word_arcs: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
@@ -61,17 +79,37 @@ class CpuBackend:
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
+        return CpuSearch(self, *self.inputs_of(options, boosts))
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.wfst.cpu.lattice import RecordingSearch  # it imports this module
+
+        return RecordingSearch(self, *self.inputs_of(options, boosts), options)
+
+    def inputs_of(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> tuple[SearchInputs, AddedArrays | None]:
+        """What a search goes by."""
         scales = scales_of(options, bool(boosts.words))
-        in_parts = boosts.words.top_bonus > scales.instalment
-        if boosts.phrases is None and not in_parts:
-            words = self._listed(boosts)
-            return CpuSearch(self, (self.arrays, scales, words, None))
+        top_bonus, added = boosts.words.top_bonus, None
+        if boosts.added is not None:
+            overlay = self._overlays.of(boosts.added)
+            if overlay not in self._added:
+                self._added[overlay] = added_arrays(overlay)
+            added = with_scratch(self._added[overlay])
+            top_bonus = top_bonus + overlay.top_bonus
+        if boosts.phrases is None and not top_bonus > scales.instalment:
+            return (self.arrays, scales, self._listed(boosts), None), added
         arrays, words, phrases = self._lay_out(boosts)
-        return CpuSearch(self, (arrays, scales, words, phrases))
+        return (arrays, scales, words, phrases), added
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
-        if not boosts:
+        of_words = boosts.phrases is not None and boosts.phrases.unit == "word"
+        if not boosts.words and not of_words:
             return no_words()
         with self._lock:
             if boosts not in self._words:
@@ -123,7 +161,7 @@ class CpuBackend:
             frontier=np.empty(self._capacity, k.ENTRY),
             boosts=np.empty(self._capacity if boosted else 0, k.BOOST),
             trace=np.empty(16 * self._capacity, k.NODE),
-            counts=np.zeros(8, np.int64),
+            counts=np.zeros(9, np.int64),
             base=np.zeros(1),
             beam=np.zeros(1, np.float32),
             top_credit=np.zeros(1, np.float32),
@@ -136,19 +174,45 @@ class CpuBackend:
             if len(pool) < max(1, len(self._works[boosted])):
                 pool.append(channel)
 
+    def take_record(self, arcs: int) -> k.Record:
+        """Room for what a lattice is made of, from the pool or new."""
+        with self._lock:
+            if self._records:
+                return self._records.pop()
+        return k.Record(
+            arcs=np.empty(arcs, k.NOTED),
+            boosts=np.empty(0, np.uint32),
+            extra=np.empty(0, np.float32),
+            number=np.empty(0, np.int32),
+            counts=np.zeros(2, np.int64),
+            limit=np.float32(0),
+        )
+
+    def give_record(self, record: k.Record) -> None:
+        """Put room back, unless the pool has as many as there may be threads."""
+        with self._lock:
+            if len(self._records) < max(1, *map(len, self._works.values())):
+                self._records.append(record)
+
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    def __init__(self, backend: CpuBackend, inputs: k.SearchInputs) -> None:
+    def __init__(
+        self, backend: CpuBackend, inputs: SearchInputs, added: AddedArrays | None
+    ) -> None:
         self._backend = backend
-        self._inputs = inputs
+        self._inputs, self._added = inputs, added
         self._boosted = inputs[-1] is not None
         self._channel = backend.take_channel(self._boosted)
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
-        self._history = History(backend.rule)
+        rule = backend.rule
+        if added is not None:
+            rule = rule._replace(added=added.arcs)
+        self._history = History(rule)
+        self._record: Any = None  # a `k.Record` where a lattice is wanted
 
     @property
     def counts(self) -> dict[str, int]:
@@ -164,7 +228,8 @@ class CpuSearch:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
-                    *self._inputs, work, self._channel, logprobs, frame
+                    *(*self._inputs, self._added),
+                    *(work, self._channel, logprobs, frame, self._record),
                 )
                 work = self._grow(status, work, len(logprobs) - frame)
         finally:
@@ -244,6 +309,8 @@ class CpuSearch:
             entries, candidates = len(work.next), len(work.candidates)
             graph, boosted = self._backend.graph, self._boosted
             return _new_work(graph, 2 * entries, 2 * candidates, boosted)
+        if status == k.GROW_ADDED and self._added is not None:
+            self._added = with_scratch(self._added, 2 * len(self._added.next))
         if status == k.GROW_FRONTIER:
             size = 2 * len(work.next)
             frontier = _longer(channel.frontier, size)

@@ -54,7 +54,7 @@ def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, 
     Returns:
         As `emission.emit`.
     """
-    frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
+    frontier, count = channel.frontier, uint64(channel.counts[k.GRAPH])
     boosts, top_credit = channel.boosts, channel.top_credit[0]
     find_live_sets(graph, scales, work, cutoff, top_credit, beam)
     made, side, least, first = _ZERO, _ZERO, float32(np.inf), _ZERO

@@ -59,7 +59,7 @@ def close(graph, scales, words, phrases, work, count, waiting, cutoff):
         if rank > uint32(0):
             _queue(work, i, uint64(rank))
             continue
-        made, side, fits = _relax(
+        made, side, fits = relax(
             graph, scales, words, phrases, work, made, side, cutoff, i
         )
         if not fits:
@@ -70,7 +70,7 @@ def close(graph, scales, words, phrases, work, count, waiting, cutoff):
     for rank in range(_ONE, graph.num_ranks):
         i = uint64(work.rank_heads[rank])
         while i != uint64(_NONE):
-            made, side, fits = _relax(
+            made, side, fits = relax(
                 graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
             )
             if fits:
@@ -89,7 +89,7 @@ def _queue(work, i, rank):
 
 
 @inlined
-def _relax(graph, scales, words, phrases, work, made, side, cutoff, i):
+def relax(graph, scales, words, phrases, work, made, side, cutoff, i):
     """Make candidates of the epsilon arcs of entry `i`.
 
     An entry whose cheapest arc ends over the cutoff is passed by (exact: float

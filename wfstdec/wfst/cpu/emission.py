@@ -50,17 +50,21 @@ _ZERO = uint64(0)
 
 
 @inlined
-def emit(graph, scales, words, phrases, work, channel, beam, unbounded):
+def emit(graph, scales, words, phrases, work, channel, beam, unbounded, known):
     """Write the arcs that may survive to `work.candidates` and `work.side`.
 
-    The cutoff starts from the best entry's arcs; with `unbounded` there is none.
+    The cutoff starts from the best entry's arcs, or from `known`, the cost of some
+    candidate or infinite, where this is less; with `unbounded` there is none.
 
     Returns:
         (candidates, side candidates, least cost), the first NONE if they do not fit.
     """
     if unbounded:
         return _emit_by_row(graph, scales, words, phrases, work, channel, NO_CUTOFF)
-    least = _least_from_best(graph, scales, words, phrases, work, channel)
+    least = known
+    if channel.counts[k.BEST] < channel.counts[k.GRAPH]:
+        best = _least_from_best(graph, scales, words, phrases, work, channel)
+        least = min(least, best)
     cutoff = min(float32(least + beam), NO_CUTOFF)
     if not graph.by_label:
         return _emit_by_row(graph, scales, words, phrases, work, channel, cutoff)
@@ -101,7 +105,7 @@ def _emit_by_label(graph, scales, words, work, channel, cutoff, beam):
     Block by block: first the arcs are listed and asked for, then they are followed; by
     then they are in the cache.
     """
-    frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
+    frontier, count = channel.frontier, uint64(channel.counts[k.GRAPH])
     made, least = _ZERO, float32(np.inf)
     room = uint64(len(work.candidates))
     find_live_sets(graph, scales, work, cutoff, top_bonus(scales, words), beam)
@@ -155,7 +159,7 @@ def _emit_by_row(graph, scales, words, phrases, work, channel, cutoff):
 
     Searching long rows for the live labels of the frame was tried and is slower.
     """
-    frontier, count = channel.frontier, uint64(channel.counts[k.FRONTIER])
+    frontier, count = channel.frontier, uint64(channel.counts[k.GRAPH])
     room = uint64(len(work.candidates))
     made, side, least = _ZERO, _ZERO, float32(np.inf)
     for i in range(count):

@@ -10,7 +10,8 @@ The specification is `reference.py`; this computes the same bits faster:
                       settle     trace nodes, re-base
 
 With phrases, and where a bonus is paid in several instalments, entries also carry a
-boost state. Without, `phrases` is None, and numba leaves out all that is for it.
+boost state. Without, `phrases` is None, and numba leaves out all that is for it. So it
+is with `added`: words that the graph does not have, in `added.py`.
 
 What made it fast, on real graphs: two passes (candidates, then recombination, so that
 cache misses overlap), one 16-byte row per state, prefetching, and a map from states
@@ -23,34 +24,33 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import cost_of, key_of
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.arc_costs import (
-    LABEL,
-    arc_of_flagged,
-    most_credited,
+from wfstdec.wfst.cpu.added import (
+    append_added,
+    close_added,
+    emit_added,
+    label_at,
+    least_from_best_added,
+    recombine_added,
 )
+from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited
 from wfstdec.wfst.cpu.closure import close
 from wfstdec.wfst.cpu.emission import emit
 from wfstdec.wfst.cpu.recombination import (
-    MIN_SLOTS,
-    find,
-    find_alone,
-    improve,
-    improve_quiet,
     insert,
     insert_alone,
+    recombine,
     start_table,
 )
+from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
 from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
-_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 _TOKENS = ilabel_of(0)
 """Where costs by ilabel begin to be those of tokens."""
 _ONE = uint64(1)
@@ -58,8 +58,12 @@ _ZERO = uint64(0)
 
 
 @kernel
-def advance(graph, scales, words, phrases, work, channel, logprobs, first):
+def advance(
+    graph, scales, words, phrases, added, work, channel, logprobs, first, record
+):
     """Pass the frontier through the frames `first` and on of a chunk.
+
+    `record`: a `Record`, or None where nobody asks for a lattice.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
@@ -67,7 +71,7 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
     num_frames = logprobs.shape[0]
     counts = channel.counts
     if counts[k.FRONTIER] == 0:
-        status = _begin(graph, scales, words, phrases, work, channel)
+        status = _begin(graph, scales, words, phrases, added, work, channel, record)
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
@@ -76,17 +80,21 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
         beam = _keep(scales, phrases, work, channel)
         unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
         price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
-        status, count, made = _next_frontier(
-            graph, scales, words, phrases, work, channel, beam
+        status, of_graph, count, made = _next_frontier(
+            graph, scales, words, phrases, added, work, channel, beam, record
         )
         kept = counts[k.FRONTIER]
         if status == k.OK and count > _ZERO:
-            status = _settle(graph, scales, words, phrases, work, channel, count)
+            status = _settle(
+                graph, scales, words, phrases, added, work, channel, of_graph, count
+            )
         if status != k.OK:
             return status, frame
         if count == _ZERO:
             counts[k.DIED] = counts[k.FRAMES]
             break
+        if record is not None:
+            commit(phrases, work, channel, record, count)
         counts[k.FRAMES] += 1
         counts[k.ACTIVE] += kept
         counts[k.ARCS] += np.int64(made)
@@ -94,7 +102,7 @@ def advance(graph, scales, words, phrases, work, channel, logprobs, first):
 
 
 @inlined
-def _begin(graph, scales, words, phrases, work, channel):
+def _begin(graph, scales, words, phrases, added, work, channel, record):
     """Make the frontier before the first frame; returns OK or what must grow."""
     if phrases is None:
         entry = work.candidates[0]
@@ -114,37 +122,123 @@ def _begin(graph, scales, words, phrases, work, channel):
     count, fits = close(graph, scales, words, phrases, work, _ONE, waiting, cutoff)
     if not fits:
         return k.GROW_WORK
-    return _settle(graph, scales, words, phrases, work, channel, count)
+    if record is not None:
+        record.counts[1] = 0
+        if not note_closed(
+            *(graph, scales, words, phrases, added, work, channel, record),
+            *(count, _ZERO, waiting, cutoff),
+        ):
+            return k.GROW_NOTED
+    status = _settle(graph, scales, words, phrases, added, work, channel, count, count)
+    if record is not None:
+        if status == k.OK:
+            commit(phrases, work, channel, record, count)
+    return status
 
 
 @inlined
-def _next_frontier(graph, scales, words, phrases, work, channel, beam):
+def _next_frontier(graph, scales, words, phrases, added, work, channel, beam, record):
     """Emit, recombine, close.
 
     Returns:
-        (status, entries in `work.next`: 0 if none survives, candidates made).
+        (status, entries of the graph's states in `work.next`, all entries: 0 if none
+        survives, candidates made).
     """
-    made, side, least = emit(graph, scales, words, phrases, work, channel, beam, False)
-    if made == _NONE:
-        return k.GROW_WORK, _ZERO, _ZERO
+    status, made, least = _emit(
+        graph, scales, words, phrases, added, work, channel, beam, False
+    )
     cutoff = min(float32(least + beam), NO_CUTOFF)
-    count, waiting, fits = _recombine(graph, phrases, work, made, side, cutoff)
-    if fits and count < scales.min_active and count > _ZERO and cutoff < NO_CUTOFF:
-        made, side, least = emit(
-            graph, scales, words, phrases, work, channel, beam, True
+    count, more, waiting = _ZERO, _ZERO, _ZERO
+    if status == k.OK:
+        status, count, more, waiting = _reach(graph, phrases, added, work, made, cutoff)
+    some = count + more
+    few = some < scales.min_active and some > _ZERO
+    if status == k.OK and few and cutoff < NO_CUTOFF:
+        status, made, least = _emit(
+            graph, scales, words, phrases, added, work, channel, beam, True
         )
-        if made == _NONE:
-            return k.GROW_WORK, _ZERO, _ZERO
-        count, waiting, fits = _recombine(graph, phrases, work, made, side, NO_CUTOFF)
-        if fits:
-            worst = nth_least(work.next, count, scales.min_active, NO_CUTOFF, work)
-            cutoff = max(cutoff, cost_of(worst))
-            count, waiting, fits = _recombine(graph, phrases, work, made, side, cutoff)
-    if fits and count > _ZERO:
+        if status == k.OK:
+            status, cutoff = _wider(graph, scales, phrases, added, work, made, cutoff)
+        if status == k.OK:
+            status, count, more, waiting = _reach(
+                graph, phrases, added, work, made, cutoff
+            )
+    if record is not None:
+        if status == k.OK and count + more > _ZERO:
+            if not note_emitted(
+                phrases, added, work, record, count, more, made, cutoff
+            ):
+                status = k.GROW_NOTED
+    if status == k.OK and count > _ZERO:
         count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
-    if not fits:
-        return k.GROW_WORK, _ZERO, _ZERO
-    return k.OK, count, made + side
+        status = k.OK if fits else k.GROW_WORK
+    if added is not None:
+        if status == k.OK and more > _ZERO:
+            more, status = close_added(phrases, added, work, count, more)
+    if record is not None:
+        if status == k.OK and count + more > _ZERO:
+            if not note_closed(
+                *(graph, scales, words, phrases, added, work, channel, record),
+                *(count, more, waiting, cutoff),
+            ):
+                status = k.GROW_NOTED
+    return status, count, count + more, made[0] + made[1] + made[2]
+
+
+@inlined
+def _emit(graph, scales, words, phrases, added, work, channel, beam, unbounded):
+    """Candidates: (status, (candidates, side ones, those in `added`), least cost)."""
+    from_added, known = _ZERO, float32(np.inf)
+    if added is not None:
+        if channel.counts[k.BEST] >= channel.counts[k.GRAPH]:
+            known = least_from_best_added(
+                graph, scales, words, phrases, added, work, channel
+            )
+    made, side, least = emit(
+        graph, scales, words, phrases, work, channel, beam, unbounded, known
+    )
+    if made == _NONE:
+        return k.GROW_WORK, (_ZERO, _ZERO, _ZERO), least
+    if added is not None:
+        width = float32(np.inf) if unbounded else beam
+        from_added, least = emit_added(
+            graph, scales, words, phrases, added, work, channel, width, least
+        )
+        if from_added == _NONE:
+            return k.GROW_ADDED, (_ZERO, _ZERO, _ZERO), least
+    return k.OK, (made, side, from_added), least
+
+
+@inlined
+def _reach(graph, phrases, added, work, made, cutoff):
+    """Candidates to entries.
+
+    Returns:
+        (status, entries in `work.next`, those in `added.next`, how many of the former
+        have epsilon arcs).
+    """
+    count, waiting, fits = recombine(graph, phrases, work, made[0], made[1], cutoff)
+    more, status = _ZERO, k.OK if fits else k.GROW_WORK
+    if added is not None:
+        if fits and made[2] > _ZERO:
+            count, waiting, more, status = recombine_added(
+                phrases, added, work, made[2], cutoff, count, waiting
+            )
+    return status, count, more, waiting
+
+
+@inlined
+def _wider(graph, scales, phrases, added, work, made, cutoff):
+    """(status, the cutoff raised to the `min_active`-th least of all candidates)."""
+    status, count, more, _ = _reach(graph, phrases, added, work, made, NO_CUTOFF)
+    if added is not None:
+        if status == k.OK and not append_added(phrases, added, work, count, more):
+            status = k.GROW_WORK
+    if status == k.OK:
+        number = scales.min_active
+        worst = nth_least(work.next, count + more, number, NO_CUTOFF, work)
+        cutoff = max(cutoff, cost_of(worst))
+    return status, cutoff
 
 
 @inlined
@@ -176,7 +270,7 @@ def _keep_least(phrases, work, channel, keep, limit):
     last_boost = _NONE
     if phrases is not None:
         last_boost = last_of_tie(frontier, channel.boosts, count, keep, last, work)
-    kept = _ZERO
+    kept, of_graph, kept_of_graph = _ZERO, counts[k.GRAPH], _ZERO
     for i in range(count):
         cost = frontier[i].cost
         key = key_of(cost, frontier[i].state)
@@ -190,65 +284,15 @@ def _keep_least(phrases, work, channel, keep, limit):
             if phrases is not None:
                 channel.boosts[kept] = channel.boosts[i]
             kept += _ONE
+            if np.int64(i) < of_graph:
+                kept_of_graph = kept
     counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
+    counts[k.GRAPH] = np.int64(kept_of_graph)
     return cost_of(last)
 
 
 @kernel
-def _recombine(graph, phrases, work, made, side, cutoff):
-    """Candidates to entries, one per search state: the least (cost, arc, source).
-
-    Returns:
-        (entries, how many have epsilon arcs: their positions are in `work.waiting`,
-        whether they fit into `work.next`).
-    """
-    candidates = work.candidates
-    count, waiting = _ZERO, _ZERO
-    room = uint64(len(work.next))
-    for q in range(made):
-        if candidates[q].cost > cutoff:
-            continue
-        i = find_alone(work, count, candidates[q].state)
-        if i < count:
-            improve_quiet(phrases, work, i, candidates[q], True)
-            continue
-        if count == room:
-            return count, waiting, False
-        prefetch(graph.rows, uint64(candidates[q].state))
-        work.waiting[waiting] = uint32(count)
-        waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
-        insert_alone(phrases, work, count, candidates[q])
-        count += _ONE
-    if phrases is not None:
-        start_table(phrases, work, side + uint64(MIN_SLOTS))
-        return _recombine_side(graph, phrases, work, side, cutoff, count, waiting)
-    return count, waiting, True
-
-
-@inlined
-def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
-    """The same with the side candidates."""
-    room = uint64(len(work.next))
-    for q in range(side):
-        candidate = work.side[q]
-        if candidate.cost > cutoff:
-            continue
-        i = find(work, count, candidate.state, candidate.boost)
-        if i < count:
-            improve(work, i, candidate)
-            continue
-        if count == room:
-            return count, waiting, False
-        prefetch(graph.rows, uint64(candidate.state))
-        work.waiting[waiting] = uint32(count)
-        waiting += uint64(candidate.arc & _HAS_EPSILONS)
-        insert(phrases, work, count, candidate)
-        count += _ONE
-    return count, waiting, True
-
-
-@kernel
-def _settle(graph, scales, words, phrases, work, channel, count):
+def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count):
     """Make trace nodes, re-base, and hand the entries to the channel."""
     entries, frontier, trace = work.next, channel.frontier, channel.trace
     counts = channel.counts
@@ -276,7 +320,7 @@ def _settle(graph, scales, words, phrases, work, channel, count):
             trace[made].previous = uint32(first) + node
         else:
             arc = arc_of_flagged(arc)
-            acoustic = work.unscaled[graph.arcs[arc].ilabel & LABEL]
+            acoustic = work.unscaled[label_at(graph, added, arc)]
             trace[made].previous = node
         trace[made].arc = arc
         trace[made].acoustic = acoustic
@@ -293,7 +337,7 @@ def _settle(graph, scales, words, phrases, work, channel, count):
             within += _ONE
         if cost == float32(0):
             counts[k.BEST] = np.int64(i)
-    counts[k.FRONTIER] = np.int64(count)
+    counts[k.FRONTIER], counts[k.GRAPH] = np.int64(count), np.int64(of_graph)
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
     channel.base[0] += np.float64(best)

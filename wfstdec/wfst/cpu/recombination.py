@@ -14,15 +14,17 @@ from __future__ import annotations
 from numpy import uint32, uint64
 
 from wfstdec.boost.instalments import state_of
-from wfstdec.jit import inlined
+from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
 
 MIN_SLOTS = 256
 """The hash table has no fewer."""
+_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 _NONE = uint64(k.NONE)
 _HALF = uint64(32)
 _ONE = uint64(1)
+_ZERO = uint64(0)
 
 
 @inlined
@@ -153,3 +155,56 @@ def _head(work, slot):
     """The last entry of a slot of the hash table, NONE where it is of another time."""
     head = work.hashed[slot]
     return head & _NONE if head >> _HALF == work.table[0] else _NONE
+
+
+@kernel
+def recombine(graph, phrases, work, made, side, cutoff):
+    """Candidates to entries, one per search state: the least (cost, arc, source).
+
+    Returns:
+        (entries, how many have epsilon arcs: their positions are in `work.waiting`,
+        whether they fit into `work.next`).
+    """
+    candidates = work.candidates
+    count, waiting = _ZERO, _ZERO
+    room = uint64(len(work.next))
+    for q in range(made):
+        if candidates[q].cost > cutoff:
+            continue
+        i = find_alone(work, count, candidates[q].state)
+        if i < count:
+            improve_quiet(phrases, work, i, candidates[q], True)
+            continue
+        if count == room:
+            return count, waiting, False
+        prefetch(graph.rows, uint64(candidates[q].state))
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
+        insert_alone(phrases, work, count, candidates[q])
+        count += _ONE
+    if phrases is not None:
+        start_table(phrases, work, side + uint64(MIN_SLOTS))
+        return _recombine_side(graph, phrases, work, side, cutoff, count, waiting)
+    return count, waiting, True
+
+
+@inlined
+def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
+    """The same with the side candidates."""
+    room = uint64(len(work.next))
+    for q in range(side):
+        candidate = work.side[q]
+        if candidate.cost > cutoff:
+            continue
+        i = find(work, count, candidate.state, candidate.boost)
+        if i < count:
+            improve(work, i, candidate)
+            continue
+        if count == room:
+            return count, waiting, False
+        prefetch(graph.rows, uint64(candidate.state))
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(candidate.arc & _HAS_EPSILONS)
+        insert(phrases, work, count, candidate)
+        count += _ONE
+    return count, waiting, True

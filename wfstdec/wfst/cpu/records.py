@@ -10,10 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.listed import ListedWords
-from wfstdec.boost.phrase_rows import PhraseRows
-from wfstdec.wfst.scales import Scales
-
 ROW = np.dtype(
     [
         ("labels", "<u8"),
@@ -48,13 +44,26 @@ EPSILON_ARC = 1 << 31
 HAS_EPSILONS = 1
 """Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
-OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE = range(4)
+NOTED = np.dtype(
+    [
+        ("state", "<u4"),
+        ("nextstate", "<u4"),
+        ("arc", "<u4"),
+        ("excess", "<f4"),
+        ("acoustic", "<f4"),
+    ]
+)
+"""An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
+arc, its excess (see `recorded.py`), the unscaled acoustic cost."""
+
+OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
 
-FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST = range(8)
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH = range(9)
 """Positions in `Channel.counts`: entries, nodes, frames done, the frame that nothing
-survived or -1, sums of active states and of arcs, entries within the beam, and the
-position of the best entry."""
+survived or -1, sums of active states and of arcs, entries within the beam, the
+position of the best entry, and how many entries are of the graph's own states: the
+first ones."""
 
 
 class GraphArrays(NamedTuple):
@@ -70,24 +79,27 @@ class GraphArrays(NamedTuple):
     least_cost: np.float32  # the least arc cost, at most 0
 
 
-SearchInputs = tuple[GraphArrays, Scales, ListedWords, PhraseRows | None]
-"""What a search goes by: the first arguments of kernels.
-
-They stay apart: numba leaves out code for boost states only where `None` is an
-argument. They are needed for phrases, and for bonuses above an instalment.
-"""
-
-
 class Channel(NamedTuple):
     """What one utterance keeps between frames."""
 
     frontier: np.ndarray  # ENTRY [F]
     boosts: np.ndarray  # BOOST [F], where boosts have states
     trace: np.ndarray  # NODE [N]
-    counts: np.ndarray  # int64 [8]
+    counts: np.ndarray  # int64 [9]
     base: np.ndarray  # float64 [1]: what re-basing took off
     beam: np.ndarray  # float32 [1]: of the next frame
     top_credit: np.ndarray  # float32 [1]: the largest of the frontier
+
+
+class Record(NamedTuple):
+    """What a search notes for a lattice; its states are the nodes of the trace."""
+
+    arcs: np.ndarray  # NOTED [M], a frame after the other, epsilon arcs by rank
+    boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
+    extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
+    number: np.ndarray  # int32 [N], the same
+    counts: np.ndarray  # int64 [2]: arcs noted; the same with those of this frame
+    limit: np.float32  # the most excess that is noted
 
 
 class Work(NamedTuple):

@@ -23,9 +23,11 @@ from wfstdec.search.logprobs import as_utterances
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import scratch_bytes, utterance_bytes
+from wfstdec.wfst.gpu.recording import RecordingBatch
 from wfstdec.wfst.gpu.sessions import DeviceSession, advance
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.recorded import Recorded
 
 _LOGPROB_BYTES = 4
 _MOST_NAMED = 20
@@ -84,17 +86,38 @@ class DeviceBackend:
             LogprobError: A number is no log-prob: the first utterance that has one.
             DeviceError: The device failed; has the paths of the parts that were done.
         """
-        paths: dict[int, BestPath] = {}
+        return self._in_parts(DeviceBatch, "finish", utterances, options, boosts)
+
+    def record_batch(
+        self,
+        utterances: Sequence[Chunk],
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+    ) -> list[Recorded]:
+        """The same, and what was recorded for lattices; errors as of `decode_batch`."""
+        return self._in_parts(RecordingBatch, "record", utterances, options, boosts)
+
+    def _in_parts(
+        self,
+        kind: type[DeviceBatch],
+        end: str,
+        utterances: Sequence[Chunk],
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+    ) -> list[Any]:
+        """What the method `end` of batches of a kind gives, of all utterances."""
+        paths: dict[int, Any] = {}
         bad: list[LogprobError] = []
-        parts = list(self._parts([len(one) for one in utterances]))[::-1]
+        records = kind is RecordingBatch
+        parts = list(self._parts([len(one) for one in utterances], records))[::-1]
         while parts:
             part = sorted(parts.pop())
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             lengths = [len(chunk) for chunk in chunks]
             try:
-                batch = DeviceBatch(self.device_graph, options, given, lengths)
+                batch = kind(self.device_graph, options, given, lengths)
                 batch.advance(chunks)
-                paths.update(zip(part, batch.finish(), strict=True))
+                paths.update(zip(part, getattr(batch, end)(), strict=True))
             except LogprobError as error:
                 assert isinstance(error.utterance, int)
                 error.utterance = part[error.utterance]
@@ -126,7 +149,9 @@ class DeviceBackend:
         }
         return plan | {"total": sum(plan.values()), "limit": self.device.budget.limit}
 
-    def _parts(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+    def _parts(
+        self, lengths: Sequence[int], records: bool = False
+    ) -> Iterator[list[int]]:
         """Utterances that fit side by side by the plan, the longest first."""
         pool = self.device_graph.scratch
         frame = len(self.graph.tokens) * _LOGPROB_BYTES
@@ -135,7 +160,8 @@ class DeviceBackend:
         part: list[int] = []
         taken = 0
         for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-            one = utterance_bytes(pool.entries, lengths[i]) + lengths[i] * frame
+            one = utterance_bytes(pool.entries, lengths[i], records)
+            one += lengths[i] * frame
             scratch = block * min(len(part) + 1, self.device.num_blocks)
             if part and taken + one + scratch > room:
                 yield part

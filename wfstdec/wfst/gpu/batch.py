@@ -38,7 +38,12 @@ from wfstdec.gpu.records import NONE
 from wfstdec.search.logprobs import bad_logprob
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import NARROWER, Scratch, trace_nodes
+from wfstdec.wfst.gpu.memory import (
+    CANDIDATES_PER_ENTRY,
+    NARROWER,
+    Scratch,
+    trace_nodes,
+)
 from wfstdec.wfst.history import read_paths, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathTokens
@@ -47,6 +52,8 @@ from wfstdec.wfst.scales import Scales, scales_of
 RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
 """The arrays of an utterance, and what they hold; `backup` only where it comes in
 chunks."""
+_ITEMS = RECORDS | {"links": d.LINK}
+"""The same, and what only batches that record lattices have."""
 _STEPS_PER_FRAME = 2
 """Arcs of a path for which there is room at first; epsilon arcs may make more."""
 _FEWER = "decode fewer utterances at a time"
@@ -123,7 +130,7 @@ class DeviceBatch:
 
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
         """Give every utterance a frontier or a trace, all in one buffer."""
-        dtype, total = RECORDS[name], sum(counts)
+        dtype, total = _ITEMS[name], sum(counts)
         self._share.take(total * dtype.itemsize)
         buffer = self._device.empty(total, dtype)
         self._buffers.append(buffer)
@@ -178,9 +185,7 @@ class DeviceBatch:
         if len(self.utterances) == 0:
             return []
         with self._device.on_stream(self._stream):
-            self.utterances["logprobs"]["num_frames"] = 0
-            self.utterances["chunk_frame"] = 0
-            self._run(self._unfinished())  # begins those that never got a frame
+            self._begin()
             capacity = self.utterances["frames"].astype(np.int64)
             capacity = _STEPS_PER_FRAME * capacity + 16
             said = self._said(np.arange(len(self.utterances)), capacity)
@@ -191,6 +196,12 @@ class DeviceBatch:
         self._share.close()
         self._buffers = []
         return self._paths(said)
+
+    def _begin(self) -> None:
+        """Begin those that never got a frame."""
+        self.utterances["logprobs"]["num_frames"] = 0
+        self.utterances["chunk_frame"] = 0
+        self._run(self._unfinished())
 
     def _said(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
         """What some utterances say; nothing where `capacity` is too small."""
@@ -322,16 +333,27 @@ class DeviceBatch:
             elif status == d.GROW_TRACE:
                 old = int(self.utterances["trace_capacity"][i])
                 self._lengthen("trace", i, 2 * (old + entries))
+            elif status == d.GROW_LINKS:
+                old = int(self.utterances["links_capacity"][i])
+                self._lengthen("links", i, 2 * (old + CANDIDATES_PER_ENTRY * entries))
 
     def _new_buffer(self, i: int, name: str, count: int) -> Any:
         """A buffer that utterance `i` keeps."""
-        self._share.take(count * RECORDS[name].itemsize)
-        self._buffers.append(self._device.empty(count, RECORDS[name]))
+        self._share.take(count * _ITEMS[name].itemsize)
+        self._buffers.append(self._device.empty(count, _ITEMS[name]))
         return self._buffers[-1]
+
+    def _download(self, name: str, count: int, i: int = 0) -> np.ndarray:
+        """The first records of one of utterance `i`'s arrays."""
+        dtype = _ITEMS[name]
+        part = self._device.empty(count, dtype)
+        target, address = self._device.address(part), int(self.utterances[name][i])
+        self._device.copy(target, address, count * dtype.itemsize)
+        return self._device.download(part, dtype).copy()
 
     def _lengthen(self, name: str, i: int, count: int) -> None:
         """Move an utterance's frontier or trace to a longer buffer of its own."""
-        dtype, utterance = RECORDS[name], self.utterances[i]
+        dtype, utterance = _ITEMS[name], self.utterances[i]
         old = int(utterance[f"{name}_capacity"])
         longer = self._device.address(self._new_buffer(i, name, count))
         self._device.copy(longer, int(utterance[name]), old * dtype.itemsize)

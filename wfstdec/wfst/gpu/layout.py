@@ -18,7 +18,7 @@ from wfstdec.wfst.scales import Scales
 KERNELS = Path(__file__).parent / "kernels"
 _LAYOUT = KERNELS / "layout.cuh"
 
-OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE = range(5)
+OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """What a launch leaves in `UTTERANCE.status`."""
 PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
 """The phases of a frame whose times a build for them takes."""
@@ -30,6 +30,7 @@ ENTRY = read_struct(_LAYOUT, "Entry")
 NEW_ENTRY = read_struct(_LAYOUT, "NewEntry")
 CANDIDATE = read_struct(_LAYOUT, "Candidate")
 NODE = read_struct(_LAYOUT, "Node")
+LINK = read_struct(_LAYOUT, "Link")
 STEP = read_struct(_LAYOUT, "Step")
 UTTERANCE = read_struct(
     _LAYOUT,
@@ -83,12 +84,14 @@ class Variant(NamedTuple):
         min_active: Whether it is above 0.
         logprob_type: Of all chunks, or `MIXED`.
         times: Whether the times of phases are taken.
+        lattices: Whether arcs are noted for lattices.
     """
 
     phrases: bool = True
     min_active: bool = True
     logprob_type: int = logprobs.MIXED
     times: bool = False
+    lattices: bool = False
 
     @property
     def macros(self) -> Macros:
@@ -98,7 +101,8 @@ class Variant(NamedTuple):
             ("MIN_ACTIVE", int(self.min_active)),
             ("LOGPROB_TYPE", self.logprob_type),
         )
-        return flags + (("TIMES", 1),) * self.times
+        more = (("TIMES", 1),) * self.times + (("LATTICES", 1),) * self.lattices
+        return flags + more
 
 
 PLAIN = Variant(phrases=False, min_active=False, logprob_type=logprobs.FLOAT32)
@@ -120,6 +124,7 @@ PROGRAM = Program(
         "NewEntry": NEW_ENTRY,
         "Candidate": CANDIDATE,
         "Node": NODE,
+        "Link": LINK,
         "Step": STEP,
         "Utterance": UTTERANCE,
         "Task": TASK,
@@ -131,6 +136,7 @@ PROGRAM = Program(
         "GROW_FRONTIER": GROW_FRONTIER,
         "GROW_TRACE": GROW_TRACE,
         "FULL_TRACE": FULL_TRACE,
+        "GROW_LINKS": GROW_LINKS,
         "NUM_PHASES": len(PHASES),
         "LABEL_MASK": arcs.LABEL_MASK,
         "CARRIES_WORD": arcs.CARRIES_WORD,

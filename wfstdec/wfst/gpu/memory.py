@@ -23,6 +23,7 @@ TRACE_BYTES = 16 << 20
 """What the trace of an utterance may take before it is compacted."""
 FRAMES_AHEAD = 64
 """Frames of full frontiers that a trace has room for where their number is unknown."""
+LINKS_PER_NODE = 2
 _MIN_FRAMES = 4
 NARROWER = "lower max_active or the beam"
 """The advice where scratch and traces take too much."""
@@ -35,11 +36,20 @@ def trace_nodes(entries: int, num_frames: int | None) -> int:
     return max(min(frames * entries, most), _MIN_FRAMES * entries)
 
 
-def utterance_bytes(entries: int, num_frames: int | None) -> int:
+def link_count(nodes: int) -> int:
+    """The arcs that are noted beside a trace of so many nodes, at first."""
+    return LINKS_PER_NODE * nodes
+
+
+def utterance_bytes(
+    entries: int, num_frames: int | None, lattices: bool = False
+) -> int:
     """What an utterance takes, for frontiers of so many entries."""
-    trace = trace_nodes(entries, num_frames) * d.NODE.itemsize
+    nodes = trace_nodes(entries, num_frames)
+    links = link_count(nodes) * d.LINK.itemsize if lattices else 0
+    trace = nodes * d.NODE.itemsize
     frontiers = 2 if num_frames is None else 1  # in chunks: the one before is kept
-    return frontiers * entries * d.ENTRY.itemsize + trace
+    return frontiers * entries * d.ENTRY.itemsize + trace + links
 
 
 def scratch_bytes(blocks: int, entries: int) -> int:

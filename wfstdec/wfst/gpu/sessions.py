@@ -89,9 +89,7 @@ class DeviceSession(DeviceBatch):
     def fold(self) -> np.ndarray:
         """Fold the trace on the host; the frontier, ENTRY [F]."""
         with self._device.on_stream(self._stream):
-            self.utterances["logprobs"]["num_frames"] = 0
-            self.utterances["chunk_frame"] = 0
-            self._run(self._unfinished())  # begins one that never got a frame
+            self._begin()
             one = self.utterances[0]
             frontier = self._download("frontier", int(one["frontier_count"]))
             trace = self._download("trace", int(one["trace_count"]))
@@ -116,14 +114,6 @@ class DeviceSession(DeviceBatch):
         """Whether it is time to fold."""
         one = self.utterances[0]
         return bool(2 * one["trace_count"] > one["trace_capacity"])
-
-    def _download(self, name: str, count: int) -> np.ndarray:
-        """The first records of the frontier or the trace."""
-        dtype = RECORDS[name]
-        part = self._device.empty(count, dtype)
-        target, address = self._device.address(part), int(self.utterances[name][0])
-        self._device.copy(target, address, count * dtype.itemsize)
-        return self._device.download(part, dtype).copy()
 
     def _new_buffer(self, i: int, name: str, count: int) -> Any:
         self._newest[name] = super()._new_buffer(i, name, count)

@@ -17,6 +17,7 @@
 #include "costs.cuh"
 #include "frontier.cuh"
 #include "layout.cuh"
+#include "links.cuh"
 #include "table.cuh"
 #include "times.cuh"
 #include "trace.cuh"
@@ -36,6 +37,9 @@ struct FrameSearch : Costs {
 
     __device__ Table table() const {
         return {task, scratch, slots, progress, utterance};
+    }
+    __device__ void note_links() const {
+        if (LATTICES) Links{task, scratch, slots, progress, *this}.note();
     }
 
     // ---------------------------------------------------------------------- emit
@@ -154,6 +158,7 @@ struct FrameSearch : Costs {
             });
             if (progress.num_candidates > task.candidate_capacity) return;
             table().recombine(cutoff);
+            if (!progress.overflow) note_links();
         }
     }
 
@@ -165,6 +170,7 @@ struct FrameSearch : Costs {
         if (count > utterance.frontier_capacity) return GROW_FRONTIER;
         const u32 status = make_room_in_trace(count);
         if (status != OK) return status;
+        if (LATTICES) Links{task, scratch, slots, progress, *this}.finish();
         if (threadIdx.x == 0) progress.least = ordered(infinite());
         __syncthreads();
         for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
@@ -203,6 +209,7 @@ struct FrameSearch : Costs {
         }
         utterance.frontier_count = count;
         utterance.trace_count += count;
+        if (LATTICES) utterance.links_count = progress.num_links;
         utterance.within = progress.within;
         utterance.best = progress.best;
         utterance.base += static_cast<double>(least);
@@ -223,6 +230,7 @@ struct FrameSearch : Costs {
                 node.acoustic = unscaled_cost(row, token, skips(row));
             }
         }
+        if (LATTICES) node.renumbered = table().boost_of(i);
         in_global(utterance.trace)[utterance.trace_count + i] = node;
     }
 
@@ -230,6 +238,7 @@ struct FrameSearch : Costs {
     // While the frontier before the launch may be wanted back, its nodes stay.
     __device__ u32 make_room_in_trace(u32 more) const {
         if (utterance.trace_count + more <= utterance.trace_capacity) return OK;
+        if (LATTICES) return GROW_TRACE;
         if (keeps_backup()) return FULL_TRACE;
         const u32 kept = compact(memory, utterance);
         if (threadIdx.x == 0) utterance.trace_count = kept;
@@ -258,6 +267,7 @@ struct FrameSearch : Costs {
             progress.within = 0;
             progress.best = NONE;
             progress.overflow = 0;
+            if (LATTICES) progress.num_links = utterance.links_count;
         }
         begin_entries();
     }
@@ -319,11 +329,14 @@ struct FrameSearch : Costs {
                 die(kept.last);
                 return OK;
             }
+            if (!progress.overflow) note_links();
         }
         if (!progress.overflow) close(cutoff);
         times.end(CLOSE);
         if (progress.overflow)
             return progress.overflow & NO_SLOTS ? SPILL : GROW_SCRATCH;
+        if (LATTICES && progress.num_links > utterance.links_capacity)
+            return GROW_LINKS;
         const u32 status = settle();
         times.end(SETTLE);
         return status;

@@ -6,12 +6,16 @@
 #include "logprobs.cuh"
 
 // What kernels are compiled for, as that leaves out code: whether any utterance may
-// have phrases, and whether min_active is above 0.
+// have phrases, and whether min_active is above 0; and whether they note arcs for
+// lattices.
 #ifndef PHRASES
 #define PHRASES 1
 #endif
 #ifndef MIN_ACTIVE
 #define MIN_ACTIVE 1
+#endif
+#ifndef LATTICES
+#define LATTICES 0
 #endif
 
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
@@ -26,7 +30,9 @@ constexpr u32 EPSILON_ARC = 1u << 31;
 
 // What a launch leaves an utterance with: done (where a number was no log-prob, so far
 // as that), the array that is too small, or a trace that may not be compacted as yet.
-enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE };
+enum Status : u32 {
+    OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS
+};
 
 // The phases of a frame whose times a build with TIMES takes.
 enum Phase : u32 { KEEP, BOUND, EMIT, RECOMBINE, CLOSE, SETTLE, OTHER, NUM_PHASES };
@@ -65,7 +71,14 @@ struct alignas(16) Candidate {
 struct alignas(16) Node {
     u32 previous, arc;
     float acoustic;  // unscaled
-    u32 renumbered;  // scratch of compaction; NONE in between
+    u32 renumbered;  // scratch of compaction; NONE in between. With LATTICES, where
+                     // nothing is compacted: the boost state
+};
+
+// An arc noted for a lattice, between nodes of the trace; see `recorded.py`.
+struct Link {
+    u32 state, nextstate, arc;
+    float excess, acoustic;
 };
 
 // One arc of the best path.
@@ -84,6 +97,7 @@ struct Utterance {
                              // is not `checked`; null: nobody may want it back
     Node* trace;             // [trace_capacity]
     Step* path;              // [path_capacity], the last step first
+    Link* links;             // [links_capacity]; only builds with LATTICES have it
     double base;             // what re-basing took off all costs so far
     u32 chunk_frame;         // the next frame of the chunk to do
     u32 frontier_capacity;
@@ -99,6 +113,8 @@ struct Utterance {
     u32 path_length;
     u32 reached_final;
     u32 end_state;
+    u32 links_capacity;
+    u32 links_count;
     float end_cost;
     // Sums over frames: entries gone on from, candidates, arcs looked at, entries made;
     // frames whose table was in shared memory, and those that left it.
@@ -147,4 +163,5 @@ struct Task {
     float instalment;  // the most that boosts pay at once
     float blank_penalty;
     float blank_skip_logprob;  // infinite: never
+    float link_limit;  // the most excess that is noted
 };

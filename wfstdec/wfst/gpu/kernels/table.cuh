@@ -69,6 +69,7 @@ struct Progress {
     u32 overflow;        // NO_ROOM, NO_SLOTS
     u32 active, arcs, looked;  // what `Utterance` sums up
     u32 unbounded;  // entries where min_active took the bound off; 0 where it did not
+    u32 num_links;  // those of the frame and those that did not fit included
 };
 
 struct Table {

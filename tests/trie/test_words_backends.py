@@ -1,0 +1,317 @@
+"""Added and open words on all backends: the same bits, whatever the way to them."""
+
+import io
+import logging
+import math
+import time
+
+import naive_words
+import numpy as np
+import pytest
+from searches import Lockstep
+
+from wfstdec.boost.entries import BoostEntry
+from wfstdec.errors import BoostError, OptionError
+from wfstdec.search.backends import make_backend
+from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import Lexicon, spelling_lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.backends import BACKENDS
+from wfstdec.trie.cpu.backend import CpuBackend
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+
+OTHERS = [name for name in BACKENDS if name != "reference"]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def draw(seed, tokens):
+    """A case, options narrow and wide, a decoder and its compiled boosts."""
+    rng = np.random.default_rng([seed, 7, naive_words.TOKENS.index(tokens)])
+    made = naive_words.random_case(rng, tokens=tokens)
+    options = TrieOptions(
+        **made.case.options
+        | {
+            "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
+            "beam_size": int(rng.choice([1, 2, 5, 1000])),
+            "token_top_k": [None, 1, 2][int(rng.integers(3))],
+            "merge": str(rng.choice(["max", "sum"])),
+            "nbest": int(rng.choice([1, 1, 3, 50])),
+            "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
+            "blank_skip_threshold": [None, 0.5, 1.0][int(rng.integers(3))],
+        }
+    )
+    arguments = naive_words.decoder_arguments(made)
+    decoder = TrieDecoder(**arguments, options=options, threads=1)
+    (compiled,) = decoder._boosts.compile([naive_words.boost_list(made)], 1)
+    return rng, made, decoder, compiled
+
+
+def search(backend, decoder, compiled, chunks):
+    """One utterance through a backend: all bits of its paths."""
+    under_way = backend.start(decoder.options, compiled)
+    for chunk in chunks:
+        under_way.advance(np.ascontiguousarray(chunk, np.float32))
+    return [
+        [(np.asarray(value).dtype, np.asarray(value).tobytes()) for value in path]
+        for path in under_way.finish()
+    ]
+
+
+@pytest.mark.parametrize("tokens", naive_words.TOKENS)
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_bits_of_the_reference(name, tokens):
+    for seed in range(80):
+        rng, made, decoder, compiled = draw(seed, tokens)
+        space, x = decoder._builder.space, made.case.logprobs
+        reference = make_backend(BACKENDS, "reference", space)
+        backend = make_backend(BACKENDS, name, space)
+        want = search(reference, decoder, compiled, [x])
+        assert search(backend, decoder, compiled, [x]) == want, seed
+        cuts = np.sort(rng.integers(0, len(x) + 1, 3))
+        chunks = np.split(x, cuts)
+        assert search(backend, decoder, compiled, chunks) == want, seed
+
+
+@pytest.mark.parametrize("tokens", naive_words.TOKENS)
+def test_arrays_that_grow_change_nothing(tokens):
+    for seed in range(80, 100):
+        _, made, decoder, compiled = draw(seed, tokens)
+        decoder = decoder.with_options(beam_size=min(100, decoder.options.beam_size))
+        space = decoder._builder.space
+        tight, roomy = CpuBackend(space, 1), CpuBackend(space, 1 << 16)
+        chunks = [made.case.logprobs] * 4
+        want = search(roomy, decoder, compiled, chunks)
+        assert search(tight, decoder, compiled, chunks) == want, seed
+        reference = make_backend(BACKENDS, "reference", space)
+        assert search(reference, decoder, compiled, chunks) == want, seed
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_batch_padding_sessions_and_the_order_of_the_list_change_nothing(name):
+    for seed in range(12):
+        rng, made, alone, _ = draw(seed, naive_words.TOKENS[seed % 4])
+        entries = naive_words.boost_list(made)
+        decoder = TrieDecoder(
+            **naive_words.decoder_arguments(made),
+            options=alone.options,
+            backend=name,
+            threads=2,
+        )
+        lengths = rng.integers(0, 9, 4)
+        size = 4, 9, made.case.logprobs.shape[1]
+        batch = rng.normal(-5, size=size).astype(np.float32)
+        want = [
+            decoder.decode_nbest([one[:length]], boosts=[entries])[0]
+            for one, length in zip(batch, lengths, strict=True)
+        ]
+        turned = entries and [
+            BoostEntry(e.text, e.pronunciations[::-1], e.bonus) for e in entries[::-1]
+        ]
+        assert decoder.decode_nbest(batch, lengths, [turned] * 4) == want
+        under_way = Lockstep(decoder, 4, [entries] * 4)
+        for t in range(9):
+            under_way.advance(batch[:, t : t + 1], (lengths > t).astype(int))
+        assert under_way.finish() == [hyps[0] for hyps in want]
+
+
+@pytest.mark.parametrize("tokens", naive_words.TOKENS)
+def test_partial_hypotheses_are_the_same(tokens):
+    seen = 0
+    for seed in range(100, 115):
+        _, made, decoder, _ = draw(seed, tokens)
+        other = TrieDecoder(
+            **naive_words.decoder_arguments(made),
+            options=decoder.options,
+            backend="reference",
+        )
+        entries = naive_words.boost_list(made)
+        sessions = [one.sessions() for one in (decoder, other)]
+        ids = [one.open(entries) for one in sessions]
+        for row in made.case.logprobs:
+            for one, name in zip(sessions, ids, strict=True):
+                one.advance({name: row[None]})
+            found, want = (
+                one.partial(name) for one, name in zip(sessions, ids, strict=True)
+            )
+            assert found == want, seed
+            seen += any(word.text not in made.table for word in found.words)
+    assert seen > 3
+
+
+# ---------------------------------------------------------------------------- by hand
+LETTERS = ("<blank>", "|", *"abcdefox")
+ARPA = """\\data\\
+ngram 1=6
+ngram 2=1
+
+\\1-grams:
+-99\t<s>\t0
+-1\t</s>
+-2\t<unk>\t-0.3
+-0.5\tcab
+-1\tbad
+-1\tfed
+
+\\2-grams:
+-0.2\t<unk> bad
+
+\\end\\
+"""
+
+
+def says(text, p=0.97):
+    """Log-probs of frames that are probably the letters of a text."""
+    x = np.full((len(text), len(LETTERS)), (1 - p) / (len(LETTERS) - 1))
+    names = ["-", *LETTERS[1:]]
+    x[np.arange(len(text)), [names.index(c) for c in text]] = p
+    return np.log(x).astype(np.float32)
+
+
+def letters(backend="cpu", **arguments):
+    table = token_table(LETTERS)
+    lexicon = arguments.pop("lexicon", spelling_lexicon(["cab", "bad", "fed"], table))
+    arpa = arguments.pop("arpa", ARPA)
+    return TrieDecoder(
+        tokens=table,
+        lexicon=lexicon,
+        lm=read_arpa(io.StringIO(arpa)) if arpa else None,
+        separator="|",
+        backend=backend,
+        **arguments,
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_added_word_comes_out_with_its_times(backend):
+    decoder = letters(backend)
+    boosts = [BoostEntry("Fox™", ["f o x"], 2.0)]
+    (hyp,) = decoder.decode([says("cab|fox|bad|")], boosts=boosts)
+    assert hyp.text == "cab Fox™ bad"
+    word = hyp.words[1]
+    assert (word.start_frame, word.end_frame) == (4, 7)
+    assert hyp.boost_cost == -2.0
+    nats = math.log(10)
+    # cab, <unk>, bad after <unk>, </s>
+    assert hyp.graph_cost == pytest.approx((0.5 + 2 + 0.2 + 1) * nats)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_word_of_the_table_is_said_in_another_way(backend):
+    decoder = letters(backend)
+    assert decoder.decode([says("cab|fox|")])[0].text != "cab bad"
+    boosts = [BoostEntry("bad", ["f o x"], 0.0)]
+    (hyp,) = decoder.decode([says("cab|fox|")], boosts=boosts)
+    assert hyp.text == "cab bad"
+    assert hyp.graph_cost == pytest.approx(2.5 * math.log(10))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_open_word_is_spelled(backend):
+    decoder = letters(backend, open_vocabulary=OpenVocabulary(1.0, 0.25))
+    (hyp,) = decoder.decode([says("cab|fox|bad|")])
+    assert hyp.text == "cab fox bad"
+    assert hyp.graph_cost == pytest.approx(3.7 * math.log(10) + 1 + 3 * 0.25)
+    (hyp,) = decoder.decode([says("cab|bad|")])
+    assert hyp.graph_cost == pytest.approx(2.5 * math.log(10))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_a_lexicon_words_are_spelled(backend):
+    decoder = letters(backend, lexicon=None, open_vocabulary=OpenVocabulary(1.0, 0.25))
+    assert decoder.words == ("<eps>", "cab", "bad", "fed")
+    (hyp,) = decoder.decode([says("cab|fox|bad|")])
+    assert hyp.text == "cab fox bad"
+    assert hyp.graph_cost == pytest.approx(3.7 * math.log(10) + 1 + 3 * 0.25)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("merge", ["max", "sum"])
+def test_pieces_may_cut_a_word_in_any_way(merge, backend):
+    """Spelled like a word of the model it costs what the word costs."""
+    names = ["<blank>", "\u2581c", "\u2581ca", "a", "ab", "b", "\u2581"]
+    table = token_table(names)
+    decoder = TrieDecoder(
+        tokens=table,
+        lm=read_arpa(io.StringIO(ARPA)),
+        open_vocabulary=OpenVocabulary(1.0, 0.25),
+        options=TrieOptions(merge=merge, nbest=5),
+        backend=backend,
+    )
+    for cut in (("\u2581ca", "b"), ("\u2581c", "ab"), ("\u2581c", "a", "b")):
+        x = np.full((len(cut), len(names)), math.log(0.002), np.float32)
+        x[np.arange(len(cut)), [names.index(name) for name in cut]] = -0.01
+        best = decoder.decode_nbest([x])[0]
+        assert best[0].text == "cab"
+        assert best[0].graph_cost == pytest.approx(1.5 * math.log(10))
+        assert [hyp.text for hyp in best].count("cab") == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_open_words_of_phones_say_so(backend):
+    table = token_table(LETTERS)
+    spelt = tuple(map(table.index, "cab"))
+    lexicon = Lexicon(("taxi", "cab"), (spelt, spelt), np.zeros(2, np.float32))
+    decoder = letters(
+        backend, lexicon=lexicon, open_vocabulary=OpenVocabulary(0, 0), arpa=None
+    )
+    assert decoder.open_spelling.kind == "phones"
+    (hyp,) = decoder.decode([says("fox|")])
+    assert hyp.text == "<f o x>"
+
+
+def test_a_thousand_words_are_ready_in_time_and_laid_out_once():
+    """10 ms on an idle core; what is checked allows for a busy machine."""
+    rng, decoder = np.random.default_rng(3), letters()
+    words = {"".join(rng.choice(list("abcdefox"), 9)): 1.0 for _ in range(1000)}
+    backend = decoder._backend
+    (first,) = decoder._boosts.compile([dict(list(words.items())[:5])], 1)
+    backend.added_trie(first.added)
+    (compiled,) = decoder._boosts.compile([words], 1)
+    begin = time.process_time()
+    laid_out = backend.added_trie(compiled.added)
+    assert time.process_time() - begin < 0.1
+    assert len(laid_out.pron) == 1000
+    assert backend.added_trie(compiled.added) is laid_out
+    (again,) = decoder._boosts.compile([dict(reversed(words.items()))], 1)
+    assert again.added is compiled.added
+
+
+# ----------------------------------------------------------------------------- errors
+NO_UNK = ARPA.replace("-2\t<unk>\t-0.3\n", "").replace(
+    "-0.2\t<unk> bad", "-0.2\tcab bad"
+)
+NO_UNK = NO_UNK.replace("ngram 1=6", "ngram 1=5")
+
+
+def test_a_model_without_unk():
+    with pytest.raises(
+        OptionError, match="without '<unk>', expected .*: give unk_cost"
+    ):
+        letters(arpa=NO_UNK, open_vocabulary=OpenVocabulary(0, 0))
+    decoder = letters(arpa=NO_UNK)
+    boosts = [None, [BoostEntry("fox", ["f o x"], 2.0)]]
+    with pytest.raises(BoostError, match="'fox' with a language model") as error:
+        decoder.decode([says("fox|")] * 2, boosts=boosts)
+    assert error.value.utterance == 1
+    (hyp,) = letters(arpa=NO_UNK, unk_cost=3.0).decode([says("fox|")], boosts=boosts[1])
+    assert hyp.text == "fox"
+    assert hyp.graph_cost == pytest.approx(3 + math.log(10))
+
+
+def test_where_nothing_tells_words_apart():
+    arguments = {"open_vocabulary": OpenVocabulary(0, 0)}
+    with pytest.raises(OptionError, match="nothing tells where words end"):
+        TrieDecoder(
+            tokens=token_table(LETTERS), lm=read_arpa(io.StringIO(ARPA)), **arguments
+        )
+    with pytest.raises(OptionError, match="expected one of them: give a lexicon"):
+        TrieDecoder(tokens=token_table(LETTERS), separator="|", **arguments)
+    with pytest.raises(OptionError, match="g2p='spelling' without a lexicon"):
+        TrieDecoder(tokens=token_table(LETTERS), g2p="spelling")

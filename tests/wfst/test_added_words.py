@@ -1,0 +1,176 @@
+"""Words that the graph does not have: against an oracle, and graphs that have them."""
+
+import naive
+import naive_cases
+import numpy as np
+import pytest
+from added_cases import boosts_of, drawn_search, frames, small_graph
+from naive_added import random_added_case, solve_added
+from oracle_cases import (  # noqa: F401 (one is a fixture)
+    assert_best,
+    graph_by_files,
+    quiet,
+)
+from wfst_searches import bits, random_splits
+
+import wfstdec
+from wfstdec import BoostEntry, WfstDecoder
+from wfstdec.errors import BoostError
+from wfstdec.graph.overlay import make_overlay
+from wfstdec.wfst import added
+from wfstdec.wfst.added import Overlays
+from wfstdec.wfst.backends import BACKENDS
+
+UNBOUNDED = {"beam": np.inf, "max_active": None}
+CAN = [name for name in BACKENDS if name != "cuda"]
+OTHERS = [name for name in CAN if name != "reference"]
+
+
+def decoder_of(case, graph, backend="cpu", **options):
+    options = wfstdec.WfstOptions(**case.options | UNBOUNDED | options)
+    return wfstdec.WfstDecoder(graph, options, backend, threads=1)
+
+
+# --------------------------------------------------------------- an example by hand
+UNK = 2 * np.log(10)
+
+
+@pytest.mark.parametrize("backend", CAN)
+@pytest.mark.parametrize("topology", naive.TOPOLOGIES)
+def test_a_word_by_hand(topology, backend, tmp_path):
+    graph = small_graph(tmp_path, topology, "|")
+    decoder = wfstdec.WfstDecoder(graph, backend=backend)
+    boosts = [BoostEntry("nab", ["n a b"], 1.5), BoostEntry("b", ["b"], 0.5)]
+    hyp, other = decoder.decode([frames("an|na_b|b"), frames("an|na")], boosts=boosts)
+    assert hyp.text == "an nab b"
+    assert [(w.start_frame, w.end_frame) for w in hyp.words[1:]] == [(3, 7), (8, 9)]
+    assert hyp.boost_cost == -2.0
+    assert hyp.graph_cost == pytest.approx(np.log(10) * 1.5 + 2 * UNK)
+    assert (other.text, other.reached_final) == ("an nab", False)  # a word begun
+
+
+@pytest.mark.parametrize("backend", CAN)
+def test_a_further_pronunciation_by_hand(backend, tmp_path):
+    """It costs the word's unigram, and comes out as the word."""
+    decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend=backend)
+    boosts = {"ban": BoostEntry("ban", ["b n"], 1.0)}
+    (hyp,) = decoder.decode([frames("bnban")], boosts=boosts)
+    assert (hyp.text, hyp.boost_cost) == ("ban ban", -2.0)
+    assert hyp.graph_cost == pytest.approx(np.log(10) * 2.5)
+
+
+@pytest.mark.parametrize("backend", CAN)
+def test_equal_pronunciations_the_lower_word_wins(backend, tmp_path):
+    decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend=backend)
+    boosts = [BoostEntry(word, ["n b"], 1.0) for word in ("zz", "yy", "xx")]
+    (hyp,) = decoder.decode([frames("nb")], boosts=boosts)
+    assert hyp.text == "xx"
+
+
+def test_lists_in_any_order_are_one(tmp_path):
+    graph = small_graph(tmp_path, "compact")
+    entries = [BoostEntry(w, [" ".join(w)], 1.0) for w in ("nab", "baa", "nb", "bb")]
+    found = []
+    for order in (entries, entries[::-1]):
+        decoder = wfstdec.WfstDecoder(graph, backend="cpu")
+        (one,) = decoder._compiled(order, 1)
+        found.append(Overlays(graph).of(one.added))
+    for name in ("arcs", "bonus", "state_arc_splits", "state_num_epsilons"):
+        assert (getattr(found[0], name) == getattr(found[1], name)).all()
+
+
+def test_a_list_is_laid_out_once(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        added, "make_overlay", lambda *args: made.append(1) or make_overlay(*args)
+    )
+    decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
+    boosts = [BoostEntry("nab", ["n a b"], 1.0)]
+    decoder.decode([frames("nab")] * 3, boosts=boosts)
+    decoder.decode([frames("nab")] * 3, boosts=[list(boosts) for _ in range(3)])
+    assert len(made) == 1
+
+
+def test_a_list_of_nothing_that_is_said_changes_nothing(tmp_path):
+    decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
+    x = frames("anban")
+    (hyp,) = decoder.decode([x], boosts=[BoostEntry("nab", ["n a b"], 0.0)])
+    assert hyp == decoder.decode([x])[0]
+
+
+# ------------------------------------------------------------------------- errors
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_graph_without_calls_says_to_build_again(calls, tmp_path):
+    graph = small_graph(tmp_path, calls=calls)
+    decoder = wfstdec.WfstDecoder(graph, backend="cpu")
+    boosts = [BoostEntry("nab", ["n a b"], 9.0)]
+    if calls:
+        assert decoder.decode([frames("nab")], boosts=boosts)[0].text == "nab"
+        return
+    with pytest.raises(BoostError, match="cannot add words.*build it again"):
+        decoder.decode([frames("nab")], boosts=boosts)
+    with pytest.raises(BoostError, match="cannot add words.*build it again"):
+        decoder.sessions().open(boosts)
+    assert decoder.decode([frames("an")])[0].text == "an"
+
+
+def test_compiled_words_do_not_fit_a_graph_without_calls(tmp_path):
+    """Lists are compiled for a word table: another graph may have the same."""
+    boosts = [BoostEntry("nab", ["n a b"], 9.0)]
+    decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
+    compiled = decoder._compiled(boosts, 1)
+    other = wfstdec.WfstDecoder(small_graph(tmp_path, calls=False), backend="cpu")
+    with pytest.raises(BoostError, match="no calls"):
+        other._search([frames("nab")], compiled)
+
+
+# -------------------------------------------------------------------- random cases
+@pytest.mark.parametrize("topology", naive.TOPOLOGIES)
+@pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+@pytest.mark.parametrize("backend", CAN)
+def test_random_cases(topology, fillers, backend, tmp_path):
+    said = 0
+    for i in range(20):
+        rng = np.random.default_rng([i, len(topology), len(fillers)])
+        case, listed = random_added_case(rng, topology=topology, fillers=fillers)
+        best, graph = solve_added(case, listed), graph_by_files(case, tmp_path)
+        decoder = decoder_of(case, graph, backend)
+        (hyp,) = decoder.decode([case.logprobs], boosts=boosts_of(case, listed))
+        assert_best(hyp, best)
+        said += any(word.text not in graph.word_ids for word in hyp.words)
+    assert said > 2
+
+
+# ----------------------------------------------------------------- backends, sessions
+@pytest.mark.parametrize("name", OTHERS)
+def test_all_backends_find_the_same_bits(name, tmp_path):
+    found = 0
+    for i in range(150):
+        rng = np.random.default_rng([7, i])
+        reference, x, boosts = drawn_search(rng, tmp_path)
+        options = reference.options
+        decoder = WfstDecoder(reference.graph, options, name, threads=1)
+        compiled = reference._compiled(boosts, 1)
+        wanted, got = (one._search([x], compiled)[0] for one in (reference, decoder))
+        assert bits(got) == bits(wanted)
+        found += any(got.said.word >= len(reference.graph.words))
+    assert found > 20
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_sessions_know_added_words_as_they_come(name, tmp_path):
+    found = 0
+    for i in range(60):
+        rng = np.random.default_rng([8, i])
+        reference, x, boosts = drawn_search(rng, tmp_path)
+        decoder = WfstDecoder(reference.graph, reference.options, name, threads=1)
+        (whole,) = decoder.decode([x], boosts=[boosts])
+        sessions = decoder.sessions(), reference.sessions()
+        a, b = (some.open(boosts) for some in sessions)
+        for chunk in random_splits(rng, x):
+            sessions[0].advance({a: chunk})
+            sessions[1].advance({b: chunk})
+            assert sessions[0].partial(a) == sessions[1].partial(b)
+        assert sessions[0].close(a) == whole
+        found += any(w.text not in reference.graph.word_ids for w in whole.words)
+    assert found > 5

@@ -1,0 +1,188 @@
+"""Lattices and n-best lists of every backend that records them, bit for bit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
+from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
+
+from wfstdec.boost.boosts import Boosts, CompiledBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.lattice.arrays import check_lattice
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.lattice import RecordingSearch
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.recorded import lattice_of
+from wfstdec.wfst.reference import ReferenceBackend
+
+BACKENDS = ("reference", "cpu")
+
+
+def bits(lattice):
+    """All of a lattice, in a form that tells -0.0 from 0.0."""
+    rest = [getattr(lattice, f.name) for f in dataclasses.fields(lattice)[3:]]
+    return lattice.states.tobytes(), lattice.arcs.tobytes(), *map(repr, rest)
+
+
+# ------------------------------------------------------------------------- by hand
+TWO_WAYS = """
+    0 1 a A 1
+    0 2 a B 1.5
+    1 3 b - 0
+    2 3 b - 0.25
+    3 0.5
+"""
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_lattice_by_hand(name):
+    graph = text_graph(TWO_WAYS)
+    options = dataclasses.replace(UNBOUNDED, lattice_beam=2.0, word_insertion=0.25)
+    decoder = decoder_of(name, graph, options)
+    x = log([[0, 1, 0], [0, 0, 0.5]])
+    (lattice,) = decoder.decode_lattice([x], boosts={"B": 0.25})
+    assert lattice.states["frame"].tolist() == [0, 1, 1, 2]
+    assert lattice.states["graph_state"].tolist() == [0, 1, 2, 3]
+    assert lattice.states["final_cost"].tolist() == [np.inf, np.inf, np.inf, 0.5]
+    assert lattice.arcs["state"].tolist() == [0, 0, 1, 2]
+    assert lattice.arcs["nextstate"].tolist() == [1, 2, 3, 3]
+    assert lattice.arcs["graph_cost"].tolist() == [1, 1.5, 0, 0.25]
+    assert lattice.arcs["insertion_cost"].tolist() == [0.25, 0.25, 0, 0]
+    assert lattice.arcs["boost_cost"].tolist() == [0, -0.25, 0, 0]
+    assert lattice.arcs["excess"].tolist() == [0, 0, 0, 0.5]
+    assert lattice.arcs["acoustic_cost"][2:] == pytest.approx(np.log([2, 2]))
+    assert lattice.search_cost == pytest.approx(1.75 + np.log(2))
+    assert [lattice.words[w] for w in lattice.word_ids(lattice.best_arcs())] == ["A"]
+    assert nbest_paths(lattice, 5).excess == [0.0, 0.5]
+    with pytest.raises(OptionError, match="lattice_beam=9.0, expected a number"):
+        decoder.with_options(beam=3.0).decode_lattice([x], lattice_beam=9.0)
+    (narrow,) = decoder.decode_lattice([x], boosts={"B": 0.25}, lattice_beam=0.25)
+    assert (narrow.num_states, narrow.num_arcs) == (3, 2)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_no_frames_no_survivors_no_final_state(name):
+    graph = text_graph("0 1 a A 1\n1 2 b B 1\n2 0\n0 3 - - 0.5\n3 0.25")
+    decoder = decoder_of(name, graph)
+    frames = [[], [[0, 1, 0]], [[0, 1, 0], [1, 0, 0]]]
+    logprobs = [log(f).reshape(len(f), 3) for f in frames]
+    empty, one, dead = decoder.decode_lattice(logprobs)
+    assert (empty.num_frames, empty.num_states, empty.reached_final) == (0, 2, True)
+    assert empty.search_cost == 0.75
+    assert (one.reached_final, one.died_at_frame, one.num_frames) == (False, None, 1)
+    assert one.states["final_cost"].tolist() == [np.inf, 0]
+    assert (dead.reached_final, dead.died_at_frame, dead.num_frames) == (False, 1, 1)
+    assert bits(dead)[:2] == bits(one)[:2]
+    for lattice in (empty, one, dead):
+        check_lattice(lattice)
+    for hypotheses in decoder.with_options(nbest=3).decode_nbest(logprobs):
+        assert hypotheses.is_exact and len(hypotheses) == 1
+
+
+def test_backends_without_lattices_say_so(monkeypatch):
+    decoder = decoder_of("cpu", text_graph(TWO_WAYS))
+    decoder._backend = object()
+    with pytest.raises(BackendError, match="records no lattices"):
+        decoder.decode_lattice([np.zeros((1, 3), np.float32)])
+    with pytest.raises(BackendError, match="records no lattices"):
+        decoder.sessions(lattices=True)
+
+
+# -------------------------------------------------------------- the same everywhere
+def random_search(seed):
+    """A graph, an utterance, options and boosts of every kind."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng)
+    x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
+    options = random_options(rng)
+    words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
+    phrases = random_phrases(rng, graph) if rng.random() < 0.4 else None
+    return rng, graph, x, options, CompiledBoosts(words, phrases)
+
+
+def lattice_by(search, graph, options, chunks):
+    """The lattice of an utterance in chunks."""
+    for chunk in chunks:
+        search.advance(chunk)
+    return lattice_of(graph, options, search.record(), 0.02)
+
+
+def test_the_cpu_records_what_the_reference_does():
+    arcs = 0
+    for seed in range(150):
+        rng, graph, x, options, boosts = random_search(seed)
+        reference = ReferenceBackend(graph).start_recording(options, boosts)
+        expected = lattice_by(reference, graph, options, [x])
+        check_lattice(expected)
+        search = CpuBackend(graph).start_recording(options, boosts)
+        chunks = random_splits(rng, x)
+        assert bits(lattice_by(search, graph, options, chunks)) == bits(expected)
+        arcs += expected.num_arcs
+    assert arcs > 2000
+
+
+def test_pruning_at_any_time_changes_nothing():
+    """Room for one arc and two nodes: whatever comes, all is pruned first."""
+    for seed in range(100):
+        rng, graph, x, options, boosts = random_search(seed)
+        backend = CpuBackend(graph)
+        search = backend.start_recording(options, boosts)
+        expected = lattice_by(search, graph, options, [x])
+        backend = CpuBackend(graph)
+        inputs = backend.inputs_of(options, boosts)
+        small = RecordingSearch(backend, *inputs, options, first_arcs=1)
+        trace = small._channel.trace[:2].copy()
+        small._channel = small._channel._replace(trace=trace)
+        for chunk in random_splits(rng, x):
+            small.advance(chunk)
+            small.look()
+        assert bits(lattice_of(graph, options, small.record(), 0.02)) == bits(expected)
+
+
+def test_the_best_path_is_the_1_best():
+    for seed in range(150):
+        _, graph, x, options, boosts = random_search(seed)
+        given = Boosts(dict.fromkeys(graph.words[1:], 0.5), boosts.phrases)
+        options = dataclasses.replace(options, nbest=4)
+        decoder = decoder_of("cpu", graph, options)
+        (hyp,) = decoder.decode([x], boosts=given)
+        ((first, *others),) = decoder.decode_nbest([x], boosts=given)
+        assert first == hyp
+        assert len({h.text for h in (first, *others)}) == 1 + len(others)
+        assert first.died_at_frame == hyp.died_at_frame
+
+
+def test_sessions_give_the_same_lattice_and_list():
+    for seed in range(40):
+        rng, graph, x, options, _ = random_search(seed)
+        decoder = decoder_of("cpu", graph, dataclasses.replace(options, nbest=3))
+        (expected,), (nbest,) = decoder.decode_lattice([x]), decoder.decode_nbest([x])
+        sessions = decoder.sessions(lattices=True)
+        names = [sessions.open() for _ in range(3)]
+        for chunk in random_splits(rng, x):
+            sessions.advance(dict.fromkeys(names, chunk))
+            sessions.partial(names[0])
+        assert bits(sessions.close_lattice(names[0])) == bits(expected)
+        assert sessions.close_nbest(names[1]) == nbest
+        assert sessions.close(names[2]) == decoder.decode([x])[0]
+        assert len(sessions) == 0
+
+
+def test_sessions_without_lattices_have_none():
+    decoder = decoder_of("cpu", text_graph(TWO_WAYS), WfstOptions())
+    sessions = decoder.sessions()
+    session = sessions.open()
+    for close in (sessions.close_lattice, sessions.close_nbest):
+        with pytest.raises(OptionError, match="lattices=True"):
+            close(session)
+    assert session in sessions

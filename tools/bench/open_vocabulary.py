@@ -1,0 +1,314 @@
+"""Open vocabulary in our trie decoder against pyctcdecode, which spells any word.
+
+    pip install -e '.[peers,trie-peers,tools]'
+    pip install --no-deps pyctcdecode==0.5.0 && pip install pygtrie
+    python -m tools.bench.open_vocabulary --utterances 100
+    python -m tools.bench.open_vocabulary --profile small            # a smoke test
+
+Everyone gets the same log-probs, words, language model and scale, and one thread.
+Before anything is timed the CPU backend and the reference must agree bit for bit on the
+beginnings of a few utterances. A ratio is of a point of pyctcdecode and the fastest of
+our points whose word error rate is no higher. What open words cost was chosen on the
+sets that are decoded; pyctcdecode has its defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from tools.bench import data
+from tools.bench.cases import Inputs, load_set
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.contestants import Answer, Contestant, settings
+from tools.bench.data import SpeechSet
+from tools.bench.report import (
+    Columns,
+    Row,
+    figure,
+    format_table,
+    speed,
+    text_figure,
+    word_errors,
+)
+from tools.bench.timing import Turns
+from tools.bench.trie_report import setting_text
+from wfstdec.compare.peers import PEERS
+from wfstdec.compare.points import Outcome, Peer, PeerInputs, Setting
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.lexicon import Lexicon, read_lexicon
+from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+
+CASES = [
+    *("bpe-mild:lm_books.3g_pruned", "bpe-hard:lm_books.3g_pruned"),
+    "chars-mid:lm_books.3g_pruned",
+]
+LEXICON, OPEN, SPELLED = "trie", "trie, open", "trie, no lexicon"
+"""With a lexicon alone, with open words beside it, with a language model alone."""
+SETTINGS = settings(
+    "beam:beam_size:token_top_k:merge=5.0:8:none:max,5.0:16:none:max,6.0:16:none:max,"
+    "6.0:16:none:sum,7.0:16:none:sum,8.0:16:none:sum,8.0:24:6:sum,8.0:32:none:sum,"
+    "12.0:128:none:sum"
+)
+COSTS = ["4:3", "4:3", "8:1"]
+CHECKED_FRAMES = 30
+COLUMNS: Columns = {
+    "decoder": text_figure("decoder"),
+    "setting": lambda row: setting_text(row["setting"]),
+    "WER %": figure("wer", ".2f"),
+    "new": lambda row: str(row["new_words"]),
+    "RTFx": figure("rtfx", ".0f"),
+    "median": figure("rtfx_median", ".0f"),
+}
+LEGEND = "  new: words in the hypotheses that the lexicon does not have"
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        "data": data.RECIPE,
+        "cases": ["dev:lm"],
+        "utterances": 4,
+        "costs": ["4:1"],
+        "repeats": 1,
+    },
+}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("--cases", nargs="+", default=CASES, help="set:language model")
+    add("--costs", nargs="+", default=COSTS, help="word_cost:token_cost of each case")
+    add("--slow", type=float, default=2.0, help="CPU s: who takes longer runs twice")
+    return parse(parser, argv, PROFILES)
+
+
+@dataclass(frozen=True, eq=False)
+class WordCase:
+    """A set with a language model over words, and the words that it has.
+
+    Attributes:
+        speech: The utterances.
+        tokens: The token table.
+        lexicon: Words of the recipe that the language model has.
+        arpa: The language model.
+        arpa_path: Its file.
+        lm_scale: For everyone.
+    """
+
+    speech: SpeechSet
+    tokens: TokenTable
+    lexicon: Lexicon
+    arpa: ArpaModel
+    arpa_path: Path
+    lm_scale: float
+
+    @property
+    def name(self) -> str:
+        """The set and the language model."""
+        return f"{self.speech.name}:{data.name_of_lm(self.arpa_path)}"
+
+    @property
+    def utterances(self) -> list[np.ndarray]:
+        """The log-probs."""
+        return list(self.speech.logprobs.values())
+
+    @property
+    def inputs(self) -> PeerInputs:
+        """What peers are made of."""
+        return PeerInputs(
+            tokens=self.tokens,
+            lexicon=self.lexicon,
+            arpa=str(self.arpa_path),
+            separator=self.speech.recipe.separator,
+            lm_scale=self.lm_scale,
+        )
+
+
+def make_case(name: str, inputs: Inputs) -> WordCase:
+    """A set with a language model, by `set:language model`."""
+    wanted, _, lm = name.rpartition(":")
+    speech = load_set(wanted, inputs)
+    recipe, path = speech.recipe, data.find_lm(lm, inputs.data)
+    tokens, arpa = read_tokens(recipe.tokens), read_arpa(path)
+    lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
+    return WordCase(
+        speech=speech,
+        tokens=tokens,
+        lexicon=lexicon.restrict(arpa.index)[0],
+        arpa=arpa,
+        arpa_path=path,
+        lm_scale=inputs.lm_scale,
+    )
+
+
+def decoder_of(
+    case: WordCase,
+    costs: OpenVocabulary | None,
+    *,
+    lm: NgramLM | None = None,
+    spelled: bool = False,
+    backend: str = "cpu",
+) -> TrieDecoder:
+    """Ours; with open words where they have costs, and spelled without a lexicon."""
+    return TrieDecoder(
+        tokens=case.tokens,
+        lexicon=None if spelled else case.lexicon,
+        lm=lm or case.arpa,
+        options=TrieOptions(lm_scale=case.lm_scale),
+        backend=backend,
+        separator=case.speech.recipe.separator,
+        open_vocabulary=costs,
+        frame_shift_s=case.speech.frame_shift_s,
+        threads=1,
+    )
+
+
+def contestants(case: WordCase, costs: OpenVocabulary) -> Iterator[Contestant]:
+    """Ours in all three ways, and pyctcdecode if it is installed."""
+    plain = decoder_of(case, None)
+    ours = {LEXICON: plain, OPEN: decoder_of(case, costs, lm=plain.lm)}
+    spelling = ours[OPEN].open_spelling
+    if spelling is not None and spelling.is_spelled:
+        ours[SPELLED] = decoder_of(case, costs, spelled=True)
+    for name, decoder in ours.items():
+        for setting in SETTINGS:
+            yield Contestant(name, setting, decoder.with_options(**setting).decode)
+    try:
+        peer: Peer = PEERS["pyctcdecode"](case.inputs)
+    except (BackendError, OptionError) as error:
+        print(f"  without pyctcdecode: {error}", flush=True)
+        return
+    for setting in peer.settings():
+        yield Contestant(peer.name, setting, partial(_decode, peer, setting))
+
+
+def _decode(peer: Peer, setting: Setting, utterances: Sequence) -> list[Answer]:
+    return list(map(Outcome, peer.decode(utterances, setting)))
+
+
+def faults_of(case: WordCase, costs: OpenVocabulary) -> list[str]:
+    """Where the backends differ, in lines."""
+    beginnings = [rows[:CHECKED_FRAMES] for rows in case.utterances[:3]]
+    narrow = {"beam": 8.0, "beam_size": 16, "merge": "sum", "nbest": 3}
+    lm = decoder_of(case, costs).lm
+    found = [
+        decoder_of(case, costs, lm=lm, backend=backend)
+        .with_options(**narrow)
+        .decode_nbest(beginnings)
+        for backend in ("cpu", "reference")
+    ]
+    return [] if found[0] == found[1] else [f"  {case.name}: the backends differ"]
+
+
+def run_case(
+    name: str, costs: OpenVocabulary, inputs: Inputs, args: argparse.Namespace
+) -> tuple[list[Row], list[str]]:
+    """Check, then time all by turns; rows, and what is wrong."""
+    case = make_case(name, inputs)
+    hours = case.speech.audio_s / 3600
+    print(
+        f"\n{case.name}: {len(case.utterances)} utterances, {hours:.3f} h", flush=True
+    )
+    faults = faults_of(case, costs)
+    if faults:
+        print("\n".join(faults))
+        return [], faults
+    everyone = list(contestants(case, costs))
+    for one in everyone:
+        one.run(case.utterances[:2])
+    turns = Turns({one.name: partial(one.run, case.utterances) for one in everyone})
+    answers = turns.take()
+    turns.repeat(args.repeats - 1, slow=args.slow)
+    rows = []
+    for one in everyone:
+        texts = [answer.text for answer in answers[one.name]]
+        row = {
+            "case": case.name,
+            "decoder": one.decoder,
+            "setting": dict(one.setting),
+            "costs": [costs.word_cost, costs.token_cost],
+            "audio_s": round(case.speech.audio_s, 2),
+            **_word_errors(case, texts),
+            "new_words": _new_words(case, texts),
+            **speed(case.speech.audio_s, turns.seconds[one.name]),
+        }
+        rows.append(row)
+    print(format_table(COLUMNS, rows), flush=True)
+    return rows, []
+
+
+def _word_errors(case: WordCase, texts: Sequence[str]) -> Row:
+    named = dict(zip(case.speech.references, texts, strict=True))
+    return word_errors(case.speech.references, named)
+
+
+def _new_words(case: WordCase, texts: Sequence[str]) -> int:
+    known = set(case.lexicon.words)
+    return sum(word not in known for text in texts for word in text.split())
+
+
+def verdicts(rows: Sequence[Row]) -> list[Row]:
+    """For each point of pyctcdecode our fastest one whose WER is no higher."""
+    found = []
+    for peer in rows:
+        if peer["decoder"] in (LEXICON, OPEN, SPELLED):
+            continue
+        own = [
+            row
+            for row in rows
+            if row["case"] == peer["case"] and row["decoder"] in (OPEN, SPELLED)
+        ]
+        good = [row for row in own if row["wer"] <= peer["wer"]]
+        best = min(good, key=lambda row: min(row["cpu_s"]), default=None)
+        found.append(
+            {
+                "case": peer["case"],
+                "peer": peer["decoder"],
+                "peer_setting": peer["setting"],
+                "peer_wer": peer["wer"],
+                "ours": best and best["decoder"],
+                "setting": best and best["setting"],
+                "wer": best and best["wer"],
+                "ratio": best and min(peer["cpu_s"]) / min(best["cpu_s"]),
+            }
+        )
+    return found
+
+
+def verdict_line(verdict: Row) -> str:
+    """A verdict, to be read."""
+    them = f"{verdict['case']} {setting_text(verdict['peer_setting'])}"
+    them += f": WER {verdict['peer_wer']:.2f}"
+    if verdict["ours"] is None:
+        return f"  {them}; ours: none as good"
+    ours = f"{verdict['ours']} {setting_text(verdict['setting'])}"
+    return f"  {them}; {ours}: WER {verdict['wer']:.2f}, {verdict['ratio']:.1f} x"
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run = Run("tools.bench.open_vocabulary", args)
+    rows: list[Row] = []
+    faults: list[str] = []
+    for name, cost in zip(args.cases, args.costs, strict=True):
+        costs = OpenVocabulary(*map(float, cost.split(":")))
+        found, wrong = run_case(name, costs, Inputs.of(args), args)
+        rows, faults = rows + found, faults + wrong
+    told = verdicts(rows)
+    print("\n".join([LEGEND, *map(verdict_line, told), run.footer()]))
+    run.write(rows, faults=len(faults), verdicts=told)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

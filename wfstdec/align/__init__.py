@@ -1,0 +1,1 @@
+"""Alignment of a known text: when its words and tokens were said."""

@@ -1,0 +1,163 @@
+"""Alignment of known texts: made once for tokens and a lexicon, used for many.
+
+    aligner = ForcedAligner(tokens="tokens.txt", lexicon="lexicon.txt",
+                            separator="<wb>", g2p="spelling")
+    alignment = aligner.align(log_probs, "the cat sat")
+    for word in alignment.words: word.text, word.start_s, word.end_s, word.confidence
+
+The text becomes a graph of its own, `T o (L o G)` with the words in a row as G; the
+search is that of `WfstDecoder`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from wfstdec.align.alignment import Alignment
+from wfstdec.align.confidence import Nearness
+from wfstdec.align.linear_graph import STAR, LinearGraph
+from wfstdec.align.options import AlignOptions
+from wfstdec.align.reading import read_alignment
+from wfstdec.align.search import LogProbs, search
+from wfstdec.align.transcript import Transcriber
+from wfstdec.boost.added import G2p
+from wfstdec.errors import OptionError, ShapeError
+from wfstdec.fst.lexicon_fst import Fillers
+from wfstdec.fst.topology import check_topology
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import load_lexicon, load_tokens, token_named
+
+Path = str | os.PathLike[str]
+
+
+class ForcedAligner:
+    """Finds when the words and tokens of a known text were said.
+
+    Args:
+        tokens: A file or table of the V output units of the acoustic model.
+        lexicon: A file or object; how words are said. `None` spells all words.
+        separator: The token between words: `s* (w s+)* [w]`.
+        separator_optional: The separator may be missing: `s* (w s*)*`.
+        silence: A token that may stand between words, not with a separator.
+        silence_prob: How probable it is in each place.
+        g2p: How words are said that the lexicon lacks: a function from a word to its
+            pronunciations, each the names of tokens between spaces or in a sequence; a
+            lexicon; `"spelling"`, with the tokens themselves; `None`: they are errors,
+            unless all words of the lexicon are spelt.
+        sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
+            takes as few pieces as there can be.
+        topology: Of CTC, as `build_graph` takes it.
+        blank: The blank by name or index; `None` to recognise it.
+        options: Of the search.
+        frame_shift_s: Seconds per frame of log-probs.
+        backend: `"cpu"` or `"reference"` (plain Python, slow).
+
+    Raises:
+        InputError: One of its subclasses, for what is wrong with a file or option.
+    """
+
+    def __init__(
+        self,
+        tokens: Path | TokenTable,
+        lexicon: Path | Lexicon | None = None,
+        *,
+        separator: str | None = None,
+        separator_optional: bool = False,
+        silence: str | None = None,
+        silence_prob: float = 0.5,
+        g2p: G2p | Lexicon | str | None = None,
+        sentencepiece_model: Path | None = None,
+        topology: str = "normal",
+        blank: int | str | None = None,
+        options: AlignOptions | None = None,
+        frame_shift_s: float = 0.02,
+        backend: str = "cpu",
+    ) -> None:
+        check_topology(topology)
+        if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
+            raise OptionError(
+                f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0"
+            )
+        self.tokens = load_tokens(tokens, blank)
+        self.options = options or AlignOptions()
+        self.topology, self.frame_shift_s = topology, frame_shift_s
+        self._backend = backend
+        self._fillers = Fillers(
+            separator=token_named(separator, self.tokens, "separator"),
+            separator_optional=separator_optional,
+            silence=token_named(silence, self.tokens, "silence"),
+            silence_prob=silence_prob,
+        )
+        if lexicon is not None:
+            lexicon = load_lexicon(lexicon, self.tokens, separator)
+        self._transcriber = Transcriber(
+            self.tokens,
+            lexicon,
+            self._fillers.tokens,
+            g2p=g2p,
+            sentencepiece_model=sentencepiece_model,
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """V, the blank included."""
+        return len(self.tokens)
+
+    def with_options(self, **changes: Any) -> Self:
+        """The same aligner with some options changed.
+
+        Raises:
+            OptionError: A value is out of range.
+        """
+        other = copy.copy(self)
+        other.options = replace(self.options, **changes)
+        return other
+
+    def align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
+        """Align one utterance; the log-probs are read in chunks, three times or more.
+
+        Args:
+            logprobs: [T, V] array, natural log, NumPy (memory-mapped too) or torch,
+                float16 or wider; `-inf` is an impossible token.
+            text: Its words, with white space between them, or in a sequence.
+
+        Raises:
+            LexiconError: Words that nobody can say: see `g2p`.
+            ShapeError: Axes or V are wrong.
+            LogprobError: NaN or +inf.
+        """
+        if getattr(logprobs, "ndim", None) != 2:
+            raise ShapeError(
+                f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V] "
+                "of one utterance"
+            )
+        transcript = self._transcriber.transcript(text)
+        graphs = self._graphs()
+        star_cost = None if graphs.star is None else self.options.insert_frame_cost
+        read = LogProbs(logprobs, self.num_tokens, star_cost)
+        found = search(
+            graphs.of(transcript),
+            read,
+            self.options,
+            frame_shift_s=self.frame_shift_s,
+            backend=self._backend,
+        )
+        return read_alignment(
+            found,
+            Nearness.of(read, found.hypothesis, self.tokens.blank),
+            transcript.words,
+            star=graphs.star,
+            options=self.options,
+        )
+
+    def _graphs(self) -> LinearGraph:
+        tokens = self.tokens
+        if self.options.insert_cost is not None:
+            tokens = TokenTable((*tokens.names, STAR), tokens.blank)
+        return LinearGraph(tokens, self._fillers, self.topology, self.options)

@@ -1,0 +1,101 @@
+"""What the user gets of an aligned text: words and tokens with times, and doubts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from wfstdec.search.hypothesis import Token, Word
+
+MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
+
+
+class Misfit(NamedTuple):
+    """A place where text and audio do not fit.
+
+    Attributes:
+        kind: `"weak"`: words that the model hardly hears there; `"speech"`: between
+            words the model hears what is no word of the text; `"left out"`: words that
+            the alignment leaves out; `"put in"`: speech that it puts in; `"not
+            reached"`: words behind the last that the audio has room for.
+        first_word: The place of the first word in the text, from 0.
+        end_word: One behind the last; `first_word` where there is none.
+        text: These words.
+        start_s: Seconds to the first frame.
+        end_s: Seconds to behind the last.
+        start_frame: The first frame.
+        end_frame: One behind the last.
+        confidence: Of these frames, see `Alignment`.
+    """
+
+    kind: MisfitKind
+    first_word: int
+    end_word: int
+    text: str
+    start_s: float
+    end_s: float
+    start_frame: int
+    end_frame: int
+    confidence: float
+
+    def __str__(self) -> str:
+        """One line for people."""
+        first, last = self.first_word + 1, self.end_word
+        where = f"words {first}-{last} {self.text!r}"
+        if first == last:
+            where = f"word {first} {self.text!r}"
+        if first > last:
+            where = f"before word {first}"
+        return f"{self.kind}: {where}, {self.start_s:.2f}-{self.end_s:.2f} s"
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """When the words of a known text were said.
+
+    A confidence says how near the alignment is to what the model would have said by
+    itself: the geometric mean, over the frames in which either says a token, of
+
+        probability of the aligned token / probability of the most probable token
+
+    of a word over all its frames, of a token over its own. It is 1 where the two agree;
+    it is not calibrated, and is no probability that the word is right.
+
+    Attributes:
+        words: Those that were found, in order; `Word.confidence` as above.
+        positions: The place of each in the text, from 0.
+        tokens: Of words, separators and silences, in order, with confidences.
+        word_tokens: The first token of each word, and one behind its last.
+        transcript: The words of the text.
+        misfits: Where text and audio do not fit, in order of time.
+        total_cost: Nats, of the whole path.
+        excess: The total less the cost of the most probable token of each frame.
+        exact: Whether it is proved that no other alignment is cheaper; otherwise it is
+            the cheapest within the beam.
+        reached_end: Whether the path says the text to its end.
+        num_frames: Frames of the utterance.
+        frame_shift_s: Seconds per frame.
+    """
+
+    words: tuple[Word, ...]
+    positions: tuple[int, ...]
+    tokens: tuple[Token, ...] = field(repr=False)
+    word_tokens: tuple[tuple[int, int], ...] = field(repr=False)
+    transcript: tuple[str, ...] = field(repr=False)
+    misfits: tuple[Misfit, ...]
+    total_cost: float
+    excess: float
+    exact: bool
+    reached_end: bool
+    num_frames: int
+    frame_shift_s: float
+
+    @property
+    def text(self) -> str:
+        """The words that were found, joined by spaces."""
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is no misfit."""
+        return not self.misfits

@@ -1,0 +1,56 @@
+"""What a user can set on alignment; checked at birth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wfstdec.search.option_checks import MAX_NATS, CheckedOptions
+
+
+@dataclass(frozen=True)
+class AlignOptions(CheckedOptions):
+    """Options of `ForcedAligner`; costs are in nats, lower is better.
+
+        total = acoustic + pronunciations and silences
+                + skip_cost * words left out
+                + insert_cost * passages put in + insert_frame_cost * their frames
+
+    Attributes:
+        beam: Partial paths that cost more than the frame's best plus `beam` are
+            dropped. It is widened while no path reaches the end of the text.
+        exact: Search again, with as wide a beam as is needed for a proof that no
+            alignment is cheaper.
+        skip_cost: Words of the text may be left out, at so much each; `None`: they
+            may not.
+        insert_cost: Speech that the text does not have may stand between words, at so
+            much a passage; `None`: it may not.
+        insert_frame_cost: What is said there costs so much more, in each frame, than
+            the most probable token. With 0 a passage would have no reason to end: it
+            would drive the text out of the beam.
+        misfit_below: Words of less confidence may be misfits, and so may frames
+            between words;
+        misfit_nats: they are if they also cost so much more than what the model would
+            have said by itself.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    beam: float = 60.0
+    exact: bool = False
+    skip_cost: float | None = None
+    insert_cost: float | None = None
+    insert_frame_cost: float = 0.3
+    misfit_below: float = 0.2
+    misfit_nats: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_width("beam")
+        for name in ("skip_cost", "insert_cost"):
+            expected = f"a number of nats, 0 to {MAX_NATS:g}, or None"
+            self.check(name, lambda x: 0 <= x <= MAX_NATS, expected, optional=True)
+        expected = f"a number of nats, 0 to {MAX_NATS:g}"
+        self.check("insert_frame_cost", lambda x: 0 <= x <= MAX_NATS, expected)
+        self.check("misfit_below", lambda x: 0 <= x <= 1, "a number from 0 to 1")
+        self.check_width("misfit_nats")

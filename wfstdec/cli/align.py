@@ -1,0 +1,81 @@
+r"""Align known texts with log-probs: when words and tokens were said.
+
+    wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
+        --logprobs x.npz --text ref.txt --output x.ctm
+
+Without --lexicon words are spelt with the tokens. The format follows from the name of
+the output: .ctm, .jsonl (tokens too, and where text and audio do not fit), .srt, .vtt,
+.TextGrid; the last three are for one utterance, or take a folder and --format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import wfstdec
+from wfstdec.batch.aligning import align_file
+from wfstdec.cli.flags import add_flags
+from wfstdec.cli.result_flags import (
+    SUBTITLE_FLAGS,
+    result_format,
+    subtitle_options,
+)
+
+HELP = "a known text and log-probs to times of words"
+_SHOWN_AT_MOST = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
+    add_flags(parser, "--lexicon", "--spell-unknown", "--sentencepiece")
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS)
+    add_flags(parser, "--separator", "--separator-optional")
+    add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
+    add_flags(parser, "--align-beam", "--exact", "--skip-cost", "--insert-cost")
+    add_flags(parser, "--insert-frame-cost")
+    add_flags(parser, "--frame-shift")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Align all utterances, write the results, and say what does not fit."""
+    format, subtitles = result_format(args), subtitle_options(args)
+    options = wfstdec.AlignOptions(
+        beam=args.align_beam,
+        exact=args.exact,
+        skip_cost=args.skip_cost,
+        insert_cost=args.insert_cost,
+        insert_frame_cost=args.insert_frame_cost,
+    )
+    aligner = wfstdec.ForcedAligner(
+        args.tokens,
+        args.lexicon,
+        separator=args.separator,
+        separator_optional=args.separator_optional,
+        silence=args.silence,
+        silence_prob=args.silence_prob,
+        g2p="spelling" if args.spell_unknown else None,
+        sentencepiece_model=args.sentencepiece,
+        topology=args.topology,
+        blank=args.blank,
+        options=options,
+        frame_shift_s=args.frame_shift,
+    )
+    summary = align_file(
+        aligner,
+        args.logprobs,
+        args.text,
+        args.output,
+        format=format,
+        subtitles=subtitles,
+        progress=not args.quiet,
+    )
+    if args.quiet:
+        return
+    for utterance, misfits in list(summary.misfits.items())[:_SHOWN_AT_MOST]:
+        for misfit in misfits:
+            print(f"{utterance}: {misfit}", file=sys.stderr)
+    if len(summary.misfits) > _SHOWN_AT_MOST:
+        print(f"... and {len(summary.misfits) - _SHOWN_AT_MOST} more", file=sys.stderr)
+    print(summary, file=sys.stderr)

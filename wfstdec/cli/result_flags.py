@@ -1,0 +1,92 @@
+"""The flags of results and of alignment; `flags.FLAGS` takes them in."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from wfstdec.align.options import AlignOptions
+from wfstdec.errors import OptionError
+from wfstdec.io.results import FORMATS, format_named
+from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
+
+_SUBTITLES: dict[str, tuple[str, type, str]] = {
+    "--subtitle-chars": ("max_chars", int, "characters of a line of subtitles"),
+    "--subtitle-lines": ("max_lines", int, "lines of a subtitle"),
+    "--subtitle-seconds": ("max_s", float, "seconds of a subtitle"),
+    "--subtitle-pause": ("pause_s", float, "seconds of a pause that ends a subtitle"),
+}
+"""Flag to option of `SubtitleOptions`, its type, and what it says."""
+SUBTITLE_FLAGS = tuple(_SUBTITLES)
+
+RESULT_FLAGS: dict[str, dict[str, Any]] = {
+    "--format": {
+        "choices": tuple(FORMATS),
+        "help": "of the results (default: by the ending of --output, or text)",
+    },
+    **{
+        flag: {
+            "type": kind,
+            "metavar": "N" if kind is int else "SECONDS",
+            "help": f"{text} (default: {getattr(SubtitleOptions, name)})",
+        }
+        for flag, (name, kind, text) in _SUBTITLES.items()
+    },
+}
+
+_NATS = {"type": float, "metavar": "NATS"}
+ALIGN_FLAGS: dict[str, dict[str, Any]] = {
+    "--text": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
+    "--spell-unknown": {
+        "action": "store_true",
+        "help": "words that the lexicon lacks are said as they are spelt",
+    },
+    "--align-beam": {
+        **_NATS,
+        "default": AlignOptions.beam,
+        "help": "keep what is this close to the best; wider where the text does not "
+        f"fit (default: {AlignOptions.beam:g})",
+    },
+    "--exact": {
+        "action": "store_true",
+        "help": "search until it is proved that no alignment is cheaper",
+    },
+    "--skip-cost": {
+        **_NATS,
+        "help": "words may be left out, at this much each (default: they may not)",
+    },
+    "--insert-cost": {
+        **_NATS,
+        "help": "speech may stand between words, at this much a passage (default: it "
+        "may not)",
+    },
+    "--insert-frame-cost": {
+        **_NATS,
+        "default": AlignOptions.insert_frame_cost,
+        "help": f"and this much a frame (default: {AlignOptions.insert_frame_cost:g})",
+    },
+}
+
+
+def result_format(args: argparse.Namespace) -> str:
+    """The name of the format that a command line asks for."""
+    return format_named(args.format, args.output)
+
+
+def subtitle_options(args: argparse.Namespace) -> SubtitleOptions | None:
+    """What a command line says of subtitles; None where it says nothing.
+
+    Raises:
+        OptionError: Flags of subtitles for another format; a value is out of range.
+    """
+    given = {}
+    for flag, (name, _, _) in _SUBTITLES.items():
+        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
+        if value is not None:
+            given[name] = value
+            if result_format(args) not in SUBTITLES:
+                known = " or ".join(SUBTITLES)
+                raise OptionError(
+                    f"{flag} with format {result_format(args)}, expected {known}"
+                )
+    return SubtitleOptions(**given) if given else None

@@ -1,0 +1,103 @@
+"""Where a search may leave a graph for words that it does not have, and come back.
+
+    calls     states in which such a word may begin, each with the token before it
+    returns   the state behind such a word, by its last token
+
+A word of tokens `k1 ... kn` is said on arcs from a state with a call, at the cost of
+the call, to the state of `returns[kn]`; the arcs are those of an overlay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.errors import GraphError
+
+NO_STATE = -1
+"""In the place of a state: there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """The calls and returns of a graph.
+
+    Attributes:
+        state: int32 [C], the states with calls, ascending.
+        last: int32 [C], the ilabel of the token that a word here follows directly, so
+            that it cannot begin with the same one; 0 for none.
+        cost: float32 [C], nats: what the language model asks, as the graph has it here.
+        returns: int32 [V + 1], the state behind a word, by the ilabel of its last
+            token; -1 for labels that end no word.
+        word_cost: What the language model asks for such a word, nats.
+    """
+
+    state: np.ndarray
+    last: np.ndarray
+    cost: np.ndarray
+    returns: np.ndarray
+    word_cost: float
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def check(self, num_states: int, num_tokens: int) -> None:
+        """See that they fit a graph.
+
+        Raises:
+            GraphError: A state, label or cost is out of range, or out of order.
+        """
+        if not (np.diff(self.state) > 0).all():
+            raise GraphError("states with calls are out of order, expected them sorted")
+        sizes = len(self.last), len(self.cost), len(self.returns)
+        if sizes != (len(self), len(self), num_tokens + 1):
+            raise GraphError(
+                f"calls with {sizes} labels, costs and returns, expected "
+                f"{(len(self), len(self), num_tokens + 1)}"
+            )
+        for name, values, low, top in (
+            ("state with a call", self.state, 0, num_states - 1),
+            ("label before a call", self.last, 0, num_tokens),
+            ("state to return to", self.returns, NO_STATE, num_states - 1),
+        ):
+            bad = values[(values < low) | (values > top)]
+            if len(bad):
+                raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+        if not np.isfinite([*self.cost, self.word_cost]).all():
+            raise GraphError(f"costs of calls {self.cost}, expected finite numbers")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a graph file holds, by name."""
+        return {
+            "call_state": self.state,
+            "call_last": self.last,
+            "call_cost": self.cost,
+            "call_returns": self.returns,
+            "call_word_cost": np.array([self.word_cost]),
+        }
+
+
+def calls_from(arrays: dict[str, np.ndarray]) -> Calls | None:
+    """The calls of a file, not checked yet; None where it has none.
+
+    Raises:
+        KeyError, TypeError, ValueError: A part is missing or damaged.
+        GraphError: A part is of the wrong type.
+    """
+    if "call_state" not in arrays:
+        return None
+    for name in ("call_state", "call_last", "call_cost", "call_returns"):
+        kind = np.float32 if name == "call_cost" else np.int32
+        if arrays[name].dtype != kind or arrays[name].ndim != 1:
+            raise GraphError(
+                f"array {name!r} is {arrays[name].dtype} with {arrays[name].ndim} "
+                f"axes, expected {np.dtype(kind)} with one"
+            )
+    return Calls(
+        arrays["call_state"],
+        arrays["call_last"],
+        arrays["call_cost"],
+        arrays["call_returns"],
+        float(arrays["call_word_cost"][0]),
+    )

@@ -1,0 +1,100 @@
+"""Alignments as text: the formats of hypotheses, with more in the JSON lines.
+
+write = alignment_writer("ctm")
+write(utterance, alignment)                     # what a file gets of an utterance
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from wfstdec.align.alignment import Alignment, Misfit
+from wfstdec.io.results import ctm_lines, format_named
+from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
+from wfstdec.io.textgrid import textgrid_text
+from wfstdec.search.hypothesis import Token, Word
+
+_DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
+
+
+def alignment_text_line(utterance: str, alignment: Alignment) -> str:
+    """`utterance words...`, those that were found."""
+    return f"{utterance} {alignment.text}".rstrip(" ") + "\n"
+
+
+def alignment_json_line(utterance: str, alignment: Alignment) -> str:
+    """One JSON object: words, their tokens, times, confidences, misfits, costs."""
+    cost = alignment.total_cost
+    fields = {
+        "id": utterance,
+        "text": alignment.text,
+        "words": [_word(alignment, i) for i in range(len(alignment.words))],
+        "fits": alignment.fits,
+        "misfits": [_misfit(misfit) for misfit in alignment.misfits],
+        "total_cost": float(cost) if math.isfinite(cost) else None,
+        "excess": float(alignment.excess) if math.isfinite(alignment.excess) else None,
+        "exact": alignment.exact,
+        "reached_end": alignment.reached_end,
+        "num_frames": int(alignment.num_frames),
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def alignment_writer(
+    format: str, *, subtitles: SubtitleOptions | None = None
+) -> Callable[[str, Alignment], str]:
+    """What writes alignments in one of `FORMATS`.
+
+    Args:
+        format: Its name.
+        subtitles: How words are cut into subtitles, in formats that have them.
+
+    Raises:
+        OptionError: No such format.
+    """
+    format = format_named(format)
+    if format in SUBTITLES:
+        made = SUBTITLES[format]
+        return lambda _, alignment: made(alignment.words, subtitles)
+    writers: dict[str, Callable[[str, Alignment], str]] = {
+        "text": alignment_text_line,
+        "jsonl": alignment_json_line,
+        "ctm": ctm_lines,
+        "textgrid": lambda _, alignment: textgrid_text(alignment),
+    }
+    return writers[format]
+
+
+def _word(alignment: Alignment, i: int) -> dict[str, Any]:
+    first, end = alignment.word_tokens[i]
+    return {
+        "word": alignment.words[i].text,
+        "position": alignment.positions[i],
+        **_times(alignment.words[i]),
+        "tokens": [
+            {"token": token.text, **_times(token)}
+            for token in alignment.tokens[first:end]
+        ],
+    }
+
+
+def _misfit(misfit: Misfit) -> dict[str, Any]:
+    return {
+        "kind": misfit.kind,
+        "first_word": misfit.first_word,
+        "end_word": misfit.end_word,
+        "text": misfit.text,
+        **_times(misfit),
+    }
+
+
+def _times(item: Word | Token | Misfit) -> dict[str, float | None]:
+    confidence = item.confidence
+    return {
+        "start_s": round(float(item.start_s), _DIGITS),
+        "end_s": round(float(item.end_s), _DIGITS),
+        "confidence": None if confidence is None else round(confidence, _DIGITS),
+    }

@@ -1,0 +1,178 @@
+r"""Subtitles of words with times: SubRip (.srt) and WebVTT (.vtt).
+
+    for cue in cues(words, SubtitleOptions(max_s=7.0)): cue.lines, cue.start_s
+    srt_text(words), vtt_text(words)             # whole files
+
+Words are cut into cues from left to right: at every long pause; else, where the next
+word would make a cue too long or too slow, at the longest pause in its second half.
+Times are the words' own, rounded to the millisecond. Work and memory grow with the
+words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wfstdec.search.hypothesis import Word
+from wfstdec.search.option_checks import CheckedOptions
+
+
+@dataclass(frozen=True)
+class SubtitleOptions(CheckedOptions):
+    """What subtitlers use; a word alone may be longer.
+
+    Attributes:
+        max_chars: Characters of a line at most.
+        max_lines: Lines of a cue at most.
+        max_s: Seconds of a cue at most.
+        min_s: A cue stays so long, unless the next one begins.
+        pause_s: A pause this long always ends a cue, seconds.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    max_chars: int = 42
+    max_lines: int = 2
+    max_s: float = 7.0
+    min_s: float = 1.0
+    pause_s: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_count("max_chars")
+        self.check_count("max_lines")
+        for name in ("max_s", "min_s", "pause_s"):
+            self.check(name, lambda x: 0 < x < 1e6, "seconds, above 0")
+
+
+class Cue(NamedTuple):
+    """A subtitle.
+
+    Attributes:
+        start_ms: Milliseconds to where it appears.
+        end_ms: Milliseconds to where it goes, after `start_ms`.
+        lines: What it shows.
+    """
+
+    start_ms: int
+    end_ms: int
+    lines: tuple[str, ...]
+
+
+def cues(
+    words: Sequence[Word], options: SubtitleOptions | None = None
+) -> Iterator[Cue]:
+    """Cut words into cues; no cue begins before the one before has gone."""
+    options = options or SubtitleOptions()
+    bounds = list(_cut(words, options))
+    starts = [_ms(words[first].start_s) for first, _ in bounds]
+    for i, (first, end) in enumerate(bounds):
+        stays = max(_ms(words[end - 1].end_s), starts[i] + _ms(options.min_s))
+        if i + 1 < len(bounds):
+            stays = min(stays, max(_ms(words[end - 1].end_s), starts[i + 1]))
+        texts = [word.text for word in words[first:end]]
+        lines = tuple(_balanced(texts, options))
+        yield Cue(starts[i], max(stays, starts[i] + 1), lines)
+
+
+def _cut(words: Sequence[Word], options: SubtitleOptions) -> Iterator[tuple[int, int]]:
+    """The first word of each cue, and one behind its last."""
+    first, at = 0, 1
+    while first < len(words):
+        if at == len(words) or _pause(words, at) >= options.pause_s:
+            yield first, at
+            first, at = at, at + 1
+        elif _fits(words[first : at + 1], options):
+            at += 1
+        else:
+            middle = first + (at + 1 - first) // 2
+            places = range(max(middle, first + 1), at + 1)
+            cut = max(places, key=lambda place: (_pause(words, place), place))
+            yield first, cut
+            first, at = cut, cut + 1
+
+
+def _pause(words: Sequence[Word], at: int) -> float:
+    """Seconds before word `at`; times have digits like 0.6000000000000001."""
+    return round(words[at].start_s - words[at - 1].end_s, 6)
+
+
+def _fits(words: Sequence[Word], options: SubtitleOptions) -> bool:
+    if round(words[-1].end_s - words[0].start_s, 6) > options.max_s:
+        return False
+    lines = list(_wrapped([word.text for word in words], options.max_chars))
+    return len(lines) <= options.max_lines and all(
+        len(line) <= options.max_chars for line in lines
+    )
+
+
+def _wrapped(texts: Sequence[str], max_chars: int) -> Iterator[str]:
+    """As few lines as there can be; a longer word has one of its own."""
+    line = texts[0]
+    for text in texts[1:]:
+        if len(line) + 1 + len(text) > max_chars:
+            yield line
+            line = text
+        else:
+            line = f"{line} {text}"
+    yield line
+
+
+def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
+    """As few lines as there can be, the longest of them as short as it can be."""
+    lines = list(_wrapped(texts, options.max_chars))
+    low, high = max(map(len, texts)), max(map(len, lines))
+    while low < high:
+        middle = (low + high) // 2
+        if len(list(_wrapped(texts, middle))) <= len(lines):
+            high = middle
+        else:
+            low = middle + 1
+    return list(_wrapped(texts, high))
+
+
+def srt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
+    """A SubRip file; its text has no escapes."""
+    parts = [
+        f"{i}\n{_span(cue, ',')}\n" + "".join(f"{line}\n" for line in cue.lines)
+        for i, cue in enumerate(cues(words, options), 1)
+    ]
+    return "\n".join(parts)
+
+
+def vtt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
+    """A WebVTT file; `&`, `<` and `>` are escaped."""
+    parts = [
+        f"\n{_span(cue, '.')}\n" + "".join(f"{_escaped(line)}\n" for line in cue.lines)
+        for cue in cues(words, options)
+    ]
+    return "WEBVTT\n" + "".join(parts)
+
+
+SUBTITLES: dict[str, Callable[[Sequence[Word], SubtitleOptions | None], str]] = {
+    "srt": srt_text,
+    "vtt": vtt_text,
+}
+"""What makes a whole file of words, by format name."""
+
+
+def _escaped(line: str) -> str:
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _span(cue: Cue, point: str) -> str:
+    return " --> ".join(_clock(ms, point) for ms in cue[:2])
+
+
+def _clock(ms: int, point: str) -> str:
+    seconds, ms = divmod(ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d}{point}{ms:03d}"

@@ -1,0 +1,238 @@
+"""Lattices as arrays: the states and arcs of a search that a good path goes through.
+
+    state    a search state after a frame: (frame, graph state, boost state)
+    arc      an arc of the graph between two of them, with all that it costs
+    excess   what a path through an arc costs more than the best one to where it leads
+
+Every state has an arc of excess 0 that leads to it, the start apart. So the total of
+a path is that of the best one plus all excess on it; the best path is the one without:
+
+    total(path) = search_cost + sum(excess of its arcs) + final_excess of its last state
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from wfstdec.errors import LatticeError
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
+from wfstdec.graph.tables import GraphTables
+from wfstdec.text.symbols import EPSILON, TokenTable
+
+STATE = np.dtype(
+    [
+        ("frame", "<i4"),
+        ("graph_state", "<u4"),
+        ("boost_state", "<u4"),
+        ("final_cost", "<f4"),
+        ("final_boost_cost", "<f4"),
+        ("final_excess", "<f4"),
+    ]
+)
+"""A state: frames passed; what it was in the search; the graph's final cost before
+`lm_scale`, what ending pays or refunds of boosts, and what ending here costs more than
+the best end, which is `inf` where no path may end."""
+ARC = np.dtype(
+    [
+        ("state", "<u4"),
+        ("nextstate", "<u4"),
+        ("ilabel", "<u4"),
+        ("olabel", "<u4"),
+        ("arc", "<u4"),
+        ("graph_cost", "<f4"),
+        ("acoustic_cost", "<f4"),
+        ("insertion_cost", "<f4"),
+        ("boost_cost", "<f4"),
+        ("excess", "<f4"),
+    ]
+)
+"""An arc: where it leads from and to; labels and flags as those of graph arcs; the id
+of the graph's arc; costs, those of graph and acoustics before scales; its excess."""
+
+
+@dataclass(frozen=True)
+class LatticeScales:
+    """What the costs of a lattice are added up by; as in `WfstOptions`.
+
+    Attributes:
+        acoustic_scale: Multiplies acoustic costs.
+        lm_scale: Multiplies graph costs, those of arcs and final ones.
+        word_insertion: What each word's insertion cost is.
+    """
+
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_insertion: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The good paths of an utterance; costs are in nats, lower is better.
+
+    States are sorted by (frame, graph state, boost state), arcs by (state, arc): the
+    same from every backend. State 0 is the start.
+
+    Attributes:
+        states: `STATE` [S].
+        arcs: `ARC` [A].
+        tables: What labels mean: those of the graph.
+        scales: What excess was added up by.
+        lattice_beam: Paths that cost more than the best plus this are left out.
+        search_cost: The total of the best path, as the search added it up.
+        reached_final: Whether ends are final states of the graph; if not, they are
+            all that the search was left with.
+        num_frames: Frames that the paths cover.
+        died_at_frame: The frame that nothing survived, or None.
+        frame_shift_s: Seconds per frame.
+    """
+
+    states: np.ndarray
+    arcs: np.ndarray
+    tables: GraphTables = field(repr=False)
+    scales: LatticeScales
+    lattice_beam: float
+    search_cost: float
+    reached_final: bool
+    num_frames: int
+    died_at_frame: int | None = None
+    frame_shift_s: float = 0.02
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return len(self.states)
+
+    @property
+    def num_arcs(self) -> int:
+        """A."""
+        return len(self.arcs)
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table of the acoustic model."""
+        return self.tables.tokens
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words by id; id 0 is `<eps>`."""
+        return self.tables.words
+
+    @cached_property
+    def is_epsilon(self) -> np.ndarray:
+        """Which arcs take no frame, bool [A]."""
+        return self.arcs["ilabel"] & LABEL_MASK == EPSILON
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """All states, each before those that its arcs lead to, int64 [S].
+
+        Raises:
+            LatticeError: Epsilon arcs lead in a circle.
+        """
+        depth = np.zeros(self.num_states, np.int64)
+        epsilons = self.arcs[self.is_epsilon]
+        state, nextstate = epsilons["state"], epsilons["nextstate"]
+        for _ in range(self.num_states + 1):
+            deeper = depth.copy()
+            np.maximum.at(deeper, nextstate, depth[state] + 1)
+            if (deeper == depth).all():
+                return np.lexsort((depth, self.states["frame"]))
+            depth = deeper
+        raise LatticeError("epsilon arcs lead in a circle, expected none that do")
+
+    @cached_property
+    def arcs_into(self) -> tuple[np.ndarray, np.ndarray]:
+        """The arcs that lead to each state, the best first.
+
+        Ties go as in the search: emitting arcs before epsilon arcs, then the lower arc,
+        then the lower boost state that it leaves.
+
+        Returns:
+            (int64 [S + 1], where those of each state begin; int64 [A], arcs).
+        """
+        arcs = self.arcs
+        boost = self.states["boost_state"][arcs["state"]]
+        keys = (boost, arcs["arc"], self.is_epsilon, arcs["excess"], arcs["nextstate"])
+        order = np.lexsort(keys)
+        into = arcs["nextstate"][order]
+        return np.searchsorted(into, np.arange(self.num_states + 1)), order
+
+    @cached_property
+    def best_end(self) -> int:
+        """The state that the best path ends in: least excess, ties to the lower."""
+        return int(np.argmin(self.states["final_excess"]))
+
+    def best_arcs(self) -> np.ndarray:
+        """The arcs of the best path, positions in `arcs`, int64."""
+        splits, into = self.arcs_into
+        found, state = [], self.best_end
+        while state:
+            found.append(int(into[splits[state]]))
+            state = int(self.arcs["state"][found[-1]])
+        return np.array(found[::-1], np.int64)
+
+    def word_ids(self, arcs: np.ndarray) -> tuple[int, ...]:
+        """The words on some arcs, given by their positions, in order."""
+        olabel = self.arcs["olabel"][arcs]
+        return tuple(olabel[olabel != EPSILON].tolist())
+
+    def text(self, word_ids: tuple[int, ...]) -> str:
+        """Words, joined by spaces."""
+        return " ".join(self.words[word] for word in word_ids)
+
+    def arc_costs(self) -> np.ndarray:
+        """What each arc costs, scaled and added up, float64 [A]."""
+        arcs, scales = self.arcs, self.scales
+        total = scales.lm_scale * arcs["graph_cost"].astype(np.float64)
+        total += arcs["insertion_cost"]
+        total += arcs["boost_cost"]
+        return total + scales.acoustic_scale * arcs["acoustic_cost"].astype(np.float64)
+
+    def final_costs(self) -> np.ndarray:
+        """What it costs to end in each state, the same way, float64 [S]; `inf`."""
+        total = np.full(self.num_states, np.inf)
+        may_end = self.states["final_excess"] < np.inf
+        ends = self.states[may_end]
+        graph = self.scales.lm_scale * ends["final_cost"].astype(np.float64)
+        total[may_end] = graph + ends["final_boost_cost"]
+        return total
+
+
+def check_lattice(lattice: Lattice) -> None:
+    """See that a lattice is one, as after reading a file.
+
+    Raises:
+        LatticeError: Says what is wrong.
+    """
+    states, arcs, num_states = lattice.states, lattice.arcs, lattice.num_states
+    _need(states.dtype == STATE and arcs.dtype == ARC, "arrays of other kinds")
+    _need(states.ndim == arcs.ndim == 1 and num_states > 0, "no states")
+    ends = np.maximum(arcs["state"], arcs["nextstate"])
+    _need(not len(arcs) or ends.max() < num_states, "arcs to states that are not there")
+    step = states["frame"][arcs["nextstate"]] - states["frame"][arcs["state"]]
+    _need((step == ~lattice.is_epsilon).all(), "arcs that do not lead a frame on")
+    tables = lattice.tables
+    label = arcs["ilabel"] & LABEL_MASK
+    _need(bool((label <= len(tables.tokens)).all()), "labels that are no tokens")
+    olabel = arcs["olabel"]
+    _need(bool((olabel < len(tables.words)).all()), "labels that are no words")
+    flagged = (arcs["ilabel"] & CARRIES_WORD) != 0
+    _need(bool((flagged == (olabel != EPSILON)).all()), "flags that are not as labels")
+    _need(bool((states["final_excess"] >= 0).all()), "no ends")
+    _need(states["final_excess"].min() == 0, "no best end")
+    _need(bool((arcs["excess"] >= 0).all()), "arcs of negative excess")
+    splits, into = lattice.arcs_into
+    _need(bool((np.diff(splits)[1:] > 0).all()), "states that nothing leads to")
+    _need(bool((arcs["excess"][into[splits[1:-1]]] == 0).all()), "no best path")
+    assert len(lattice.order) == num_states
+
+
+def _need(good: bool | np.bool_, otherwise: str) -> None:
+    if not good:
+        raise LatticeError(
+            f"{otherwise}, expected what a search recorded: the lattice is damaged, "
+            "decode again"
+        )

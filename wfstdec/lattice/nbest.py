@@ -1,0 +1,216 @@
+"""The best paths of a lattice with different words, best first.
+
+    found = nbest_paths(lattice, 10)
+    found.arcs[0]                       # the arcs of the best path
+    found.is_exact                      # whether there are no others between
+
+It is a best-first search from the ends backwards. Every state has a way back to the
+start that adds no excess, so what a half path has so far is what the best whole one
+through it will have: the first to reach the start is the best, the next the second
+best. A second half path of the same words to the same state can only be worse, and is
+dropped; so every path that reaches the start has words of its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy import int32, uint32
+
+from wfstdec.jit import jit
+from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.lattice.arrays import Lattice
+
+MAX_STEPS = 2_000_000
+"""Half paths that are looked at, at most: seconds of work."""
+_STEP = np.dtype([("state", "<i4"), ("text", "<i4"), ("parent", "<i4"), ("arc", "<i4")])
+
+
+class NbestPaths(NamedTuple):
+    """Paths of different words, best first.
+
+    Attributes:
+        arcs: Of each path, positions in `Lattice.arcs`, int64.
+        excess: What each costs more than the best, nats, float64.
+        is_exact: Whether these are the best there are: False where the search was
+            stopped by `max_steps`.
+    """
+
+    arcs: list[np.ndarray]
+    excess: list[float]
+    is_exact: bool
+
+
+def nbest_paths(lattice: Lattice, n: int, *, max_steps: int = MAX_STEPS) -> NbestPaths:
+    """The `n` best paths of different words, fewer if there are no more.
+
+    Paths are left out that cost more than the best one and the lattice beam: of these
+    the lattice does not have all. The first path is the best one of the search, also
+    where others cost as little; other ties go to what the lattice has first.
+
+    Args:
+        lattice: Any.
+        n: 1 or more.
+        max_steps: How many half paths are looked at.
+    """
+    best = lattice.best_arcs()
+    if n == 1:
+        return NbestPaths([best], [0.0], True)
+    splits, into = lattice.arcs_into
+    excess = lattice.states["final_excess"]
+    ends = np.flatnonzero(excess <= np.float32(lattice.lattice_beam))
+    steps, found, costs, done = _search(
+        lattice.arcs,
+        (splits, into),
+        (ends, excess[ends].astype(np.float64)),
+        np.array(lattice.word_ids(best)[::-1], np.int64),
+        (n, max_steps, float(lattice.lattice_beam)),
+    )
+    paths = [_walk(steps, at) for at in found]
+    return NbestPaths([best, *paths], [0.0, *costs.tolist()], bool(done))
+
+
+@jit
+def _search(arcs, incoming, ends, best_words, limits):
+    """See `nbest_paths`; the best path itself is left out.
+
+    Returns:
+        (all half paths, those that reached the start, their excess, whether it is all).
+    """
+    splits, into = incoming
+    n, max_steps, beam = limits
+    steps, cost, made = np.empty(1024, _STEP), np.empty(1024, np.float64), 0
+    heap, waiting = np.empty(1024, np.int32), 0
+    texts = np.full((64, 2), -1, np.int32), np.full(256, -1, np.int32)
+    seen = np.full((512, 2), -1, np.int32), np.full(2048, -1, np.int32)
+    num_texts, num_seen = 1, 0  # text 0 is the empty one
+    best = 0
+    for word in best_words:
+        texts, num_texts, best = _enter(texts, num_texts, best, word)
+    found, costs = np.empty(n, np.int64), np.empty(n, np.float64)
+    num_found, looked = 0, 0
+    for i in range(len(ends[0])):
+        steps, cost, heap = _room(steps, cost, heap, made)
+        step = steps[made]
+        step.state, step.text, step.parent, step.arc = ends[0][i], 0, -1, -1
+        cost[made] = ends[1][i]
+        waiting = _push(heap, waiting, cost, made)
+        made += 1
+    while waiting > 0 and num_found < n - 1:
+        if looked == max_steps:
+            return steps, found[:num_found], costs[:num_found], False
+        at = heap[0]
+        waiting = _pop(heap, waiting, cost)
+        looked += 1
+        state, text = np.int64(steps[at].state), np.int64(steps[at].text)
+        before = num_seen
+        seen, num_seen, _ = _enter(seen, num_seen, state, text)
+        if num_seen == before:
+            continue
+        if state == 0:
+            if text != best:
+                found[num_found], costs[num_found] = at, cost[at]
+                num_found += 1
+            continue
+        for q in range(splits[state], splits[state + 1]):
+            arc = arcs[into[q]]
+            total = cost[at] + np.float64(arc.excess)
+            if total > beam:
+                break  # the others have no less
+            said = text
+            if arc.olabel != uint32(0):
+                texts, num_texts, said = _enter(
+                    texts, num_texts, text, np.int64(arc.olabel)
+                )
+            steps, cost, heap = _room(steps, cost, heap, made)
+            step = steps[made]
+            step.state, step.text = int32(arc.state), int32(said)
+            step.parent, step.arc = at, int32(into[q])
+            cost[made] = total
+            waiting = _push(heap, waiting, cost, made)
+            made += 1
+    return steps, found[:num_found], costs[:num_found], True
+
+
+@jit
+def _enter(table, count, first, second):
+    """Find or make the number of a pair; (the table, how many pairs, the number)."""
+    pairs, slots = table
+    slot = slot_of_pair(slots, pairs, first, second)
+    if slots[slot] >= 0:
+        return (pairs, slots), count, np.int64(slots[slot])
+    if count == len(pairs):
+        more = np.full((2 * count, 2), -1, np.int32)
+        more[:count] = pairs
+        pairs, slots = more, np.full(4 * len(more), -1, np.int32)
+        for i in range(count):
+            if pairs[i, 0] >= 0:
+                at = slot_of_pair(slots, pairs, pairs[i, 0], pairs[i, 1])
+                slots[at] = i
+        slot = slot_of_pair(slots, pairs, first, second)
+    pairs[count, 0], pairs[count, 1] = first, second
+    slots[slot] = count
+    return (pairs, slots), count + 1, np.int64(count)
+
+
+@jit
+def _room(steps, cost, heap, made):
+    """The same arrays, or longer ones, for one more."""
+    if made < len(steps):
+        return steps, cost, heap
+    more_steps, more_cost = np.empty(2 * made, _STEP), np.empty(2 * made, np.float64)
+    more_heap = np.empty(2 * made, np.int32)
+    more_steps[:made], more_cost[:made], more_heap[:made] = steps, cost, heap
+    return more_steps, more_cost, more_heap
+
+
+@jit
+def _push(heap, count, cost, new):
+    """Add to a heap by (cost, number); how many there are."""
+    at = count
+    while at > 0:
+        above = (at - 1) >> 1
+        other = heap[above]
+        if cost[other] < cost[new] or (cost[other] == cost[new] and other < new):
+            break
+        heap[at] = other
+        at = above
+    heap[at] = new
+    return count + 1
+
+
+@jit
+def _pop(heap, count, cost):
+    """Take the least away; how many are left."""
+    count -= 1
+    last, at = heap[count], 0
+    while True:
+        below = 2 * at + 1
+        if below >= count:
+            break
+        if below + 1 < count:
+            a, b = heap[below], heap[below + 1]
+            if cost[b] < cost[a] or (cost[b] == cost[a] and b < a):
+                below += 1
+        other = heap[below]
+        if cost[last] < cost[other] or (cost[last] == cost[other] and last < other):
+            break
+        heap[at] = other
+        at = below
+    heap[at] = last
+    return count
+
+
+@jit
+def _walk(steps, at):
+    """The arcs of a path, from the start on."""
+    length, step = 0, at
+    while steps[step].parent >= 0:
+        length += 1
+        step = np.int64(steps[step].parent)
+    arcs = np.empty(length, np.int64)
+    for i in range(length):
+        arcs[i] = steps[at].arc
+        at = np.int64(steps[at].parent)
+    return arcs

@@ -1,0 +1,174 @@
+"""Open words in the trie search: spelled by tokens, off the trie or where none ends.
+
+    a node of the trie where no word ends     the tokens that lead there may be a word
+    behind the trie                           node = open_node(...), by tokens and the
+                                              last of them; its text is a hash
+
+So each sequence of tokens has one place: what the lexicon has is read as the lexicon
+says, and an open word leaves the trie where that goes no further. An open word that is
+spelled like a word of the table is this word, at the language model's cost; one that is
+spelled like an added word of the utterance is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy import float32, int64
+
+from wfstdec.jit import inlined, jit, read_only
+from wfstdec.search.open_vocabulary import OpenSpelling, OpenVocabulary
+from wfstdec.trie.lexicon_trie import LexiconTrie
+from wfstdec.trie.texts import (
+    EMPTY_TEXT,
+    TextTable,
+    TokenTexts,
+    extended,
+    find_text,
+    text_table,
+    token_texts,
+)
+
+OPEN_PRON = 1 << 30
+"""In the place of a pronunciation: an open word."""
+
+
+class OpenWords(NamedTuple):
+    """What kernels take; of an empty vocabulary where there is none.
+
+    Attributes:
+        is_open: Whether there are open words.
+        word_cost: float32, nats.
+        token_cost: float32, nats.
+        begins: bool [V], tokens that may begin an open word.
+        extends: bool [V], tokens that may follow inside one.
+        texts: What tokens add to the text.
+        node_text: uint64 [N], the text that leads to each node of the trie.
+        node_length: int32 [N], its tokens; 0 where they cannot be an open word.
+        node_word: int32 [N], the word of the table that they spell, or -1.
+        words: The word table by text; empty where tokens are phones.
+    """
+
+    is_open: bool
+    word_cost: np.float32
+    token_cost: np.float32
+    begins: np.ndarray
+    extends: np.ndarray
+    texts: TokenTexts
+    node_text: np.ndarray
+    node_length: np.ndarray
+    node_word: np.ndarray
+    words: TextTable
+
+
+def no_open_words(num_nodes: int = 1) -> OpenWords:
+    """There are none."""
+    nothing = read_only(np.zeros(0, np.bool_))
+    return OpenWords(
+        is_open=False,
+        word_cost=np.float32(0),
+        token_cost=np.float32(0),
+        begins=nothing,
+        extends=nothing,
+        texts=token_texts(()),
+        node_text=read_only(np.zeros(num_nodes, np.uint64)),
+        node_length=read_only(np.zeros(num_nodes, np.int32)),
+        node_word=read_only(np.full(num_nodes, -1, np.int32)),
+        words=text_table((), ()),
+    )
+
+
+def open_words(
+    vocabulary: OpenVocabulary,
+    spelling: OpenSpelling,
+    trie: LexiconTrie,
+    words: Sequence[str],
+) -> OpenWords:
+    """The open words beside a trie.
+
+    Args:
+        vocabulary: What they cost.
+        spelling: How tokens make them.
+        trie: Of the lexicon.
+        words: The word table, `words[0]` being `<eps>`.
+    """
+    texts = token_texts(spelling.texts)
+    begins, extends = read_only(spelling.begins), read_only(spelling.extends)
+    node_text = np.full(trie.num_nodes, EMPTY_TEXT, np.uint64)
+    node_length = np.zeros(trie.num_nodes, np.int32)
+    _walk(trie, texts, begins, extends, node_text, node_length)
+    named = words[1:] if spelling.is_spelled else ()
+    table = text_table(named, range(1, len(named) + 1))
+    node_word = np.full(trie.num_nodes, -1, np.int32)
+    _find_words(table, node_text, node_length, node_word)
+    return OpenWords(
+        is_open=True,
+        word_cost=np.float32(vocabulary.word_cost),
+        token_cost=np.float32(vocabulary.token_cost),
+        begins=begins,
+        extends=extends,
+        texts=texts,
+        node_text=read_only(node_text),
+        node_length=read_only(node_length),
+        node_word=read_only(node_word),
+        words=table,
+    )
+
+
+@inlined
+def spelling_cost(open_words, unk_cost, length):
+    """The cost of an open word of so many tokens, or of its beginning, float32.
+
+    It never falls with the length: not by rounding either.
+    """
+    tokens = float32(float32(length) * open_words.token_cost)
+    return float32(float32(unk_cost + open_words.word_cost) + tokens)
+
+
+@inlined
+def open_node(first, length, token, num_tokens):
+    """The node of an open word behind the trie, int64.
+
+    Args:
+        first: The first node that is none of a trie.
+        length: Its tokens.
+        token: The last one.
+        num_tokens: V.
+    """
+    return int64(first) + int64(length) * int64(num_tokens) + int64(token)
+
+
+@inlined
+def open_length(first, node, num_tokens):
+    """How many tokens an open word behind the trie has."""
+    return (int64(node) - int64(first)) // int64(num_tokens)
+
+
+@inlined
+def open_token(first, node, num_tokens):
+    """Its last token."""
+    return (int64(node) - int64(first)) % int64(num_tokens)
+
+
+@jit
+def _walk(trie, texts, begins, extends, node_text, node_length):
+    """Fill in texts and lengths, the parents first."""
+    splits = trie.node_child_splits
+    for node in range(len(trie.node_token)):
+        for at in range(splits[node], splits[node + 1]):
+            child, token = trie.child_node[at], trie.child_token[at]
+            node_text[child] = extended(texts, node_text[node], token)
+            if node == 0 and begins[token]:
+                node_length[child] = 1
+            elif node_length[node] > 0 and extends[token]:
+                node_length[child] = node_length[node] + 1
+
+
+@jit
+def _find_words(table, node_text, node_length, node_word):
+    """Fill in the words that are spelled on the way to each node."""
+    for node in range(len(node_text)):
+        if node_length[node] > 0:
+            node_word[node] = find_text(table, node_text[node])

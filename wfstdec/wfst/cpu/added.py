@@ -1,0 +1,396 @@
+"""Words that the graph does not have: the frame's steps on the arcs of an overlay.
+
+    emit_added         candidates: arcs of the overlay's states, and out of calls
+    recombine_added    those that lead back into the graph, to `work.next`; those that
+                       stay in the overlay, to `added.next`
+    close_added        its epsilon arcs, which lead to states without any; its entries
+                       behind those of the graph
+
+The loops over the graph's own states and arcs know nothing of it: a frontier has the
+graph's entries first, `counts[GRAPH]` of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.boost.instalments import join as join_boosts
+from wfstdec.boost.instalments import owed_of, pay, state_of
+from wfstdec.boost.phrase_rows import step
+from wfstdec.boost.words import find_bonus
+from wfstdec.graph.arcs import CARRIES_WORD, LEADS_TO_EPSILON
+from wfstdec.jit import inlined, kernel
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.added_records import CALL_BITS
+from wfstdec.wfst.cpu.arc_costs import (
+    LABEL,
+    add_graph_and_insertion,
+    begun_label,
+    bonus_of,
+    flagged_arc,
+    max_insertion_credit,
+    top_bonus,
+)
+from wfstdec.wfst.cpu.recombination import (
+    find,
+    find_alone,
+    improve,
+    insert,
+)
+
+_CALL_MASK = uint64(CALL_BITS - 1)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
+_LEADS = uint32(LEADS_TO_EPSILON)
+_MOST = float32(NO_CUTOFF)
+_LOW, _WORD_OF_BITS = uint64(63), uint64(6)
+_NONE = uint64(k.NONE)
+_NO_LABEL = uint32(0)
+_ONE = uint64(1)
+_WORD = uint32(CARRIES_WORD)
+_ZERO = uint64(0)
+
+
+@kernel
+def least_from_best_added(graph, scales, words, phrases, added, work, channel):
+    """The least cost of the best entry's arcs, infinite if it is of the graph."""
+    best, least = uint64(channel.counts[k.BEST]), float32(np.inf)
+    if best >= uint64(channel.counts[k.GRAPH]):
+        state = uint64(channel.frontier[best].state - added.first_state)
+        for a in range(uint64(added.emit[state]), uint64(added.begin[state + _ONE])):
+            cost, _ = _follow(
+                graph, scales, words, phrases, added, work, channel, best, a
+            )
+            least = min(least, cost)
+    return least
+
+
+@kernel
+def emit_added(graph, scales, words, phrases, added, work, channel, beam, least):
+    """Write the arcs that may survive to `added.made`.
+
+    Args:
+        graph: The graph; this and what follows as everywhere.
+        scales: Options.
+        words: Boosted words.
+        phrases: Phrases, or None.
+        added: The overlay.
+        work: Scratch.
+        channel: Of the utterance.
+        beam: Of the frame; infinite for all that are possible.
+        least: Of the candidates so far.
+
+    Returns:
+        (candidates, least cost), the first NONE if they do not fit.
+    """
+    frontier, of_graph = channel.frontier, uint64(channel.counts[k.GRAPH])
+    made = _ZERO
+    for i in range(of_graph, uint64(channel.counts[k.FRONTIER])):
+        state = uint64(frontier[i].state - added.first_state)
+        row = uint64(added.emit[state]), uint64(added.begin[state + _ONE])
+        made, least = _follow_row(
+            *(graph, scales, words, phrases, added, work, channel),
+            *(i, row, beam, made, least),
+        )
+        if made == _NONE:
+            return made, least
+    for i in range(of_graph):
+        state = frontier[i].state
+        bit = uint64(state) & _CALL_MASK
+        if added.call_bits[bit >> _WORD_OF_BITS] >> (bit & _LOW) & _ONE == _ZERO:
+            continue
+        call = _call_of(added, state)
+        if call == _NONE:
+            continue
+        row = call * added.num_entering, (call + _ONE) * added.num_entering
+        made, least = _follow_row(
+            *(graph, scales, words, phrases, added, work, channel),
+            *(i, row, beam, made, least),
+        )
+        if made == _NONE:
+            return made, least
+    return made, least
+
+
+@inlined
+def _call_of(added, state):
+    """The position of a state among those with calls, NONE where it has none."""
+    begin, end = _ZERO, uint64(len(added.call_state))
+    while begin < end:
+        middle = (begin + end) >> _ONE
+        if uint32(added.call_state[middle]) < state:
+            begin = middle + _ONE
+        else:
+            end = middle
+    if begin < uint64(len(added.call_state)):
+        if uint32(added.call_state[begin]) == state:
+            return begin
+    return _NONE
+
+
+@inlined
+def _follow_row(
+    graph, scales, words, phrases, added, work, channel, i, row, beam, made, least
+):
+    """Candidates of arcs out of entry `i`; (made or NONE, least) behind them."""
+    first, last = row
+    if made + (last - first) > uint64(len(added.made)):
+        return _NONE, least
+    limit = _limit(scales, words, phrases, added, channel, i, least, beam)
+    for a in range(first, last):
+        if not work.token_costs[added.arcs[a].ilabel & LABEL] <= limit:
+            continue
+        cost, boost = _follow(graph, scales, words, phrases, added, work, channel, i, a)
+        if not cost <= min(float32(least + beam), NO_CUTOFF):
+            continue
+        least = min(least, cost)
+        _write(phrases, added, channel, made, i, a, cost, boost)
+        made += _ONE
+    return made, least
+
+
+@inlined
+def _limit(scales, words, phrases, added, channel, i, least, beam):
+    """More than a token of an arc from entry `i` can cost where the arc survives.
+
+    Conservative, as `live_labels._limit` is.
+    """
+    cutoff, cost = min(float32(least + beam), NO_CUTOFF), channel.frontier[i].cost
+    if phrases is None:
+        credit = top_bonus(scales, words)
+    else:
+        credit = channel.boosts[i].credit
+    credit = float32(credit + added.top_bonus) + max_insertion_credit(scales)
+    arc = float32(scales.lm_scale * added.least_cost)
+    slack = float32(abs(cutoff) + cost) + float32(credit - arc)
+    slack = float32(1e-3) + float32(4e-6) * slack
+    return min(float32(float32(cutoff - cost) + float32(credit - arc)) + slack, _MOST)
+
+
+@inlined
+def _follow(graph, scales, words, phrases, added, work, channel, i, a):
+    """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
+    arc, source = added.arcs[a], _NO_LABEL
+    cost = add_graph_and_insertion(scales, channel.frontier[i].cost, arc)
+    if phrases is not None:
+        source = channel.boosts[i].boost
+    paid, boost = _pay(graph, scales, words, phrases, added, a, source)
+    cost = float32(cost - paid)
+    cost = float32(cost + work.token_costs[arc.ilabel & LABEL])
+    if not arc.cost < np.inf:
+        cost = float32(np.inf)  # no arc, whatever the scale
+    return cost, boost
+
+
+@inlined
+def _pay(graph, scales, words, phrases, added, a, source):
+    """What boosts pay on arc `a` of the overlay, and the next boost state."""
+    arc = added.arcs[a]
+    if phrases is None:
+        paid, boost = float32(bonus_of(scales, words, arc) + added.bonus[a]), _NO_LABEL
+    else:
+        paid, boost = _step_boosts(
+            graph, scales, words, phrases, arc, source, added.bonus[a]
+        )
+    return paid, boost
+
+
+@inlined
+def paid_added(graph, scales, words, phrases, added, a, source):
+    """What boosts pay on arc `a` of the overlay."""
+    paid, _ = _pay(graph, scales, words, phrases, added, a, source)
+    return paid
+
+
+@inlined
+def _write(phrases, added, channel, made, i, a, cost, boost):
+    """Write candidate number `made`: arc `a` of the overlay from entry `i`."""
+    one, arc = added.made[made], added.arcs[a]
+    one.cost, one.state, one.node = cost, arc.nextstate, channel.frontier[i].node
+    ilabel = arc.ilabel
+    if arc.nextstate >= added.first_state:
+        ilabel &= ~_LEADS
+    one.arc = flagged_arc(uint32(a) + added.first_arc, ilabel)
+    one.boost, one.source_boost = boost, _NO_LABEL
+    if phrases is not None:
+        one.source_boost = channel.boosts[i].boost
+
+
+@inlined
+def _step_boosts(graph, scales, words, phrases, arc, boost, bonus):
+    """As `step_boosts`, with what the arc itself is credited."""
+    token = begun_label(graph, arc)
+    word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
+    if token == _NO_LABEL and word == _NO_LABEL:
+        return float32(0), boost
+    owed, state, credit = owed_of(boost), state_of(boost), float32(0)
+    if word != _NO_LABEL:
+        if scales.has_words:
+            credit = find_bonus(words.keys, words.bonuses, word)
+    label = _NO_LABEL
+    if phrases.of_words:
+        label = word
+    elif phrases.of_tokens:
+        label = token
+    if label != _NO_LABEL:
+        if label >= phrases.num_labels:
+            label = _NO_LABEL  # which no phrase has, either
+        cost, state = step(phrases, state, label)
+        credit = float32(credit - cost)
+    credit = float32(credit + bonus)
+    if owed == _NO_LABEL and credit <= scales.instalment:
+        return credit, state
+    paid, owed = pay(owed, credit, scales.instalment)
+    return paid, join_boosts(owed, state)
+
+
+@kernel
+def recombine_added(phrases, added, work, made, cutoff, count, waiting):
+    """Candidates to entries, in `work.next` of the graph, in `added.next` of others.
+
+    Returns:
+        (entries of the graph, those with epsilon arcs, entries of the overlay, OK or
+        what must grow).
+    """
+    more, room = _ZERO, uint64(len(work.next))
+    for q in range(made):
+        candidate = added.made[q]
+        if candidate.cost > cutoff:
+            continue
+        if candidate.state >= added.first_state:
+            more, fits = _put(added, more, candidate)
+            if not fits:
+                return count, waiting, more, k.GROW_ADDED
+            continue
+        if phrases is None:
+            i = find_alone(work, count, candidate.state)
+        else:
+            i = find(work, count, candidate.state, candidate.boost)
+        if i < count:
+            if phrases is None:
+                _improve_alone(work.next[i], candidate)
+            else:
+                improve(work, i, candidate)
+            continue
+        if count == room:
+            return count, waiting, more, k.GROW_WORK
+        work.waiting[waiting] = uint32(count)
+        waiting += uint64(candidate.arc & _HAS_EPSILONS)
+        if phrases is None:
+            work.slots[candidate.state] = uint32(count)
+            entry = work.next[count]
+            entry.cost, entry.state = candidate.cost, candidate.state
+            entry.node, entry.arc = candidate.node, candidate.arc
+        else:
+            insert(phrases, work, count, candidate)
+        count += _ONE
+    return count, waiting, more, k.OK
+
+
+@inlined
+def _improve_alone(entry, candidate):
+    """Replace an entry by a candidate if that is the less (cost, arc)."""
+    cost, arc, old = candidate.cost, candidate.arc, entry.cost
+    if cost < old or (cost == old and arc < entry.arc):
+        entry.cost, entry.node, entry.arc = cost, candidate.node, arc
+
+
+@kernel
+def close_added(phrases, added, work, count, more):
+    """Relax the overlay's epsilon arcs, which cost nothing, and append its entries.
+
+    Args:
+        phrases: Phrases, or None.
+        added: The overlay; `next` has its entries.
+        work: Scratch; `next` has those of the graph.
+        count: How many those are.
+        more: How many of the overlay.
+
+    Returns:
+        (entries of the overlay, OK or what must grow).
+    """
+    for i in range(more):
+        entry = added.next[i]
+        state = uint64(entry.state - added.first_state)
+        a = added.begin[state]
+        if a == added.emit[state]:
+            continue
+        made = added.made[0]
+        made.cost, made.state, made.node = entry.cost, added.arcs[a].nextstate, i
+        made.arc = ((a + added.first_arc) << uint32(1)) | _EPSILON_ARC
+        made.boost, made.source_boost = entry.boost, entry.boost
+        more, fits = _put(added, more, made)
+        if not fits:
+            return more, k.GROW_ADDED
+    if append_added(phrases, added, work, count, more):
+        return more, k.OK
+    return more, k.GROW_WORK
+
+
+@inlined
+def _put(added, count, candidate):
+    """Make a candidate an entry, or improve the one that is there; (entries, fits)."""
+    i, last = _find(added, count, candidate.state, candidate.boost)
+    if i == _NONE:
+        if count == uint64(len(added.next)):
+            return count, False
+        added.next[count] = candidate
+        added.chain[count] = uint32(last)
+        added.slots[candidate.state - added.first_state] = uint32(count)
+        return count + _ONE, True
+    entry = added.next[i]
+    better = candidate.cost < entry.cost
+    if candidate.cost == entry.cost:
+        better = candidate.arc < entry.arc
+        if candidate.arc == entry.arc:
+            better = candidate.source_boost < entry.source_boost
+    if better:
+        added.next[i] = candidate
+    return count, True
+
+
+@inlined
+def _find(added, count, state, boost):
+    """Where a search state of the overlay stands, and the last entry of its state."""
+    last = uint64(added.slots[state - added.first_state])
+    if last >= count or added.next[last].state != state:
+        last = _NONE
+    i = last
+    while i != _NONE and added.next[i].boost != boost:
+        i = uint64(added.chain[i])
+    return i, last
+
+
+@inlined
+def find_added(added, count, state, boost):
+    """Where a search state stands in `added.next`, which has it."""
+    i, _ = _find(added, count, state, boost)
+    return i
+
+
+@kernel
+def append_added(phrases, added, work, count, more):
+    """The entries of the overlay behind `count` of the graph; whether they fit."""
+    if count + more > uint64(len(work.next)):
+        return False
+    for i in range(more):
+        one, entry = added.next[i], work.next[count + i]
+        entry.cost, entry.state, entry.arc = one.cost, one.state, one.arc
+        entry.node = one.node
+        if one.arc & _EPSILON_ARC:
+            entry.node += uint32(count)
+        if phrases is not None:
+            boosts = work.next_boosts[count + i]
+            boosts.boost, boosts.source_boost = one.boost, one.source_boost
+    return True
+
+
+@inlined
+def label_at(graph, added, arc):
+    """The input label of an arc of the graph or the overlay."""
+    if added is not None:
+        if arc >= added.first_arc:
+            return added.arcs[arc - added.first_arc].ilabel & LABEL
+    return graph.arcs[arc].ilabel & LABEL

@@ -1,0 +1,57 @@
+// Noting arcs for a lattice; `recorded.py` has the rule, the host makes lattices of it.
+//
+// Candidates within the cutoff are noted where recombination has found the entries that
+// they lead to: emitting ones first, then epsilon arcs by rank. While a frame is under
+// way a link has a cost in place of its excess, and an entry in place of the node.
+#pragma once
+#include "costs.cuh"
+#include "table.cuh"
+
+struct Links {
+    const Task& task;
+    const BlockScratch scratch;
+    const Slots& slots;  // of the table in use
+    Progress& progress;
+    const Costs& costs;
+
+    // Note the candidates that were just recombined. What an entry costs only falls
+    // until its frame is done: a link that is too much now is too much then.
+    __device__ void note() const {
+        const Utterance& utterance = costs.utterance;
+        const u64 row = costs.row_of_frame();
+        const u32 most = task.candidate_capacity, all = progress.num_candidates;
+        for (u32 q = threadIdx.x; q < (all < most ? all : most); q += blockDim.x) {
+            const u32 slot = scratch.candidate_slots()[q];
+            if (slot == NONE) continue;
+            const Candidate candidate = scratch.candidates()[q];
+            const u32 at = slots.entries[slot];
+            const float least = scratch.new_entries()[at].cost;
+            if (!(candidate.cost - least <= task.link_limit)) continue;
+            const u32 i = atomicAdd(&progress.num_links, 1u);
+            if (i >= utterance.links_capacity) continue;
+            const u32 arc = (candidate.arc_key & ~EPSILON_ARC) >> 1;
+            u32 source = utterance.trace_count + candidate.source;
+            float acoustic = 0.0f;
+            if (!(candidate.arc_key & EPSILON_ARC)) {
+                source = in_global(utterance.frontier)[candidate.source].node;
+                const Arc taken = read_only(task.arcs + arc);
+                const u32 token = Costs::token_of(taken.ilabel & LABEL_MASK);
+                acoustic = costs.unscaled_cost(row, token, costs.skips(row));
+            }
+            in_global(utterance.links)[i] = {source, at, arc, candidate.cost, acoustic};
+        }
+        __syncthreads();
+    }
+
+    // The frame is done, and its nodes stand in the trace from `trace_count` on.
+    __device__ void finish() const {
+        const Utterance& utterance = costs.utterance;
+        for (u32 i = utterance.links_count + threadIdx.x; i < progress.num_links;
+             i += blockDim.x) {
+            Link& link = in_global(utterance.links)[i];
+            link.excess = link.excess - scratch.new_entries()[link.nextstate].cost;
+            link.nextstate += utterance.trace_count;
+        }
+        __syncthreads();
+    }
+};

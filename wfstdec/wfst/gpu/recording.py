@@ -1,0 +1,185 @@
+"""Lattices on a device: a batch whose kernels note arcs, and what is kept of them.
+
+    batch = RecordingBatch(device_graph, options, boosts, lengths)
+    batch.advance(chunks)
+    batch.record()                                      # a Recorded per utterance
+
+The kernels note what is within `lattice_beam` so far; the host prunes it. Positions on
+the device depend on the schedule of its threads: `lattice_of` sorts them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.boost.account import BoostAccount
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.instalments import instalment_size
+from wfstdec.boost.phrases import nothing_said
+from wfstdec.gpu.records import NONE
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
+from wfstdec.wfst import noted
+from wfstdec.wfst.ends import best_end
+from wfstdec.wfst.gpu.batch import DeviceBatch
+from wfstdec.wfst.gpu.device_graph import DeviceGraph
+from wfstdec.wfst.gpu.memory import link_count, trace_nodes
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.recorded import Recorded, RecordedArcs
+
+
+class _Noted(NamedTuple):
+    """What a device noted of an utterance: ENTRY [F], NODE [N], LINK [M]."""
+
+    frontier: np.ndarray
+    trace: np.ndarray
+    links: np.ndarray
+    survived: bool
+
+
+class _Record(NamedTuple):
+    """As `noted.spread` takes it."""
+
+    arcs: np.ndarray
+    counts: np.ndarray
+    limit: np.float32
+    extra: np.ndarray
+
+
+class RecordingBatch(DeviceBatch):
+    """Utterances side by side: `advance`, then `record`; arguments as `DeviceBatch`."""
+
+    def __init__(
+        self,
+        device_graph: DeviceGraph,
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(device_graph, options, boosts, lengths)
+        self._options, self._given = options, boosts
+        self._variant = self._variant._replace(lattices=True)
+        self._task["link_limit"] = options.beam_of_lattice
+        entries = device_graph.scratch.entries
+        frames: Sequence[int | None] = lengths or [None] * len(boosts)
+        with self._device.on_stream(None):
+            counts = [link_count(trace_nodes(entries, n)) for n in frames]
+            self._allocate("links", counts)
+            self._device.wait()
+
+    def record(self) -> list[Recorded]:
+        """End all utterances; the batch cannot be used afterwards."""
+        if len(self.utterances) == 0:
+            return []
+        with self._device.on_stream(self._stream):
+            self._begin()
+            found = [self._noted(i) for i in range(len(self.utterances))]
+        paths, graph = self.finish(), self._device_graph.graph
+        return [
+            _recorded(graph, self._options, one, what, path)
+            for one, what, path in zip(self._given, found, paths, strict=True)
+        ]
+
+    def _noted(self, i: int) -> _Noted:
+        one = self.utterances[i]
+        frontier = self._download("frontier", int(one["frontier_count"]), i)
+        return _Noted(
+            frontier[frontier["cost"] < np.inf],  # of one that died some were dropped
+            self._download("trace", int(one["trace_count"]), i),
+            self._download("links", int(one["links_count"]), i),
+            bool(one["died"] == NONE),
+        )
+
+
+def _recorded(
+    graph: PackedGraph,
+    options: WfstOptions,
+    boosts: CompiledBoosts,
+    found: _Noted,
+    best: BestPath,
+) -> Recorded:
+    """What is kept of an utterance."""
+    frontier, trace, links, _ = found
+    excess, rest = _ends(graph, options, boosts, found)
+    record = _Record(
+        arcs=links,
+        counts=np.array([len(links)]),
+        limit=np.float32(options.beam_of_lattice),
+        extra=np.empty(len(trace), np.float32),
+    )
+    noted.spread(frontier, excess, len(trace), record)
+    links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
+    number = np.zeros(len(trace), np.int64)
+    number[nodes] = np.arange(len(nodes))
+    ends = np.flatnonzero((excess <= record.limit) & (excess < np.inf))
+    at = number[frontier["node"][ends]]
+    final_excess = np.full(len(nodes), np.inf, np.float32)
+    final_boost_cost = np.zeros(len(nodes), np.float32)
+    final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
+    taken = trace["arc"][nodes]
+    began = taken == NONE
+    graph_state = graph.arcs["nextstate"][np.where(began, 0, taken)]
+    return Recorded(
+        best=best,
+        frame=noted.frames_of(graph.arcs, NO_ARCS, links, len(trace))[nodes],
+        graph_state=np.where(began, np.uint32(0), graph_state),
+        boost_state=trace["renumbered"][nodes],
+        final_excess=final_excess,
+        final_boost_cost=final_boost_cost,
+        arcs=RecordedArcs(
+            state=number[links["state"]],
+            nextstate=number[links["nextstate"]],
+            arc=links["arc"],
+            excess=links["excess"],
+            acoustic_cost=links["acoustic"],
+            boost_cost=_boost_costs(graph, options, boosts, links, trace["renumbered"]),
+        ),
+    )
+
+
+def _ends(
+    graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts, found: _Noted
+) -> tuple[np.ndarray, np.ndarray]:
+    """What ending at each entry costs more than the best end; the boosts' rest."""
+    frontier, at_end = found.frontier, None
+    if boosts:
+        phrases = nothing_said() if boosts.phrases is None else boosts.phrases
+        size = instalment_size(options.beam)
+        at_end = frontier["boost"], phrases.automaton.final_cost, size
+    costs = graph.final_cost, np.float32(options.lm_scale)
+    _, least, is_final = best_end(frontier, *costs, found.survived, at_end)
+    return noted.ends(frontier, at_end, *costs, least, is_final)
+
+
+def _boost_costs(
+    graph: PackedGraph,
+    options: WfstOptions,
+    boosts: CompiledBoosts,
+    links: np.ndarray,
+    boost_state: np.ndarray,
+) -> np.ndarray:
+    """What the boosts of each arc cost, float32 [M], below 0 where they are paid."""
+    if not boosts:
+        return np.zeros(len(links), np.float32)
+    account = BoostAccount(boosts, options.beam)
+    arcs = graph.arcs[links["arc"]]
+    label, blank = arcs["ilabel"] & LABEL_MASK, ilabel_of(graph.tokens.blank)
+    stays = (label == EPSILON) | (label == blank) | (arcs["ilabel"] & REPEAT != 0)
+    begun = np.where(stays, EPSILON, label)
+    word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
+    steps = np.stack([boost_state[links["state"]], begun, word], axis=1)
+    different, which = np.unique(steps, axis=0, return_inverse=True)
+    costs = [
+        account.step(
+            boost,
+            None if word == EPSILON else word,
+            None if label == EPSILON else int(token_of(label)),
+        )[0]
+        for boost, label, word in different.tolist()
+    ]
+    return np.array(costs, np.float32)[which.reshape(-1)]

@@ -1,0 +1,166 @@
+"""The lattice in plain Python: the specification of what `recorded.py` says.
+
+It is the search of `reference.py`, which notes what it considers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.concatenation import Whole
+from wfstdec.text.symbols import token_of
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.recorded import Recorded, RecordedArcs
+from wfstdec.wfst.reference import Entry, F, Key, Node, ReferenceSearch
+
+State = tuple[int, int, int]
+"""Frames passed, graph state, boost state."""
+
+
+class _Arc(NamedTuple):
+    """An arc of the lattice."""
+
+    state: State
+    nextstate: State
+    arc: int
+    excess: np.float32
+    acoustic: np.float32
+    boost_cost: np.float32
+
+
+class RecordingSearch(ReferenceSearch):
+    """The search of one utterance, which keeps more of what it found."""
+
+    def __init__(
+        self,
+        whole: Whole,
+        added: np.ndarray,
+        options: WfstOptions,
+        boosts: CompiledBoosts,
+    ) -> None:
+        self._noted: list[tuple[Key, Entry]] = []
+        self._arcs: list[list[_Arc]] = []
+        self._added = added
+        super().__init__(whole, options, boosts)
+
+    def record(self) -> Recorded:
+        """End the utterance: what is kept of it."""
+        end_excess = self._end_excess()
+        extra: dict[State, np.float32] = dict(end_excess)
+        kept = [arc for arcs in reversed(self._arcs) for arc in _prune(arcs, extra)]
+        kept = [arc for arc in kept if self._is_within(arc, extra)]
+        states = [s for s in extra if extra[s] <= F(self._options.beam_of_lattice)]
+        return self._as_arrays(states, kept, end_excess)
+
+    def _end_excess(self) -> dict[State, np.float32]:
+        """What each end costs more than the best."""
+        (best, *_), reached_final = self._best_end(self._died < 0)
+        found = {}
+        for (state, boost), cost in self._costs.items():
+            total = cost
+            if reached_final:
+                final_cost = self._graph.final_cost[state]
+                if final_cost == np.inf:
+                    continue
+                total = F(cost + F(F(self._options.lm_scale) * final_cost))
+            excess = F(F(total + self._account.rest(boost)) - best)
+            if excess <= F(self._options.beam_of_lattice):
+                found[self._frames, state, boost] = excess
+        return found
+
+    def _is_within(self, arc: _Arc, extra: dict[State, np.float32]) -> bool:
+        through = F(arc.excess + extra.get(arc.nextstate, F(np.inf)))
+        return bool(through <= F(self._options.beam_of_lattice))
+
+    def _improve(  # type: ignore[override]  # the search's is static
+        self, reached: dict[Key, Entry], key: Key, entry: Entry, cutoff: np.float32
+    ) -> None:
+        if entry.cost <= cutoff:
+            self._noted.append((key, entry))
+        super()._improve(reached, key, entry, cutoff)
+
+    def _close(self, frontier: dict[Key, Entry], cutoff: np.float32) -> None:
+        self._noted = [(k, e) for k, e in self._noted if e.cost <= cutoff]
+        super()._close(frontier, cutoff)
+
+    def _settle(
+        self,
+        frontier: dict[Key, Entry],
+        before: dict[Key, Node],
+        unscaled: list[np.float32] | None,
+    ) -> None:
+        now = 0 if unscaled is None else self._frames + 1
+        epsilons = [n for n in self._noted if n[1].epsilon]
+        emitting = [n for n in self._noted if not n[1].epsilon]
+        rank, noted = self._graph.epsilon_rank, []
+        epsilons.sort(key=lambda n: rank[self._source[n[1].arc]])
+        for key, entry in [*emitting, *epsilons]:
+            excess = F(entry.cost - frontier[key].cost)
+            noted.append(self._arc(now, key, entry, excess, unscaled))
+        self._arcs.append(noted)
+        self._noted = []
+        super()._settle(frontier, before, unscaled)
+
+    def _arc(
+        self,
+        now: int,
+        key: Key,
+        entry: Entry,
+        excess: np.float32,
+        unscaled: list[np.float32] | None,
+    ) -> _Arc:
+        arc = self._graph.arcs[entry.arc]
+        acoustic = F(0)
+        if not entry.epsilon:
+            assert unscaled is not None
+            acoustic = unscaled[token_of(int(arc["ilabel"]) & LABEL_MASK)]
+        word = int(arc["olabel"]) or None
+        begun, bonus = self._begun(arc), self._bonus[entry.arc]
+        paid, _ = self._account.step(entry.source_boost, word, begun, bonus=bonus)
+        source = int(self._source[entry.arc]), entry.source_boost
+        return _Arc(
+            (now - (not entry.epsilon), *source),
+            (now, *key),
+            entry.number,
+            excess,
+            acoustic,
+            paid,
+        )
+
+    def _as_arrays(
+        self, states: list[State], arcs: list[_Arc], end: dict[State, np.float32]
+    ) -> Recorded:
+        number = {state: i for i, state in enumerate(states)}
+        columns = np.array(states, np.int64).reshape(len(states), 3).T
+        return Recorded(
+            best=self.finish(),
+            frame=columns[0].astype(np.int32),
+            graph_state=columns[1].astype(np.uint32),
+            boost_state=columns[2].astype(np.uint32),
+            final_excess=np.array([end.get(s, np.inf) for s in states], F),
+            final_boost_cost=np.array([self._account.rest(s[2]) for s in states], F),
+            arcs=RecordedArcs(
+                state=np.array([number[a.state] for a in arcs], np.int64),
+                nextstate=np.array([number[a.nextstate] for a in arcs], np.int64),
+                arc=np.array([a.arc for a in arcs], np.uint32),
+                excess=np.array([a.excess for a in arcs], F),
+                acoustic_cost=np.array([a.acoustic for a in arcs], F),
+                boost_cost=np.array([a.boost_cost for a in arcs], F),
+            ),
+            added=self._added,
+        )
+
+
+def _prune(arcs: list[_Arc], extra: dict[State, np.float32]) -> list[_Arc]:
+    """Pass `extra` back through the arcs of a frame; those that lead to an end."""
+    found = []
+    for arc in reversed(arcs):
+        through = F(arc.excess + extra.get(arc.nextstate, F(np.inf)))
+        if through < np.inf:
+            found.append(arc)
+            extra[arc.state] = min(through, extra.get(arc.state, F(np.inf)))
+    return found
