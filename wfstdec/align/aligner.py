@@ -139,7 +139,8 @@ class ForcedAligner:
             )
         transcript = self._transcriber.transcript(text)
         graphs = self._graphs()
-        read = LogProbs(logprobs, self.num_tokens, graphs.star is not None)
+        star_cost = None if graphs.star is None else self.options.insert_frame_cost
+        read = LogProbs(logprobs, self.num_tokens, star_cost)
         found = search(
             graphs.of(transcript),
             read,

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
     add_flags(parser, "--align-beam", "--exact", "--skip-cost", "--insert-cost")
+    add_flags(parser, "--insert-frame-cost")
     add_flags(parser, "--frame-shift")
 
 
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
         exact=args.exact,
         skip_cost=args.skip_cost,
         insert_cost=args.insert_cost,
+        insert_frame_cost=args.insert_frame_cost,
     )
     aligner = wfstdec.ForcedAligner(
         args.tokens,

@@ -60,6 +60,11 @@ ALIGN_FLAGS: dict[str, dict[str, Any]] = {
         "help": "speech may stand between words, at this much a passage (default: it "
         "may not)",
     },
+    "--insert-frame-cost": {
+        **_NATS,
+        "default": AlignOptions.insert_frame_cost,
+        "help": f"and this much a frame (default: {AlignOptions.insert_frame_cost:g})",
+    },
 }
 
 
