@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from wfstdec.lm.ngram import load_lm as load_lm
     from wfstdec.lm.sources import build_lm as build_lm
     from wfstdec.search.decoder import Decoder as Decoder
+    from wfstdec.search.endpoints import Endpointer as Endpointer
+    from wfstdec.search.endpoints import EndpointRule as EndpointRule
     from wfstdec.search.hypothesis import Hypothesis as Hypothesis
     from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
     from wfstdec.text.lexicon import Lexicon as Lexicon
@@ -69,6 +71,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "AlignOptions": "wfstdec.align.options",
     "Alignment": "wfstdec.align.alignment",
+    "EndpointRule": "wfstdec.search.endpoints",
+    "Endpointer": "wfstdec.search.endpoints",
     "ForcedAligner": "wfstdec.align.aligner",
     "BackendChoice": "wfstdec.wfst.choice",
     "BoostEntry": "wfstdec.boost.entries",

@@ -62,17 +62,17 @@ def cost_of_text(text, skip_cost):
     return cost
 
 
-def solve(case, entries, text, skip_cost=np.inf, insert_cost=None):
-    """The oracle's answer; the star is a word of one token, the frame's best."""
+def solve(
+    case, entries, text, skip_cost=np.inf, insert_cost=None, insert_frame_cost=0.0
+):
+    """The oracle's answer; the star is a word of one token, by so much less probable
+    than the frame's best."""
     x, tokens = case.logprobs, list(case.tokens)
     if insert_cost is not None:
         tokens.append(STAR)
         entries = [*entries, naive.Entry(STAR, (STAR,), insert_cost)]
-        x = (
-            np.column_stack([x, x.max(axis=1)])
-            if len(x)
-            else np.zeros((0, len(tokens)))
-        )
+        best = x.max(axis=1, keepdims=True, initial=-np.inf)
+        x = np.concatenate([x, best - insert_frame_cost], axis=1)
     return naive.best(
         x,
         tokens=tokens,
@@ -138,7 +138,10 @@ def test_speech_put_in(chunk):
     for seed in range(2000 + chunk * CASES, 2000 + (chunk + 1) * CASES):
         case, entries, text = draw(seed, num_tokens=4)
         rng = np.random.default_rng(seed)
-        costs = {"insert_cost": float(rng.choice([0.0, 1.0, 4.0]))}
+        costs = {
+            "insert_cost": float(rng.choice([0.0, 1.0, 4.0])),
+            "insert_frame_cost": float(rng.choice([0.0, 0.25])),
+        }
         if rng.random() < 0.5:
             costs["skip_cost"] = float(rng.choice([0.5, 3.0]))
         aligner = aligner_of(case, entries, AlignOptions(**costs))

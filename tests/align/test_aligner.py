@@ -119,6 +119,16 @@ def test_a_text_that_is_too_long_says_which_words_were_not_reached():
     assert alignment.misfits[-1].end_word == 3
 
 
+def test_a_beam_that_is_too_narrow_is_widened_and_said(caplog):
+    x, text = frames("-aba-|-cac-"), "aba bcb cac"
+    narrow = ForcedAligner(LETTERS, separator="|", options=AlignOptions(beam=1.0))
+    with caplog.at_level("INFO", "wfstdec.align"):
+        alignment = narrow.align(x, text)
+    assert "no path reaches the end of the text: again with beam" in caplog.text
+    wide = narrow.with_options(beam=1000.0).align(x, text)
+    assert alignment.reached_end and alignment.words == wide.words
+
+
 def test_nothing_said_and_nothing_heard():
     aligner = ForcedAligner(LETTERS, separator="|")
     for x, text in ((frames("---"), ""), (frames(""), [])):

@@ -97,6 +97,18 @@ def test_bonuses_follow_from_the_list():
     )
 
 
+def test_a_phrase_is_no_likelier_than_its_rarest_word():
+    words = ("<eps>", "new", "york", "the")
+    defaults = DefaultBonuses(words, None, np.array([np.inf, 3.0, 5.0, 2.0]))
+    for phrase in ("new york", "york new new", "york"):
+        [bonus] = defaults.of([phrase]).values()
+        assert bonus == pytest.approx(math.log(1 + math.exp(5)))
+    found = defaults.of(["new york", "the york", "the"])
+    mass = 2 * math.exp(-5) + math.exp(-2)
+    assert found["new york"] == pytest.approx(math.log(1 + 1 / mass))
+    assert defaults.of(["new unheard"]) == {"new unheard": MOST}
+
+
 def test_longer_lists_get_less():
     rng = np.random.default_rng(1)
     words = ("<eps>", *(f"w{i}" for i in range(3000)))

@@ -8,6 +8,7 @@ import pytest
 from lattice_cases import logprobs_of, random_lattice_case
 from text_graphs import text_graph
 
+from wfstdec.cli.main import main
 from wfstdec.errors import FormatError, LatticeError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.file import LatticeWriter, open_lattices, save_lattices
@@ -119,3 +120,50 @@ def test_arrays_that_are_no_lattice_are_refused(changes, message):
     check_lattice(lattice)
     with pytest.raises(LatticeError, match=message):
         check_lattice(broken(lattice, **changes))
+
+
+# ----------------------------------------------------------------- command line
+ARPA = """\\data\\
+ngram 1=4
+
+\\1-grams:
+-99 <s>
+-1 </s>
+-0.1 {first}
+-3 {second}
+
+\\end\\
+"""
+
+
+def test_decode_keeps_lattices_and_rescore_prices_them_anew(tmp_path, capsys):
+    graph = text_graph("0 1 a A 1\n0 2 a B 1.5\n1 3 b - 0\n2 3 b - 0.25\n3 0.5")
+    graph.save(tmp_path / "g.npz")
+    x = np.log(np.full((2, 3), 1 / 3, np.float32))
+    np.savez(tmp_path / "x.npz", one=x, two=x)
+    (tmp_path / "b.arpa").write_text(ARPA.format(first="B", second="A"))
+
+    def run(*argv):
+        assert main([str(arg) for arg in argv]) == 0
+        return capsys.readouterr().out
+
+    files = "--graph", tmp_path / "g.npz", "--logprobs", tmp_path / "x.npz"
+    lattices = tmp_path / "x.lat"
+    out = run("decode", *files, "--lattices", lattices, "--quiet")
+    assert out == "one A\ntwo A\n" == run("decode", *files, "--quiet")
+    assert list(open_lattices(lattices)) == ["one", "two"]
+    rescore = "rescore", "--lattices", lattices, "--quiet"
+    assert run(*rescore) == "one A\ntwo A\n"
+    assert run(*rescore, "--arpa", tmp_path / "b.arpa") == "one B\ntwo B\n"
+    assert run(*rescore, "--lm-scale", "3", "--mbr") == "one A\ntwo A\n"
+    found = json.loads(
+        run(*rescore, "--nbest", "2", "--format", "jsonl").splitlines()[0]
+    )
+    assert [one["text"] for one in found["nbest"]] == ["A", "B"]
+    line = run("decode", *files, "--confidence", "--format", "ctm", "--quiet")
+    sure = 1 / (1 + np.exp(-0.75))  # B costs 0.75 more
+    assert line.split()[5] == f"{sure:.3f}"
+    assert main(["rescore", "--lattices", str(tmp_path / "x.npz")]) == 1
+    assert "not a readable file of lattices" in capsys.readouterr().err
+    assert main([*map(str, rescore), "--mbr", "--nbest", "2"]) == 1
+    assert "--mbr and --nbest 2, expected one text" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_pruning_at_any_time_changes_nothing():
         expected = lattice_by(search, graph, options, [x])
         backend = CpuBackend(graph)
         inputs = backend.inputs_of(options, boosts)
-        small = RecordingSearch(backend, inputs, options, first_arcs=1)
+        small = RecordingSearch(backend, *inputs, options, first_arcs=1)
         trace = small._channel.trace[:2].copy()
         small._channel = small._channel._replace(trace=trace)
         for chunk in random_splits(rng, x):

@@ -12,7 +12,8 @@ class AlignOptions(CheckedOptions):
     """Options of `ForcedAligner`; costs are in nats, lower is better.
 
         total = acoustic + pronunciations and silences
-                + skip_cost * words left out + insert_cost * passages put in
+                + skip_cost * words left out
+                + insert_cost * passages put in + insert_frame_cost * their frames
 
     Attributes:
         beam: Partial paths that cost more than the frame's best plus `beam` are
@@ -22,8 +23,10 @@ class AlignOptions(CheckedOptions):
         skip_cost: Words of the text may be left out, at so much each; `None`: they
             may not.
         insert_cost: Speech that the text does not have may stand between words, at so
-            much a passage; `None`: it may not. What is said there costs as much as
-            the most probable token of each frame.
+            much a passage; `None`: it may not.
+        insert_frame_cost: What is said there costs so much more, in each frame, than
+            the most probable token. With 0 a passage would have no reason to end: it
+            would drive the text out of the beam.
         misfit_below: Words of less confidence may be misfits, and so may frames
             between words;
         misfit_nats: they are if they also cost so much more than what the model would
@@ -37,6 +40,7 @@ class AlignOptions(CheckedOptions):
     exact: bool = False
     skip_cost: float | None = None
     insert_cost: float | None = None
+    insert_frame_cost: float = 0.3
     misfit_below: float = 0.2
     misfit_nats: float = 10.0
 
@@ -46,5 +50,7 @@ class AlignOptions(CheckedOptions):
         for name in ("skip_cost", "insert_cost"):
             expected = f"a number of nats, 0 to {MAX_NATS:g}, or None"
             self.check(name, lambda x: 0 <= x <= MAX_NATS, expected, optional=True)
+        expected = f"a number of nats, 0 to {MAX_NATS:g}"
+        self.check("insert_frame_cost", lambda x: 0 <= x <= MAX_NATS, expected)
         self.check("misfit_below", lambda x: 0 <= x <= 1, "a number from 0 to 1")
         self.check_width("misfit_nats")

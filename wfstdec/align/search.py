@@ -16,6 +16,7 @@ excess of any path the cheapest of all is found (up to the rounding of float32 s
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -31,11 +32,13 @@ from wfstdec.search.option_checks import MAX_NATS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
+_log = logging.getLogger("wfstdec.align")
+
 CHUNK = 1000
 """Frames that are priced at a time."""
 WIDER = 4.0
 """So many times as wide a beam, if no path came to the end."""
-WIDENED_AT_MOST = 5
+WIDENED_AT_MOST = 4
 SMALL = 50_000_000
 """Frames times states: with less, the first wider beam is none at all."""
 _SLACK = 1.0  # nats, far over the rounding of the sums
@@ -47,12 +50,15 @@ class LogProbs:
     Args:
         array: [T, V], anything that NumPy can slice: a memory-mapped file too.
         num_tokens: V.
-        has_star: Whether a further token is as probable as the frame's best.
+        star_cost: By so many nats a further token is less probable than the best of
+            the frame; None where there is no such token.
     """
 
-    def __init__(self, array: np.ndarray, num_tokens: int, has_star: bool) -> None:
+    def __init__(
+        self, array: np.ndarray, num_tokens: int, star_cost: float | None = None
+    ) -> None:
         self._array, self._num_tokens = array, num_tokens
-        self._has_star = has_star
+        self._star_cost = star_cost
         self.num_frames = len(array)
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -69,10 +75,10 @@ class LogProbs:
                 part = np.asarray(part, np.float32)
                 bad = np.flatnonzero(~(part <= MAX_LOGPROB).all(axis=1))[0]
                 raise bad_logprob(0, first + int(bad), part[bad]) from None
-            if self._has_star and len(chunk):
-                chunk = np.column_stack([chunk, chunk.max(axis=1)])
-            elif self._has_star:
-                chunk = np.zeros((0, self._num_tokens + 1), np.float32)
+            if self._star_cost is not None:
+                best = chunk.max(axis=1, keepdims=True)
+                star = best - np.float32(self._star_cost)
+                chunk = np.concatenate([chunk, star], axis=1)
             yield chunk
 
 
@@ -110,7 +116,7 @@ def search(
         frame_shift_s=frame_shift_s,
         threads=1,
     )
-    least = math.fsum(float(-chunk.max(axis=1).sum()) for chunk in logprobs)
+    least = math.fsum(-chunk.max(axis=1).sum(dtype=np.float64) for chunk in logprobs)
     beam, hypothesis = options.beam, _one_pass(decoder, logprobs, options.beam)
     for _ in range(WIDENED_AT_MOST):
         if hypothesis.reached_final or beam == math.inf:
@@ -119,6 +125,7 @@ def search(
             beam = math.inf
         else:
             beam = min(max(1.0, beam) * WIDER, MAX_NATS)
+        _log.info("no path reaches the end of the text: again with beam %g", beam)
         hypothesis = _one_pass(decoder, logprobs, beam)
     excess = hypothesis.total_cost - least
     provable = _costs_nothing_negative(graph) and hypothesis.reached_final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -19,6 +19,7 @@ from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 
@@ -38,6 +39,7 @@ def decode_file(
     format: str | None = None,
     nbest: int = 1,
     subtitles: SubtitleOptions | None = None,
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
     progress: bool = False,
 ) -> Summary:
     """Decode all utterances of a file, and write what was found in its order.
@@ -53,6 +55,8 @@ def decode_file(
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
             decoder with n-best lists, and `"jsonl"`.
         subtitles: How words are cut into subtitles.
+        lattices: Makes hypotheses of the lattice of each utterance, such as a
+            `LatticeReading`; None asks for no lattices.
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
@@ -75,6 +79,7 @@ def decode_file(
             logprobs,
             boosts,
             nbest=nbest > 1,
+            lattices=lattices,
             summary=summary,
             progress=progress and not results.on_terminal,
         )
@@ -91,6 +96,7 @@ def decode_all(
     boosts: BoostLists | BoostsLike = None,
     *,
     nbest: bool = False,
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
     summary: Summary | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[str, list[Hypothesis]]]:
@@ -102,6 +108,7 @@ def decode_all(
             `wfstdec.io.open_logprobs` gives.
         boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
         nbest: As many hypotheses as the decoder's options ask for, instead of the best.
+        lattices: As in `decode_file`.
         summary: Counts what is decoded.
         progress: Show a progress bar, where standard error is a terminal.
 
@@ -123,7 +130,7 @@ def decode_all(
             utterances = [utterance for utterance, _ in batch]
             began = time.perf_counter()
             with _named(utterances, getattr(logprobs, "path", None)):
-                hypotheses = _decode(decoder, batch, boosts, nbest)
+                hypotheses = _decode(decoder, batch, boosts, nbest, lattices)
             if summary is not None:
                 summary.add(batch, hypotheses, time.perf_counter() - began)
             yield from zip(utterances, hypotheses, strict=True)
@@ -153,7 +160,11 @@ def batches(
 
 
 def _decode(
-    decoder: Decoder, batch: Batch, boosts: BoostLists | BoostsLike, nbest: bool
+    decoder: Decoder,
+    batch: Batch,
+    boosts: BoostLists | BoostsLike,
+    nbest: bool,
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None,
 ) -> list[list[Hypothesis]]:
     logprobs = [array for _, array in batch]
     given: BoostsLike | Sequence[BoostsLike]
@@ -161,6 +172,10 @@ def _decode(
         given = [boosts.of(utterance) for utterance, _ in batch]
     else:
         given = boosts
+    if lattices is not None:
+        found = decoder.decode_lattice(logprobs, boosts=given)
+        named = zip(batch, found, strict=True)
+        return [lattices(utterance, lattice) for (utterance, _), lattice in named]
     if nbest:
         return decoder.decode_nbest(logprobs, boosts=given)
     return [[best] for best in decoder.decode(logprobs, boosts=given)]

@@ -29,11 +29,12 @@ _SHOWN_AT_MOST = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
-    add_flags(parser, "--lexicon", "--spell-unknown", "--sentencepiece")
+    add_flags(parser, "--lexicon", "--g2p", "--sentencepiece")
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
     add_flags(parser, "--align-beam", "--exact", "--skip-cost", "--insert-cost")
+    add_flags(parser, "--insert-frame-cost")
     add_flags(parser, "--frame-shift")
 
 
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
         exact=args.exact,
         skip_cost=args.skip_cost,
         insert_cost=args.insert_cost,
+        insert_frame_cost=args.insert_frame_cost,
     )
     aligner = wfstdec.ForcedAligner(
         args.tokens,
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         separator_optional=args.separator_optional,
         silence=args.silence,
         silence_prob=args.silence_prob,
-        g2p="spelling" if args.spell_unknown else None,
+        g2p=args.g2p,
         sentencepiece_model=args.sentencepiece,
         topology=args.topology,
         blank=args.blank,

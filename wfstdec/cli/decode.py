@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.decoding import decode_file
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
 from wfstdec.cli.phrase_flags import (
     phrase_arguments,
     phrase_options,
@@ -35,6 +38,7 @@ from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import result_writer
+from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 
 HELP = "log-probs to words with times"
@@ -47,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--phrases", "--phrase-totals", "--phrase-unit")
     add_flags(parser, "--phrase-context", "--phrase-depth", "--phrase-unknown")
     add_flags(parser, "--phrase-boundary", "--sentencepiece")
+    add_flags(parser, "--lattices", *READING_FLAGS)
     add_decoder_flags(parser)
 
 
@@ -56,19 +61,27 @@ def run(args: argparse.Namespace) -> None:
     nbest = getattr(options, "nbest", None) or 1
     format, subtitles = result_format(args), subtitle_options(args)
     result_writer(format, nbest=nbest)  # refused before anything is loaded
+    wants_lattices = args.lattices or args.confidence or args.mbr
+    reading = reading_of(args, nbest) if wants_lattices else None
     words, phrases = _read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
-    summary = decode_file(
-        decoder,
-        logprobs,
-        args.output,
-        boosts=_boosts_for(decoder, args, words, phrases),
-        format=format,
-        nbest=nbest,
-        subtitles=subtitles,
-        progress=not args.quiet,
-    )
+    with ExitStack() as stack:
+        if args.lattices:
+            assert reading is not None
+            write = stack.enter_context(LatticeWriter(args.lattices))
+            reading = replace(reading, write=write)
+        summary = decode_file(
+            decoder,
+            logprobs,
+            args.output,
+            boosts=_boosts_for(decoder, args, words, phrases),
+            format=format,
+            nbest=nbest,
+            subtitles=subtitles,
+            lattices=reading,
+            progress=not args.quiet,
+        )
     if not args.quiet:
         print(summary, file=sys.stderr)
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.cli.lattice_flags import LATTICE_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
@@ -182,9 +183,6 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": "in place of --arpa: a language model as `wfstdec build-lm` saves it",
     },
     "--beam": _search("beam", "keep what is this close to the best", **_NATS),
-    "--lattice-beam": _search(
-        "lattice_beam", "in lattices, keep what is this close to the best", **_NATS
-    ),
     "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
     "--max-active": _search(
         "max_active", "states kept in a frame at most, or none", **_COUNT_OR_NONE
@@ -383,6 +381,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
     **MODEL_FLAGS,
+    **LATTICE_FLAGS,
     **RESULT_FLAGS,
     **ALIGN_FLAGS,
     **{

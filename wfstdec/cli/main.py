@@ -27,6 +27,7 @@ from wfstdec.cli import (
     decode,
     demo,
     info,
+    rescore,
     score,
     tune,
 )
@@ -39,6 +40,7 @@ COMMANDS = {
     "info": info,
     "decode": decode,
     "align": align,
+    "rescore": rescore,
     "score": score,
     "compare": compare,
     "tune": tune,

@@ -153,6 +153,18 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         compiled = self._compiled(boosts, len(utterances))
         return list(map(self._nbest, self._search(utterances, compiled), compiled))
 
+    def decode_lattice(
+        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+    ) -> list[Lattice]:
+        """The lattice of each utterance; arguments as in `decode`.
+
+        Raises:
+            OptionError: This kind of decoder records none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} records no lattices, expected a WfstDecoder"
+        )
+
     def phrase_compiler(
         self,
         options: PhraseOptions | None = None,

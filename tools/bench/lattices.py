@@ -1,0 +1,161 @@
+"""What lattices cost, how much is in them, and what rescoring gains.
+
+    python -m tools.bench.lattices --output run.json
+    python -m tools.bench.lattices --profile small
+
+CPU time of one thread by turns: decoding, decoding with lattices, rescoring. WER of the
+best path, of the best of n-best lists and of lattices (what no choice can be better
+than), and of the best path after rescoring; beside it that of the language model's own
+graph where `--graphs` asks for it. Before anything is timed, best paths have to be the
+1-best.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+from tools.bench import data
+from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.report import Row
+from tools.bench.timing import Turns
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.lattice.oracle import lattice_errors
+from wfstdec.lattice.rescoring import rescored
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.metrics import count_errors, score_texts
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+
+PROFILES: dict[str, Row] = {
+    "full": {"rescore": ["lm_books.3g", "lm_books.4g"], "beams": [4.0, 6.0, 8.0]},
+    "small": {"rescore": [], "beams": [6.0], "data": data.RECIPE, "utterances": 6},
+}
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("--set", default="dev")
+    add("--lm", help="of the graph: a name in the data, or an ARPA file")
+    add("--rescore", nargs="*", help="language models, names or ARPA files")
+    add("--graphs", nargs="*", default=[], help="of these also the graph's WER")
+    add("--beam", type=float, default=13.0)
+    add("--beams", nargs="+", type=float, help="of lattices")
+    return parse(parser, argv, PROFILES)
+
+
+def wer_of(case: Case, texts: list[str]) -> float:
+    """Percent."""
+    said = dict(zip(case.speech.references, map(str.split, texts), strict=True))
+    return round(score_texts(case.speech.references, said).wer, 3)
+
+
+def best_texts(lattices: list[Lattice]) -> list[str]:
+    """The best path of each."""
+    return [one.text(one.word_ids(one.best_arcs())) for one in lattices]
+
+
+def oracle_wers(case: Case, lattices: list[Lattice]) -> Row:
+    """The fewest errors of the 10 and 100 best, and of all paths."""
+    references = list(case.speech.references.values())
+    words, row = sum(map(len, references)), {}
+    for n in (10, 100):
+        errors = 0
+        for reference, one in zip(references, lattices, strict=True):
+            texts = [one.text(one.word_ids(a)) for a in nbest_paths(one, n).arcs]
+            errors += min(count_errors(reference, t.split()).total for t in texts)
+        row[f"nbest_{n}"] = round(100 * errors / words, 3)
+    pairs = zip(lattices, references, strict=True)
+    errors = sum(lattice_errors(one, reference) for one, reference in pairs)
+    return row | {"lattice": round(100 * errors / words, 3)}
+
+
+def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> list[Row]:
+    """A row for each lattice beam."""
+    rows = []
+    for beam in args.beams:
+        options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale, lattice_beam=beam)
+        decoder = case.wfst_decoder(options)
+        hypotheses = decoder.decode(case.utterances)
+        lattices = decoder.decode_lattice(case.utterances)
+        assert best_texts(lattices) == [hyp.text for hyp in hypotheses]
+        frames = sum(map(len, case.utterances))
+        row: Row = {
+            "lattice_beam": beam,
+            "arcs_per_frame": round(sum(one.num_arcs for one in lattices) / frames, 2),
+            "wer": wer_of(case, best_texts(lattices)),
+            "oracle_wer": oracle_wers(case, lattices),
+            "rescored_wer": {
+                name: wer_of(case, best_texts([rescored(one, lm) for one in lattices]))
+                for name, lm in lms.items()
+            },
+        }
+        rows.append(row | timed(decoder, case, lattices, lms, args.repeats))
+        print(row | {key: rows[-1][key] for key in ("ratio", "rescoring_ratio")})
+    return rows
+
+
+def timed(
+    decoder: WfstDecoder,
+    case: Case,
+    lattices: list[Lattice],
+    lms: dict[str, NgramLM],
+    repeats: int,
+) -> Row:
+    """CPU seconds by turns, and what they are of decoding."""
+    functions: dict[str, Callable[[], Any]] = {
+        "decode": partial(decoder.decode, case.utterances),
+        "decode_lattice": partial(decoder.decode_lattice, case.utterances),
+    }
+    for name, lm in lms.items():
+        functions[name] = partial(_rescore_all, lattices, lm)
+    turns = Turns(functions)
+    turns.repeat(repeats)
+    seconds = {name: median(taken) for name, taken in turns.seconds.items()}
+    alone = seconds["decode"]
+    return {
+        "ratio": round(seconds["decode_lattice"] / alone, 3),
+        "rescoring_ratio": {name: round(seconds[name] / alone, 3) for name in lms},
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+    }
+
+
+def _rescore_all(lattices: list[Lattice], lm: NgramLM) -> None:
+    for one in lattices:
+        rescored(one, lm)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run, inputs = Run("tools.bench.lattices", args), Inputs.of(args)
+    lm = args.lm or data.default_lms(inputs.data)[0]
+    speech = load_set(args.set, inputs)
+    case = make_case(speech, lm, inputs)
+    assert case.graph is not None
+    words = case.graph.words
+    lms = {
+        data.name_of_lm(data.find_lm(name, inputs.data)): NgramLM.from_arpa(
+            data.find_lm(name, inputs.data), words
+        )
+        for name in args.rescore
+    }
+    graphs = {}
+    for name in args.graphs:
+        other = make_case(speech, name, inputs)
+        decoder = other.wfst_decoder(
+            WfstOptions(beam=args.beam, lm_scale=other.lm_scale)
+        )
+        graphs[name] = wer_of(other, [h.text for h in decoder.decode(case.utterances)])
+    print(case.headline())
+    run.write(measure(case, lms, args), case=case.name, graph_wer=graphs)
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

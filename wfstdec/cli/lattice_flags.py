@@ -1,0 +1,53 @@
+"""The flags of lattices; `flags.FLAGS` takes them in."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.errors import OptionError
+from wfstdec.wfst.options import DEFAULT_LATTICE_BEAM
+
+LATTICE_FLAGS: dict[str, dict[str, Any]] = {
+    "--lattice-beam": {
+        "type": float,
+        "metavar": "NATS",
+        "help": "in lattices and n-best lists, keep what is this close to the best "
+        f"(default: {DEFAULT_LATTICE_BEAM:g}, or the beam)",
+    },
+    "--lattices": {
+        "metavar": "FILE",
+        "help": "lattices of all utterances, for wfstdec rescore",
+    },
+    "--confidence": {
+        "action": "store_true",
+        "help": "how sure each word is, from a lattice",
+    },
+    "--mbr": {
+        "action": "store_true",
+        "help": "the text of least expected error in place of the most probable one",
+    },
+    "--posterior-scale": {
+        "type": float,
+        "default": 1.0,
+        "metavar": "X",
+        "help": "times all costs, for --confidence and --mbr (default: 1)",
+    },
+}
+READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")
+
+
+def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading:
+    """What a command line wants of lattices.
+
+    Raises:
+        OptionError: They do not go together, or one is out of range.
+    """
+    if args.mbr and nbest > 1:
+        raise OptionError(f"--mbr and --nbest {nbest}, expected one text")
+    if args.posterior_scale < 0:
+        raise OptionError(
+            f"--posterior-scale {args.posterior_scale!r}, expected 0 or more"
+        )
+    return LatticeReading(nbest, args.confidence, args.mbr, args.posterior_scale)

@@ -1,0 +1,103 @@
+"""Endpoints: when an utterance of a session is over.
+
+    endpointer = Endpointer(decoder.frame_shift_s)
+    sessions.advance({one: chunk})
+    if endpointer.ended(sessions.partial(one)):
+        hypothesis, one = sessions.close(one), sessions.open()
+
+Any rule that holds ends it, as in Kaldi's `online2/online-endpoint.h`, whose defaults
+these are. Silence is what follows the last token of a word: blanks, separators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wfstdec.errors import OptionError
+from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.sessions import Partial
+
+
+@dataclass(frozen=True)
+class EndpointRule(CheckedOptions):
+    """Holds where all of its conditions do.
+
+    Attributes:
+        silence_s: Seconds of silence at the end, at least.
+        max_final_cost: What ending costs more than going on, nats, at most;
+            `Partial.final_cost`.
+        needs_speech: Whether something must have been said.
+        length_s: Seconds of the utterance, at least.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    silence_s: float = 0.0
+    max_final_cost: float = math.inf
+    needs_speech: bool = True
+    length_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for name in ("silence_s", "length_s"):
+            self.check(name, lambda x: 0 <= x < math.inf, "seconds, 0 or more")
+        self.check_width("max_final_cost")
+
+
+DEFAULT_RULES = (
+    EndpointRule(silence_s=5.0, needs_speech=False),
+    EndpointRule(silence_s=0.5, max_final_cost=2.0),
+    EndpointRule(silence_s=1.0, max_final_cost=8.0),
+    EndpointRule(silence_s=2.0),
+    EndpointRule(length_s=20.0, needs_speech=False),
+)
+"""Nothing said for 5 s; half a second after a good end, one after a fair one, two after
+any; 20 s in all."""
+
+
+@dataclass(frozen=True)
+class Endpointer:
+    """Says when an utterance is over.
+
+    Attributes:
+        frame_shift_s: Seconds per frame of the session.
+        rules: Any of them ends it.
+
+    Raises:
+        OptionError: `frame_shift_s` is out of range, or there are no rules.
+    """
+
+    frame_shift_s: float
+    rules: Sequence[EndpointRule] = DEFAULT_RULES
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not (math.isfinite(self.frame_shift_s) and self.frame_shift_s > 0):
+            raise OptionError(
+                f"frame_shift_s={self.frame_shift_s!r}, expected seconds, above 0"
+            )
+        if not self.rules:
+            raise OptionError("no rules, expected at least one")
+
+    def ended(self, partial: Partial) -> EndpointRule | None:
+        """The first rule that holds; None where the utterance goes on."""
+        silence_s = self._seconds(partial.silent_frames)
+        length_s = self._seconds(partial.num_frames)
+        for rule in self.rules:
+            if (
+                silence_s >= rule.silence_s
+                and length_s >= rule.length_s
+                and partial.final_cost <= rule.max_final_cost
+                and (
+                    partial.silent_frames < partial.num_frames or not rule.needs_speech
+                )
+            ):
+                return rule
+        return None
+
+    def _seconds(self, frames: int) -> float:
+        """Rounded: 25 frames of 0.02 s are half a second."""
+        return round(frames * self.frame_shift_s, 6)
