@@ -1,13 +1,25 @@
 """Searches with added words: small graphs by hand, random cases."""
 
+import dataclasses
+
 import naive
 import numpy as np
 from naive_added import random_added_case
 from oracle_cases import graph_by_files
-from random_graphs import random_logprobs, random_options
+from random_graphs import (
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
 
 import wfstdec
 from wfstdec import BoostEntry, WfstDecoder
+from wfstdec.boost.added import AddedWords
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.graph.calls import Calls
 
 ARPA = (
     "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 an\n-1 ban\n"
@@ -66,3 +78,48 @@ def drawn_search(rng, folder):
     if rng.random() < 0.5:
         boosts = with_phrases(rng, case, boosts)
     return WfstDecoder(graph, random_options(rng), "reference"), x, boosts
+
+
+def random_calls_search(rng):
+    """A random graph with random calls, log-probs, options, and words to add."""
+    graph = random_graph(rng)
+    while len(graph.tokens) < 2:
+        graph = random_graph(rng)
+    count, num_labels = len(graph.tokens), len(graph.tokens) + 1
+    units = [token + 1 for token in range(count) if token != graph.tokens.blank]
+    states = rng.random(graph.num_states) < 0.6
+    states[rng.integers(graph.num_states)] = True
+    returns = np.full(num_labels, -1, np.int32)
+    returns[units] = rng.integers(-1, graph.num_states, len(units))
+    calls = Calls(
+        state=np.flatnonzero(states).astype(np.int32),
+        last=rng.choice([0, *units], states.sum()).astype(np.int32),
+        cost=rng.choice([0.5, 2.0, -1.0], states.sum()).astype(np.float32),
+        returns=returns,
+        word_cost=1.0,
+    )
+    topology = str(rng.choice(naive.TOPOLOGIES))
+    tables = dataclasses.replace(graph.tables, topology=topology)
+    graph = dataclasses.replace(graph, tables=tables, calls=calls)
+    known, texts = len(graph.words), ("p", "q", "r")
+    rows = {
+        (
+            int(known + rng.integers(3)),
+            tuple((rng.choice(units, rng.integers(1, 5)) - 1).tolist()),
+        )
+        for _ in range(rng.integers(1, 9))
+    }
+    rows = sorted(rows)
+    bonus = rng.choice([0.0, 1.5, 6.0, 40.0, -1.0], 3)
+    added = AddedWords(
+        words=texts,
+        num_known=known,
+        word=np.array([word for word, _ in rows], np.int32),
+        splits=np.cumsum([0, *(len(said) for _, said in rows)]).astype(np.int32),
+        tokens=np.array([t for _, said in rows for t in said], np.int32),
+        bonus=bonus[[word - known for word, _ in rows]].astype(np.float32),
+    )
+    words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
+    phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
+    x = random_logprobs(rng, int(rng.integers(0, 9)), count)
+    return graph, random_options(rng), x, CompiledBoosts(words, phrases, added)

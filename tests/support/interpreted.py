@@ -65,6 +65,8 @@ import naive_cases
 import naive_greedy
 import naive_search_cases
 import naive_trie
+import naive_words
+from added_cases import random_calls_search
 from random_graphs import (
     random_boosts,
     random_graph,
@@ -72,6 +74,7 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
+from wfst_searches import bits
 
 from wfstdec.boost.boosts import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
@@ -89,8 +92,11 @@ from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
 from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.cpu import backend as cpu_backend
+from wfstdec.wfst.cpu.added_records import with_scratch
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.reference import ReferenceBackend
 
 
 def check_queries(rng):
@@ -172,6 +178,44 @@ def check_trie_search(i):
     assert found == expected, i
 
 
+def check_added(rng):
+    """Searches with added words without the JIT, in arrays that are too small."""
+    graph, options, x, boosts = random_calls_search(rng)
+    expected, found = (
+        one.start(options, boosts) for one in (ReferenceBackend(graph), few(graph))
+    )
+    for search in (expected, found):
+        search.advance(x)
+    assert bits(found.finish()) == bits(expected.finish())
+
+
+def few(graph):
+    """A backend of the CPU whose scratch is too small at first."""
+    cpu_backend.with_scratch = small_scratch
+    return CpuBackend(graph, first_capacity=2)
+
+
+def small_scratch(arrays, entries=1):
+    """Room for one entry of an overlay."""
+    return with_scratch(arrays, entries)
+
+
+def check_trie_words(i):
+    """The same with added and open words."""
+    made = naive_words.random_case(np.random.default_rng(i))
+    options = TrieOptions(
+        **made.case.options, beam=6.0, beam_size=6, merge=("max", "sum")[i % 2]
+    )
+    arguments = naive_words.decoder_arguments(made)
+    expected, found = (
+        TrieDecoder(**arguments, options=options, backend=backend).decode_nbest(
+            [made.case.logprobs], boosts=[naive_words.decoder_boosts(made)]
+        )
+        for backend in TRIE_BACKENDS
+    )
+    assert found == expected, i
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
@@ -179,6 +223,8 @@ def main(num_cases):
         check_lookahead(np.random.default_rng(i))
         check_greedy(np.random.default_rng(i))
         check_trie_search(i)
+        check_added(np.random.default_rng([i, 1]))
+        check_trie_words(i)
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

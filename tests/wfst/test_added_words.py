@@ -4,7 +4,13 @@ import naive
 import naive_cases
 import numpy as np
 import pytest
-from added_cases import boosts_of, drawn_search, frames, small_graph
+from added_cases import (
+    boosts_of,
+    drawn_search,
+    frames,
+    random_calls_search,
+    small_graph,
+)
 from naive_added import random_added_case, solve_added
 from oracle_cases import (  # noqa: F401 (one is a fixture)
     assert_best,
@@ -20,6 +26,10 @@ from wfstdec.graph.overlay import make_overlay
 from wfstdec.wfst import added
 from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.cpu import backend as cpu_backend
+from wfstdec.wfst.cpu.added_records import with_scratch
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.reference import ReferenceBackend
 
 UNBOUNDED = {"beam": np.inf, "max_active": None}
 CAN = [name for name in BACKENDS if name != "cuda"]
@@ -174,3 +184,26 @@ def test_sessions_know_added_words_as_they_come(name, tmp_path):
         assert sessions[0].close(a) == whole
         found += any(w.text not in reference.graph.word_ids for w in whole.words)
     assert found > 5
+
+
+@pytest.mark.parametrize("first_entries", [1, 512])
+def test_random_graphs_with_random_calls(first_entries, monkeypatch):
+    """The same bits, in whatever order arrays have to grow."""
+    monkeypatch.setattr(
+        cpu_backend,
+        "with_scratch",
+        lambda arrays, entries=first_entries: with_scratch(arrays, entries),
+    )
+    found = 0
+    for i in range(400):
+        rng = np.random.default_rng([9, i])
+        graph, options, x, boosts = random_calls_search(rng)
+        paths = []
+        for backend in (ReferenceBackend(graph), CpuBackend(graph)):
+            search = backend.start(options, boosts)
+            for chunk in random_splits(np.random.default_rng(i), x):
+                search.advance(chunk)
+            paths.append(search.finish())
+        assert bits(paths[0]) == bits(paths[1]), i
+        found += any(paths[0].said.word >= len(graph.words))
+    assert found > 60

@@ -65,8 +65,9 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
 
     The result for an utterance depends on its log-probs, the options, its boosts and
     what the decoder was made of: not on the batch, padding, chunks, threads, backend
-    or the order of lists. With a lexicon all words are of the lexicon, and CTC's rules
-    are exact with and without a separator s: a sentence is `s* (w s+)* [w]`, with
+    or the order of lists. With a lexicon all words are of the lexicon or of the boost
+    list, or open ones where there is an open vocabulary, and CTC's rules are exact
+    with and without a separator s: a sentence is `s* (w s+)* [w]`, with
     `separator_optional` `s* (w s*)*`, without a separator `w*`.
 
     Args:
