@@ -7,7 +7,7 @@ import wfstdec
 from wfstdec import BoostEntry, Boosts
 from wfstdec.boost.added import Pronouncer
 from wfstdec.boost.boosts import BoostCompiler
-from wfstdec.boost.defaults import ADDED, DefaultBonuses
+from wfstdec.boost.defaults import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
 from wfstdec.errors import BoostError, BoostWarning, FormatError, OptionError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table
@@ -86,11 +86,18 @@ def test_bonuses_of_added_words_are_not_in_the_map():
 
 
 def test_a_default_brings_a_word_to_a_price():
-    [row] = rows(added_of([BoostEntry("cab", ["c a b"])]))
+    [row] = rows(added_of([BoostEntry("cab", ["c c a b"])]))
     assert row[2] == pytest.approx(UNK - ADDED)
     names = [f"w{i}" for i in range(2000)]
-    found = added_of([BoostEntry(name, ["c a b"]) for name in names])
-    assert found.bonus[0] == pytest.approx(UNK - np.log(2000), abs=1e-5)
+    found = added_of([BoostEntry(name, ["c a c b"]) for name in names])
+    assert found.bonus[0] == pytest.approx(UNK - np.log(6000), abs=1e-5)
+
+
+def test_words_that_sound_like_common_ones_get_less():
+    said = {"same": ["a b"], "near": ["a b c", "c c c c"], "far": ["c c c"]}
+    found = rows(added_of([BoostEntry(word, ways) for word, ways in said.items()]))
+    bonus = {word: one / (UNK - ADDED) for word, _, one in found}
+    assert bonus == pytest.approx({"same": SAME_ADDED, "near": NEAR_ADDED, "far": 1.0})
 
 
 def test_a_lexicon_of_spellings_spells_what_it_lacks():
@@ -142,7 +149,8 @@ def test_phrases_may_have_added_words():
     assert one.phrases.num_labels == 4
     assert one.cost([1, 3], []) == pytest.approx(-4.0)
     [alone] = compiler().compile({"ab cab": 3.0}, 1)
-    assert rows(alone.added) == [("cab", (4, 2, 3), pytest.approx(UNK - ADDED))]
+    usual = NEAR_ADDED * (UNK - ADDED)  # it sounds like `ab`
+    assert rows(alone.added) == [("cab", (4, 2, 3), pytest.approx(usual))]
 
 
 def test_both_forms_of_a_list():

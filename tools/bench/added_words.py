@@ -174,6 +174,10 @@ def quality(
         added = entries(words, said, None)
         usual = decoder._compiled(added, 1)[0].added
         assert usual is not None
+        as_it_comes = {
+            usual.words[word - usual.num_known]: float(bonus)
+            for word, bonus in zip(usual.word, usual.bonus, strict=True)
+        }
         for bonus in (*args.bonuses, None):
             texts = texts_by(decoder, case, entries(words, said, bonus))
             note("as built", name, bonus, texts)
@@ -181,8 +185,8 @@ def quality(
             continue
         other = rebuilt(case, words, said, options)
         for bonus in (*args.bonuses, None):
-            nats = float(usual.bonus[0]) if bonus is None else bonus
-            texts = texts_by(other, case, dict.fromkeys(words, nats))
+            nats = dict.fromkeys(words, bonus) if bonus is not None else as_it_comes
+            texts = texts_by(other, case, nats)
             note("rebuilt", name, bonus, texts)
     return rows
 

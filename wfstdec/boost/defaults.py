@@ -17,9 +17,12 @@ average and cost 0.36 % of WER; now it is 1.2 nats and 0.15 %.)
 of one that sounds the same `HOMOPHONES`; of a phrase that of its most distinct word.
 
 A word that is added costs what the language model asks for any word that it does not
-know, `unk_cost`. Of n such words each is to cost no more than
+know, `unk_cost`. Of n such words each is to cost
 
-    max(ADDED, ln n)        so its bonus is what brings it there, at least 0
+    max(ADDED, ln(3 n))     so its bonus is what brings it there, at least 0
+
+times a share: 1, of a word that sounds but for one token like a word that costs less
+than `COMMON` nats `NEAR_ADDED`, of one that sounds the same `SAME_ADDED`.
 """
 
 from __future__ import annotations
@@ -41,8 +44,10 @@ NEIGHBOURS, HOMOPHONES = 0.6, 0.2
 """Shares of words that may be taken for likelier ones."""
 ADDED = 6.7
 """What words that are added cost at least, nats, boosted."""
-NEAR_ADDED, SAME_ADDED = 1.0, 1.0
-"""Shares of their bonuses if they may be taken for words that cost less."""
+COMMON = 9.0
+"""Words that cost less, nats, must not be taken for added ones."""
+NEAR_ADDED, SAME_ADDED = 0.4, 0.1
+"""Shares of added words that sound like common ones."""
 
 
 class DefaultBonuses:
@@ -96,12 +101,12 @@ class DefaultBonuses:
         self, added: Mapping[str, Sequence[Sequence[int]]]
     ) -> dict[str, float]:
         """The bonus of each word that is added, nats."""
-        most = max(0.0, self._unk_cost - max(ADDED, math.log(len(added))))
+        most = max(0.0, self._unk_cost - max(ADDED, math.log(3 * len(added))))
         said = [one for ways in added.values() for one in ways]
         owner = np.repeat(np.arange(len(added)), [len(w) for w in added.values()])
         near = np.zeros(len(added), np.uint8)
         if self._known_sounds is not None:
-            sounds = self._known_sounds.near(said, self._unk_cost)
+            sounds = self._known_sounds.near(said, COMMON)
             np.maximum.at(near, owner, sounds)
         shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
         return dict(zip(added, (most * shares).tolist(), strict=True))
