@@ -42,6 +42,8 @@ from wfstdec.wfst.cpu.recombination import (
 
 _CALL_MASK = uint64(CALL_BITS - 1)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
+_FEW_CALLS = 16
+"""So many states with calls are looked up rather than looked for."""
 _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 _LEADS = uint32(LEADS_TO_EPSILON)
 _MOST = float32(NO_CUTOFF)
@@ -95,6 +97,22 @@ def emit_added(graph, scales, words, phrases, added, work, channel, beam, least)
             *(i, row, beam, made, least),
         )
         if made == _NONE:
+            return made, least
+    if phrases is None:
+        few = len(added.call_state) <= _FEW_CALLS and beam < np.inf
+        if few and channel.counts[k.MOVED] == 0:
+            for call in range(uint64(len(added.call_state))):
+                state = uint64(added.call_state[call])
+                i = find_alone(work, of_graph, state)
+                if i == of_graph:
+                    continue
+                row = call * added.num_entering, (call + _ONE) * added.num_entering
+                made, least = _follow_row(
+                    *(graph, scales, words, phrases, added, work, channel),
+                    *(i, row, beam, made, least),
+                )
+                if made == _NONE:
+                    return made, least
             return made, least
     for i in range(of_graph):
         state = frontier[i].state

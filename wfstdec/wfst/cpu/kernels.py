@@ -70,6 +70,7 @@ def advance(
     """
     num_frames = logprobs.shape[0]
     counts = channel.counts
+    counts[k.MOVED] = 1  # this may be other scratch than that of the frame before
     if counts[k.FRONTIER] == 0:
         status = _begin(graph, scales, words, phrases, added, work, channel, record)
         if status != k.OK:
@@ -287,7 +288,7 @@ def _keep_least(phrases, work, channel, keep, limit):
             if np.int64(i) < of_graph:
                 kept_of_graph = kept
     counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
-    counts[k.GRAPH] = np.int64(kept_of_graph)
+    counts[k.GRAPH], counts[k.MOVED] = np.int64(kept_of_graph), 1
     return cost_of(last)
 
 
@@ -338,6 +339,7 @@ def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count
         if cost == float32(0):
             counts[k.BEST] = np.int64(i)
     counts[k.FRONTIER], counts[k.GRAPH] = np.int64(count), np.int64(of_graph)
+    counts[k.MOVED] = 0
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
     channel.base[0] += np.float64(best)
