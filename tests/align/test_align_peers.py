@@ -1,7 +1,6 @@
 """Alignment against torchaudio's, where that is installed.
 
-Log-probs are continuous: with ties torchaudio 2.11 was seen to give paths that are less
-probable.
+Log-probs are continuous: with ties torchaudio 2.11 was seen to find worse paths.
 """
 
 import numpy as np

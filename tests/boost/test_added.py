@@ -8,7 +8,7 @@ from wfstdec import BoostEntry, Boosts
 from wfstdec.boost.added import Pronouncer
 from wfstdec.boost.boosts import BoostCompiler
 from wfstdec.boost.defaults import ADDED, DefaultBonuses
-from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.errors import BoostError, BoostWarning, FormatError, OptionError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table
 from wfstdec.text.vocabulary import word_ids
@@ -130,6 +130,12 @@ def test_a_lexicon_may_say_it():
     assert found == [("cab", (3, 4), 1.0), ("cab", (4,), 1.0)]
 
 
+def test_the_file_of_a_lexicon_may_say_it(tmp_path):
+    (tmp_path / "more.txt").write_text("cab b c\nz c\n")
+    found = rows(added_of({"cab": 1.0}, compiler(g2p=str(tmp_path / "more.txt"))))
+    assert found == [("cab", (3, 4), 1.0)]
+
+
 def test_phrases_may_have_added_words():
     boosts = [BoostEntry("cab", ["c a b"], 1.0), BoostEntry("ab cab", bonus=3.0)]
     [one] = compiler().compile(boosts, 1)
@@ -183,7 +189,9 @@ def test_two_bonuses_for_one_word():
 def test_what_a_g2p_gives_wrongly_is_named():
     with pytest.raises(BoostError, match="'cab' uses token 'K'"):
         added_of(["cab"], compiler(g2p=lambda word: ["K AE B"]))
-    with pytest.raises(OptionError, match="g2p='phones', expected a function"):
+    with pytest.raises(OptionError, match="g2p=3, expected a function"):
+        compiler(g2p=3)
+    with pytest.raises(FormatError, match="phones"):
         compiler(g2p="phones")
 
 

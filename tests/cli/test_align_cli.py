@@ -96,7 +96,7 @@ def test_words_by_spelling_and_costs_of_what_does_not_fit(files, capsys):
     assert align(files, "--output", "x.ctm") == 1
     message = "utterance 'utt2': the text has 1 words that the lexicon does not have"
     assert message in capsys.readouterr().err
-    more = ["--output", "x.jsonl", "--spell-unknown", "--skip-cost", "3", "--exact"]
+    more = ["--output", "x.jsonl", "--g2p", "spelling", "--skip-cost", "3", "--exact"]
     assert align(files, *more, "--insert-cost", "3") == 0
     read = json.loads((files / "x.jsonl").read_text().splitlines()[0])
     assert [word["position"] for word in read["words"]] == [0, 2]

@@ -195,7 +195,7 @@ def _random_boosts(
     if case.lexicon is None:
         if kind == "no":
             return {}
-        return {"phrases": _random_token_phrases(rng, case, words)}
+        return {"phrases": random_token_phrases(rng, case, words)}
     if kind == "typed":
         texts = [_random_phrase(rng, words, 1) for _ in range(rng.integers(1, 4))]
         texts += [_random_phrase(rng, words, 3) for _ in range(rng.integers(1, 4))]
@@ -204,9 +204,9 @@ def _random_boosts(
     if kind == "words" or kind != "no" and rng.random() < 0.3:
         made["boosts"] = {w: _random_bonus(rng) for w in words if rng.random() < 0.5}
     if kind == "word_phrases":
-        made["phrases"] = _random_word_phrases(rng, case, words)
+        made["phrases"] = random_word_phrases(rng, case, words)
     if kind == "token_phrases":
-        made["phrases"] = _random_token_phrases(rng, case, words)
+        made["phrases"] = random_token_phrases(rng, case, words)
     return made
 
 
@@ -238,9 +238,10 @@ def _random_amounts(rng: np.random.Generator, *, bounded: bool) -> dict[str, Any
     return options
 
 
-def _random_word_phrases(
+def random_word_phrases(
     rng: np.random.Generator, case: Case, words: list[str]
 ) -> Phrases:
+    """Phrases of words that the decoder has."""
     weights, known = _random_weights(rng, words), word_table(case)
     spellings = {
         text: [tuple(text.split())] if set(text.split()) <= set(known) else []
@@ -250,7 +251,7 @@ def _random_word_phrases(
     return Phrases(weights, "word", options, spellings)
 
 
-def _random_token_phrases(
+def random_token_phrases(
     rng: np.random.Generator, case: Case, words: list[str]
 ) -> Phrases:
     """Phrases of words that are said by the lexicon; without one they are tokens."""

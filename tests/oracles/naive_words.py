@@ -21,6 +21,7 @@ import naive_search_cases
 import numpy as np
 from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
 
+from wfstdec.boost.boosts import Boosts
 from wfstdec.boost.entries import BoostEntry
 from wfstdec.search.open_vocabulary import OpenVocabulary
 
@@ -28,6 +29,8 @@ TOKENS = ("letters", "pieces", "phones", "joined_phones")
 """What tokens are; `joined_phones` stand without anything between words."""
 _PIECES = {"a": PIECE_START + "a", "b": "b", "c": PIECE_START, "d": "ab"}
 _OPEN = "\0"
+BOOSTS = ("no", "typed", "word_phrases", "token_phrases")
+"""What is boosted beside added words."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,8 @@ def random_case(
         tokens: one of TOKENS.
         listed: whether a list adds words and pronunciations.
         opened: whether there are open words.
-        boosts: as of `naive_search_cases.random_case`, or "phrases" of added words too.
+        boosts: "no", "typed" (phrases of added words too), "word_phrases" or
+            "token_phrases".
     """
     tokens = tokens or str(rng.choice(TOKENS))
     if opened is None:
@@ -200,7 +204,7 @@ def random_case(
     kind = "none"
     if tokens in ("letters", "phones"):
         kind = str(rng.choice(["separator", "separator_optional"]))
-    drawn = boosts if boosts is not None else str(rng.choice(["no", "no", "typed"]))
+    drawn = boosts if boosts is not None else str(rng.choice(BOOSTS))
     num_tokens = 4 if tokens == "joined_phones" else int(rng.choice([4, 5]))
     case = naive_search_cases.random_case(
         rng,
@@ -300,7 +304,14 @@ def _boosted(rng: np.random.Generator, made: WordCase, kind: str) -> WordCase:
             size = int(rng.integers(1, 4))
             text = " ".join(rng.choice(words, size=size))
             boosts[text] = float(rng.choice([0.5, 2.0, 3.7, -1.0]))
-    return replace(made, case=replace(made.case, boosts=boosts))
+    case = replace(made.case, boosts=boosts)
+    if kind == "word_phrases":
+        drawn = naive_search_cases.random_word_phrases(rng, case, [*made.table[1:]])
+        case = replace(case, phrases=drawn)
+    if kind == "token_phrases":
+        drawn = naive_search_cases.random_token_phrases(rng, case, [*made.table[1:]])
+        case = replace(case, phrases=drawn)
+    return replace(made, case=case)
 
 
 # ---------------------------------------------------------------------- for the library
@@ -313,9 +324,17 @@ def decoder_arguments(made: WordCase) -> dict[str, Any]:
 
 
 def boost_list(made: WordCase) -> list[BoostEntry] | None:
-    """The list of the utterance."""
+    """The words and phrases of the utterance."""
     entries = [
-        BoostEntry(text, made.said.get(text), bonus)
+        BoostEntry(text, made.said.get(text, ()), bonus)
         for text, bonus in made.case.boosts.items()
     ]
     return entries or None
+
+
+def decoder_boosts(made: WordCase) -> Boosts:
+    """The same, with compiled phrases."""
+    phrases, alone = None, replace(made.case, boosts={})
+    if made.case.phrases is not None:
+        phrases = naive_search_cases.decoder_boosts(alone, made.table)
+    return Boosts(boost_list(made) or {}, phrases)

@@ -65,6 +65,7 @@ import naive_cases
 import naive_greedy
 import naive_search_cases
 import naive_trie
+import naive_words
 from added_cases import random_calls_search
 from random_graphs import (
     random_boosts,
@@ -199,6 +200,22 @@ def small_scratch(arrays, entries=1):
     return with_scratch(arrays, entries)
 
 
+def check_trie_words(i):
+    """The same with added and open words."""
+    made = naive_words.random_case(np.random.default_rng(i))
+    options = TrieOptions(
+        **made.case.options, beam=6.0, beam_size=6, merge=("max", "sum")[i % 2]
+    )
+    arguments = naive_words.decoder_arguments(made)
+    expected, found = (
+        TrieDecoder(**arguments, options=options, backend=backend).decode_nbest(
+            [made.case.logprobs], boosts=[naive_words.decoder_boosts(made)]
+        )
+        for backend in TRIE_BACKENDS
+    )
+    assert found == expected, i
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
@@ -207,6 +224,7 @@ def main(num_cases):
         check_greedy(np.random.default_rng(i))
         check_trie_search(i)
         check_added(np.random.default_rng([i, 1]))
+        check_trie_words(i)
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

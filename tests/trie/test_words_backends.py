@@ -49,7 +49,7 @@ def draw(seed, tokens):
     )
     arguments = naive_words.decoder_arguments(made)
     decoder = TrieDecoder(**arguments, options=options, threads=1)
-    (compiled,) = decoder._boosts.compile([naive_words.boost_list(made)], 1)
+    (compiled,) = decoder._boosts.compile([naive_words.decoder_boosts(made)], 1)
     return rng, made, decoder, compiled
 
 
@@ -131,7 +131,7 @@ def test_partial_hypotheses_are_the_same(tokens):
             options=decoder.options,
             backend="reference",
         )
-        entries = naive_words.boost_list(made)
+        entries = naive_words.decoder_boosts(made)
         sessions = [one.sessions() for one in (decoder, other)]
         ids = [one.open(entries) for one in sessions]
         for row in made.case.logprobs:

@@ -48,7 +48,7 @@ def decoder_of(made, backend, **options):
 def decode(made, backend, **options):
     """All hypotheses of a case, best first."""
     decoder = decoder_of(made, backend, **options)
-    boosts = naive_words.boost_list(made)
+    boosts = naive_words.decoder_boosts(made)
     (hyps,) = decoder.decode_nbest([made.case.logprobs], boosts=boosts)
     (hyp,) = decoder.decode([made.case.logprobs], boosts=boosts)
     assert hyp == hyps[0]
@@ -133,14 +133,13 @@ def test_all_texts_each_once(merge, tokens, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("fixed", ["listed", "opened", "typed"])
+@pytest.mark.parametrize("fixed", ["listed", "opened", *naive_words.BOOSTS[1:]])
 @pytest.mark.parametrize("merge", MERGES)
-def test_lists_and_open_words_each_alone(merge, fixed, backend):
+def test_lists_open_words_and_boosts(merge, fixed, backend):
     arguments = {
         "listed": {"listed": True, "opened": False, "boosts": "no"},
         "opened": {"listed": False, "opened": True, "boosts": "no"},
-        "typed": {"listed": True, "boosts": "typed"},
-    }[fixed]
+    }.get(fixed, {"listed": True, "boosts": fixed})
     beside = 0
     for i in range(60, 90):
         tokens = naive_words.TOKENS[i % 4]

@@ -56,9 +56,8 @@ CASES = [
 LEXICON, OPEN, SPELLED = "trie", "trie, open", "trie, no lexicon"
 """With a lexicon alone, with open words beside it, with a language model alone."""
 SETTINGS = settings(
-    "beam:beam_size:token_top_k:merge=5.0:8:none:max,5.0:16:none:max,6.0:16:none:max,"
-    "6.0:16:none:sum,7.0:16:none:sum,8.0:16:none:sum,8.0:24:6:sum,8.0:32:none:sum,"
-    "12.0:128:none:sum"
+    "beam:beam_size:token_top_k:merge=5.0:8:none:max,5.0:16:none:max,6.0:16:none:sum,"
+    "7.0:12:6:sum,7.5:12:6:sum,8.0:16:none:sum,8.0:32:none:sum"
 )
 COSTS = ["4:3", "4:3", "8:1"]
 CHECKED_FRAMES = 30

@@ -25,7 +25,7 @@ from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
-from wfstdec.boost.added import G2p
+from wfstdec.boost.added import G2pLike
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
@@ -48,8 +48,8 @@ class ForcedAligner:
         silence_prob: How probable it is in each place.
         g2p: How words are said that the lexicon lacks: a function from a word to its
             pronunciations, each the names of tokens between spaces or in a sequence; a
-            lexicon; `"spelling"`, with the tokens themselves; `None`: they are errors,
-            unless all words of the lexicon are spelt.
+            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: they
+            are errors, unless all words of the lexicon are spelt.
         sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
         topology: Of CTC, as `build_graph` takes it.
@@ -71,7 +71,7 @@ class ForcedAligner:
         separator_optional: bool = False,
         silence: str | None = None,
         silence_prob: float = 0.5,
-        g2p: G2p | Lexicon | str | None = None,
+        g2p: G2pLike = None,
         sentencepiece_model: Path | None = None,
         topology: str = "normal",
         blank: int | str | None = None,

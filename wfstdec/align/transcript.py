@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from wfstdec.boost.added import SPELLING, G2p, Pronouncer
+from wfstdec.boost.added import SPELLING, G2pLike, Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, spelling_lexicon
 from wfstdec.text.symbols import TokenTable
@@ -59,7 +59,7 @@ class Transcriber:
         lexicon: Lexicon | None,
         separators: Sequence[int] = (),
         *,
-        g2p: G2p | Lexicon | str | None = None,
+        g2p: G2pLike = None,
         sentencepiece_model: str | os.PathLike[str] | None = None,
     ) -> None:
         self._known: dict[str, Said] = {}

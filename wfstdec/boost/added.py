@@ -4,13 +4,14 @@
     added = add_words(words, word_ids, said, bonuses, pronouncer)       # AddedWords
 
 Where a list does not say how a word is pronounced, `g2p` does: a function of the word,
-a lexicon that has it, or "spelling", the tokens that spell it; None takes the spelling
-where all words of the decoder's lexicon have theirs.
+a lexicon that has it or its file, or "spelling", the tokens that spell it; None takes
+the spelling where all words of the decoder's lexicon have theirs.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +21,13 @@ import numpy as np
 from wfstdec.boost.entries import Said
 from wfstdec.boost.spelling import Spelling, by_table
 from wfstdec.errors import BoostError, OptionError
-from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.text.symbols import TokenTable
 
 G2p = Callable[[str], Sequence[str | Sequence[str]] | str]
 """A word to its pronunciations, each the names of tokens; none where it has none."""
+G2pLike = G2p | Lexicon | str | os.PathLike[str] | None
+"""What users may give: see above."""
 SPELLING = "spelling"
 _SAMPLE = 200
 """So many words of a lexicon tell whether it is one of spellings."""
@@ -74,6 +77,7 @@ class Pronouncer:
 
     Raises:
         OptionError: `g2p` is nothing of the kind.
+        LexiconError, FormatError: As `read_lexicon`.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class Pronouncer:
         tokens: TokenTable,
         lexicon: Callable[[], Lexicon],
         separators: Sequence[int] = (),
-        g2p: G2p | Lexicon | str | None = None,
+        g2p: G2pLike = None,
     ) -> None:
+        if isinstance(g2p, str | os.PathLike) and g2p != SPELLING:
+            g2p = read_lexicon(g2p, tokens)
         known = isinstance(g2p, Lexicon) or g2p in (None, SPELLING)
         if not (known or callable(g2p)):
             raise OptionError(

@@ -29,7 +29,7 @@ _SHOWN_AT_MOST = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
-    add_flags(parser, "--lexicon", "--spell-unknown", "--sentencepiece")
+    add_flags(parser, "--lexicon", "--g2p", "--sentencepiece")
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         separator_optional=args.separator_optional,
         silence=args.silence,
         silence_prob=args.silence_prob,
-        g2p="spelling" if args.spell_unknown else None,
+        g2p=args.g2p,
         sentencepiece_model=args.sentencepiece,
         topology=args.topology,
         blank=args.blank,

@@ -64,8 +64,10 @@ def _transducer(
 
 _TOKENS = ("tokens", "blank", "separator", "arpa", "lm", "unk_cost")
 KINDS = {
-    "wfst": Kind(("graph",), _wfst),
-    "trie": Kind((*_TOKENS, "lexicon", "separator_optional", "open_vocabulary"), _trie),
+    "wfst": Kind(("graph", "g2p"), _wfst),
+    "trie": Kind(
+        (*_TOKENS, "lexicon", "separator_optional", "open_vocabulary", "g2p"), _trie
+    ),
     "greedy": Kind(_TOKENS, _greedy),
     "transducer": Kind(
         ("model", "head", "arpa", "lm", "separator", "unk_cost"), _transducer

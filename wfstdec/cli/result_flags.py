@@ -37,9 +37,10 @@ RESULT_FLAGS: dict[str, dict[str, Any]] = {
 _NATS = {"type": float, "metavar": "NATS"}
 ALIGN_FLAGS: dict[str, dict[str, Any]] = {
     "--text": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
-    "--spell-unknown": {
-        "action": "store_true",
-        "help": "words that the lexicon lacks are said as they are spelt",
+    "--g2p": {
+        "metavar": "LEXICON",
+        "help": "how words of --boost or --text are said that the decoder lacks: a "
+        "lexicon that has them, or 'spelling'",
     },
     "--align-beam": {
         **_NATS,

@@ -12,6 +12,7 @@ from wfstdec.io.boost_files import (
     read_phrases,
 )
 from wfstdec.io.dot import graph_dot
+from wfstdec.io.lattices import kaldi_lattice, lattice_dot, write_lattice_fst
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_output, open_results
 from wfstdec.io.results import FORMATS, NBEST_FORMATS, result_writer
@@ -25,6 +26,8 @@ __all__ = [
     "LogprobReader",
     "SubtitleOptions",
     "graph_dot",
+    "kaldi_lattice",
+    "lattice_dot",
     "open_logprobs",
     "open_output",
     "open_results",
@@ -33,5 +36,6 @@ __all__ = [
     "read_phrases",
     "read_text",
     "result_writer",
+    "write_lattice_fst",
     "write_text",
 ]

@@ -27,13 +27,13 @@ def graph_dot(graph: PackedGraph) -> str:
     lines = ["digraph wfstdec {", "  rankdir=LR; node [shape=circle];"]
     for state, cost in enumerate(graph.final_cost.tolist()):
         if np.isfinite(cost):
-            name = _quoted(f"{state}/{cost:.3g}" if cost else str(state))
+            name = quoted(f"{state}/{cost:.3g}" if cost else str(state))
             lines.append(f"  {state} [shape=doublecircle label={name}];")
     lines.append("  0 [style=bold];")
     for state in range(graph.num_states):
         row = slice(*graph.state_arc_splits[state : state + 2])
         for arc in graph.arcs[row]:
-            target, label = int(arc["nextstate"]), _quoted(_arc_label(graph, arc))
+            target, label = int(arc["nextstate"]), quoted(_arc_label(graph, arc))
             lines.append(f"  {state} -> {target} [label={label}];")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -47,5 +47,6 @@ def _arc_label(graph: PackedGraph, arc: np.void) -> str:
     return f"{repeat}{token}{word}{cost}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as dot reads it."""
     return json.dumps(text, ensure_ascii=False)

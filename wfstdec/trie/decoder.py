@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from wfstdec.boost.added import G2p, Pronouncer
+from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BoostError, InputError, OptionError
@@ -65,8 +65,9 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
 
     The result for an utterance depends on its log-probs, the options, its boosts and
     what the decoder was made of: not on the batch, padding, chunks, threads, backend
-    or the order of lists. With a lexicon all words are of the lexicon, and CTC's rules
-    are exact with and without a separator s: a sentence is `s* (w s+)* [w]`, with
+    or the order of lists. With a lexicon all words are of the lexicon or of the boost
+    list, or open ones where there is an open vocabulary, and CTC's rules are exact
+    with and without a separator s: a sentence is `s* (w s+)* [w]`, with
     `separator_optional` `s* (w s*)*`, without a separator `w*`.
 
     Args:
@@ -83,8 +84,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
             no such words. Without a lexicon the language model is then one over words,
             and its words are spelled by the tokens.
         g2p: How words of boost lists are said that come without pronunciations: a
-            function of a word, a `Lexicon`, or `"spelling"`. None takes the spelling
-            where that is how the lexicon's words are said.
+            function of a word, a `Lexicon` or its file, or `"spelling"`. None takes
+            the spelling where that is how the lexicon's words are said.
         separator: The token between words. Without a lexicon it only says how tokens
             are read as words; None takes the mark U+2581 of word pieces.
         separator_optional: The separator may be missing.
@@ -120,7 +121,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         blank: int | str | None = None,
         unk_cost: float | None = None,
         open_vocabulary: OpenVocabulary | None = None,
-        g2p: G2p | Lexicon | str | None = None,
+        g2p: G2pLike = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
@@ -169,7 +170,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         """How tokens make open words; None where there are none."""
         return self._builder.spelling
 
-    def _pronouncer(self, g2p: G2p | Lexicon | str | None) -> Pronouncer | str:
+    def _pronouncer(self, g2p: G2pLike) -> Pronouncer | str:
         """How added words are said; or why there are none."""
         if self.lexicon is None:
             if g2p is not None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wfstdec.boost.added import G2p, Pronouncer
+from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BackendError, BoostError, OptionError
@@ -62,8 +62,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
         g2p: How words of boost lists are said that neither the graph nor the list has
-            pronunciations for: a function of the word, or `"spelling"`; `None` spells
-            them where all words of the graph are said as they are spelt.
+            pronunciations for: a function of the word, a lexicon or its file, or
+            `"spelling"`; `None` spells them where all words of the graph are said as
+            they are spelt.
 
     Raises:
         BackendError: The backend is unknown or not installed.
@@ -80,7 +81,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
-        g2p: G2p | str | None = None,
+        g2p: G2pLike = None,
     ) -> None:
         super().__init__(
             options or WfstOptions(),
@@ -370,7 +371,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         return batch.hypothesis(i)
 
 
-def _pronouncer(graph: PackedGraph, g2p: G2p | str | None) -> Pronouncer | str:
+def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
     """How added words are said, or why a graph cannot add any."""
     tables = graph.tables
     if graph.calls is None:

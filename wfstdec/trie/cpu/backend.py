@@ -336,10 +336,17 @@ def scales_of(
         word_credit=np.float32(word),
         boosted=bool(boosts),
         credit_cap=credit_cap(space, options.lm_scale),
-        num_labels=NO_LIMIT if boosts.phrases is None else boosts.phrases.num_labels,
+        num_labels=_num_words(boosts.phrases),
         has_words=bool(boosts.words),
         instalment=instalment_size(options.beam),
     )
+
+
+def _num_words(phrases: PhraseBoosts | None) -> int:
+    """Phrases know the word ids below it."""
+    if phrases is None or phrases.unit != "word":
+        return NO_LIMIT
+    return phrases.num_labels
 
 
 def _first_entry(search: k.Search) -> np.ndarray:

@@ -29,12 +29,11 @@ from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.added import (
+from wfstdec.wfst.cpu.added import emit_added, least_from_best_added
+from wfstdec.wfst.cpu.added_entries import (
     append_added,
     close_added,
-    emit_added,
     label_at,
-    least_from_best_added,
     recombine_added,
 )
 from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited

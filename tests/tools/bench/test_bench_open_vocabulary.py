@@ -1,0 +1,71 @@
+"""The benchmark of open vocabulary: no speed without the same bits."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_sets import ARPA, write_sets
+
+from tools.bench import open_vocabulary as bench
+from tools.bench.contestants import settings
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs the tool on a tiny set with one setting."""
+    write_sets(tmp_path)
+    with_unk = ARPA.replace("ngram 1=5", "ngram 1=6").replace(
+        "-0.5\tc", "-2\t<unk>\n-0.5\tc"
+    )
+    (tmp_path / "lm" / "tiny.arpa.gz").write_text(with_unk)
+    few = settings("beam:beam_size:merge=8.0:16:sum")
+    monkeypatch.setattr(bench, "SETTINGS", few)
+
+    def main(*arguments):
+        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --cases dev:tiny"
+        output = tmp_path / "figures.json"
+        status = bench.main(
+            [*fixed.split(), *arguments, "--output", str(output), "--repeats", "2"]
+        )
+        return status, json.loads(output.read_text())
+
+    return main
+
+
+def test_a_run_checks_then_times(run):
+    status, report = run("--costs", "1:0")
+    assert status == 0 and report["faults"] == 0
+    decoders = [row["decoder"] for row in report["rows"]]
+    assert {bench.LEXICON, bench.OPEN} <= set(decoders)
+    for row in report["rows"]:
+        assert len(row["cpu_s"]) == 2
+        assert row["costs"] == [1, 0]
+    plain = report["rows"][decoders.index(bench.LEXICON)]
+    assert plain["new_words"] == 0
+    assert str(Path.home()) not in json.dumps(report)
+
+
+def test_backends_that_differ_are_not_timed(run, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "faults_of", lambda *_: ["  tiny: the backends differ"])
+    status, report = run("--costs", "1:0")
+    assert status == 1 and report["faults"] == 1 and report["rows"] == []
+    assert "the backends differ" in capsys.readouterr().out
+
+
+def test_a_ratio_is_of_the_fastest_point_that_is_no_worse():
+    def row(decoder, wer, seconds, **setting):
+        made = {"case": "x", "decoder": decoder, "setting": setting}
+        return made | {"wer": wer, "cpu_s": [seconds, 2 * seconds]}
+
+    rows = [
+        row(bench.LEXICON, 7.0, 0.01, beam=1.0),  # has no open words
+        row(bench.OPEN, 8.0, 0.1, beam=2.0),
+        row(bench.OPEN, 7.0, 0.2, beam=3.0),
+        row(bench.SPELLED, 6.0, 0.4, beam=4.0),
+        row("theirs", 7.0, 1.0, width=25),
+        row("theirs", 5.0, 3.0, width=50),
+    ]
+    good, none = bench.verdicts(rows)
+    assert good["setting"] == {"beam": 3.0} and good["ratio"] == pytest.approx(5)
+    assert "WER 7.00, 5.0 x" in bench.verdict_line(good)
+    assert none["ours"] is None and "none as good" in bench.verdict_line(none)

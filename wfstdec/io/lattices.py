@@ -1,0 +1,104 @@
+"""Lattices for other people's tools: OpenFst files and Kaldi's text archives.
+
+    with open("dev.lat.txt", "w") as file:
+        for utterance, lattice in open_lattices("dev.lat").items():
+            file.write(kaldi_lattice(utterance, lattice))
+    lattice_copy ark,t:dev.lat.txt ark:dev.lat.ark          # Kaldi's, from there on
+
+    write_lattice_fst(lattice, "one.fst")       # for kaldifst, pynini, OpenFst's tools
+
+State 0 is the start. Input labels are token + 1, as in graphs; Kaldi, which expects
+transition ids there, never looks at them unless asked for phones or times.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from wfstdec.errors import OptionError
+from wfstdec.fst.openfst_binary import FstContent, format_fst
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
+from wfstdec.io.dot import MOST_ARCS, quoted
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.text.files import atomic_write
+from wfstdec.text.symbols import EPSILON, token_of
+
+
+def lattice_fst(lattice: Lattice) -> FstArrays:
+    """A lattice as a plain FST: tokens to words, costs scaled and added up."""
+    arcs = lattice.arcs
+    splits = np.searchsorted(arcs["state"], np.arange(lattice.num_states + 1))
+    return FstArrays(
+        start=0,
+        final_cost=lattice.final_costs().astype(np.float32),
+        state_arc_splits=splits,
+        ilabel=(arcs["ilabel"] & LABEL_MASK).astype(np.int32),
+        olabel=arcs["olabel"].astype(np.int32),
+        nextstate=arcs["nextstate"].astype(np.int32),
+        cost=lattice.arc_costs().astype(np.float32),
+    )
+
+
+def write_lattice_fst(lattice: Lattice, path: str | os.PathLike[str]) -> None:
+    """Write a lattice as an OpenFst file of type vector, over the tropical semiring.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    data = format_fst(FstContent(lattice_fst(lattice)), "vector")
+    with atomic_write(path) as file:
+        file.write(data)
+
+
+def kaldi_lattice(utterance: str, lattice: Lattice) -> str:
+    """A lattice as an entry of a Kaldi text archive of lattices.
+
+    The two costs of an arc are: all but the acoustic one, scaled; the acoustic one,
+    before its scale. So Kaldi's acoustic scale is that of the search.
+    """
+    arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
+    graph = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
+    final = lattice.final_costs()
+    lines, row = [f"{utterance} "], 0
+    label = (arcs["ilabel"] & LABEL_MASK).tolist()
+    for state in range(lattice.num_states):
+        while row < len(arcs) and arcs["state"][row] == state:
+            to, word = arcs["nextstate"][row], arcs["olabel"][row]
+            costs = f"{graph[row]:.7g},{acoustic[row]:.7g}"
+            lines.append(f"{state}\t{to}\t{label[row]}\t{word}\t{costs}")
+            row += 1
+        if final[state] < np.inf:
+            lines.append(f"{state}\t{final[state]:.7g},0")
+    return "\n".join([*lines, "", ""])
+
+
+def lattice_dot(lattice: Lattice) -> str:
+    """A short lattice as text for Graphviz's dot: arcs say `token:word/excess`.
+
+    Raises:
+        OptionError: The lattice is too large to look at.
+    """
+    if lattice.num_arcs > MOST_ARCS:
+        raise OptionError(
+            f"the lattice has {lattice.num_arcs} arcs, expected at most {MOST_ARCS} to "
+            "draw: a narrower lattice beam has fewer"
+        )
+    lines = ["digraph lattice {", "  rankdir=LR; node [shape=circle];"]
+    for state, one in enumerate(lattice.states):
+        name = quoted(f"{one['graph_state']}@{one['frame']}")
+        shape = "doublecircle" if one["final_excess"] < np.inf else "circle"
+        lines.append(f"  {state} [shape={shape} label={name}];")
+    for arc in lattice.arcs:
+        text = quoted(_arc_label(lattice, arc))
+        lines.append(f"  {arc['state']} -> {arc['nextstate']} [label={text}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _arc_label(lattice: Lattice, arc: np.void) -> str:
+    ilabel, olabel = int(arc["ilabel"]) & LABEL_MASK, int(arc["olabel"])
+    token = "-" if ilabel == EPSILON else lattice.tokens.names[token_of(ilabel)]
+    repeat = "+" if int(arc["ilabel"]) & REPEAT else ""
+    word = "" if olabel == EPSILON else f":{lattice.words[olabel]}"
+    return f"{repeat}{token}{word}/{arc['excess']:.3g}"
