@@ -161,7 +161,7 @@ class CpuBackend:
             frontier=np.empty(self._capacity, k.ENTRY),
             boosts=np.empty(self._capacity if boosted else 0, k.BOOST),
             trace=np.empty(16 * self._capacity, k.NODE),
-            counts=np.zeros(9, np.int64),
+            counts=np.zeros(10, np.int64),
             base=np.zeros(1),
             beam=np.zeros(1, np.float32),
             top_credit=np.zeros(1, np.float32),

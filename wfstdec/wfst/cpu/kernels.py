@@ -29,12 +29,11 @@ from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.added import (
+from wfstdec.wfst.cpu.added import emit_added, least_from_best_added
+from wfstdec.wfst.cpu.added_entries import (
     append_added,
     close_added,
-    emit_added,
     label_at,
-    least_from_best_added,
     recombine_added,
 )
 from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited
@@ -70,6 +69,7 @@ def advance(
     """
     num_frames = logprobs.shape[0]
     counts = channel.counts
+    counts[k.MOVED] = 1  # this may be other scratch than that of the frame before
     if counts[k.FRONTIER] == 0:
         status = _begin(graph, scales, words, phrases, added, work, channel, record)
         if status != k.OK:
@@ -287,7 +287,7 @@ def _keep_least(phrases, work, channel, keep, limit):
             if np.int64(i) < of_graph:
                 kept_of_graph = kept
     counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
-    counts[k.GRAPH] = np.int64(kept_of_graph)
+    counts[k.GRAPH], counts[k.MOVED] = np.int64(kept_of_graph), 1
     return cost_of(last)
 
 
@@ -338,6 +338,7 @@ def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count
         if cost == float32(0):
             counts[k.BEST] = np.int64(i)
     counts[k.FRONTIER], counts[k.GRAPH] = np.int64(count), np.int64(of_graph)
+    counts[k.MOVED] = 0
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
     channel.base[0] += np.float64(best)

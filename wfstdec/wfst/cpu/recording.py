@@ -18,7 +18,8 @@ from numpy import float32, uint32, uint64
 
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.added import find_added, label_at, paid_added
+from wfstdec.wfst.cpu.added import paid_added
+from wfstdec.wfst.cpu.added_entries import find_added, label_at
 from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, bonus_of, step_boosts
 from wfstdec.wfst.cpu.closure import relax
 from wfstdec.wfst.cpu.recombination import find, find_alone, find_quiet
