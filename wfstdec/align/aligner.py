@@ -48,8 +48,8 @@ class ForcedAligner:
         silence_prob: How probable it is in each place.
         g2p: How words are said that the lexicon lacks: a function from a word to its
             pronunciations, each the names of tokens between spaces or in a sequence; a
-            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: they are errors,
-            unless all words of the lexicon are spelt.
+            lexicon or its file; `"spelling"`, with the tokens themselves; `None`: they
+            are errors, unless all words of the lexicon are spelt.
         sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
         topology: Of CTC, as `build_graph` takes it.

@@ -261,10 +261,10 @@ class BoostCompiler:
         return {**said, **(pronouncer.say(lacking) if lacking else {})}
 
     def _with_defaults(
-        self, numbers: Mapping[str, float | None], said: Mapping[str, object]
+        self, numbers: Mapping[str, float | None], said: Mapping[str, list[Spelling]]
     ) -> dict[str, float]:
         """All bonuses of a list, and those of added words that only phrases have."""
-        new = [word for word in said if word not in self._word_ids]
+        new = {word: s for word, s in said.items() if word not in self._word_ids}
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
         bonuses = self._defaults().of(without, new) if without else {}

@@ -25,12 +25,13 @@ know, `unk_cost`. Of n such words each is to cost no more than
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
-from wfstdec.boost.confusions import likelier_sounds
+from wfstdec.boost.confusions import Sounds, likelier_sounds
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.vocabulary import word_ids
 
@@ -40,6 +41,8 @@ NEIGHBOURS, HOMOPHONES = 0.6, 0.2
 """Shares of words that may be taken for likelier ones."""
 ADDED = 6.7
 """What words that are added cost at least, nats, boosted."""
+NEAR_ADDED, SAME_ADDED = 1.0, 1.0
+"""Shares of their bonuses if they may be taken for words that cost less."""
 
 
 class DefaultBonuses:
@@ -66,27 +69,49 @@ class DefaultBonuses:
         self._cost = np.asarray(word_cost, np.float64)
         self._unk_cost = unk_cost
 
-    def of(self, texts: Iterable[str], added: Iterable[str] = ()) -> dict[str, float]:
+    def of(
+        self,
+        texts: Iterable[str],
+        added: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
+    ) -> dict[str, float]:
         """The bonus of each word or phrase of a list, nats.
 
         Words that the table lacks, and that are not added, count for nothing.
 
         Args:
             texts: Words and phrases.
-            added: Those words of the list that are added, also if only phrases have
-                them.
+            added: The pronunciations of those words of the list that are added, also
+                if only phrases have them.
         """
-        new = set(added)
+        new = added.keys()
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in texts}
         lacking = self._unk_cost if new else math.inf
         mass = sum(self._probability(ids, lacking) for ids in spelt.values())
         bonus = MOST if mass <= math.exp(-2 * MOST) else math.log1p(1 / mass)
         bonus = min(MOST, bonus)
         found = {text: bonus * self._share(ids) for text, ids in spelt.items()}
-        if not new:
-            return found
-        most = max(0.0, self._unk_cost - max(ADDED, math.log(len(new))))
-        return found | {text: most for text in spelt if text in new}
+        return found | (self._of_added(added) if new else {})
+
+    def _of_added(
+        self, added: Mapping[str, Sequence[Sequence[int]]]
+    ) -> dict[str, float]:
+        """The bonus of each word that is added, nats."""
+        most = max(0.0, self._unk_cost - max(ADDED, math.log(len(added))))
+        said = [one for ways in added.values() for one in ways]
+        owner = np.repeat(np.arange(len(added)), [len(w) for w in added.values()])
+        near = np.zeros(len(added), np.uint8)
+        if self._known_sounds is not None:
+            sounds = self._known_sounds.near(said, self._unk_cost)
+            np.maximum.at(near, owner, sounds)
+        shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
+        return dict(zip(added, (most * shares).tolist(), strict=True))
+
+    @cached_property
+    def _known_sounds(self) -> Sounds | None:
+        """How the words of the table sound."""
+        if self._lexicon is None:
+            return None
+        return Sounds(self._lexicon, self._ids, self._cost)
 
     def _probability(self, ids: Sequence[int | None], lacking: float) -> float:
         """Of a phrase, as much as it can be: that of its rarest word."""
