@@ -220,8 +220,8 @@ def test_unknown_words_are_named():
             [TWICE] * 3, boosts=[{"hare": 1.0}, None, {"here": 1, "Hear": 2}]
         )
     assert [str(w.message) for w in caught] == [
-        "2 boosted words are not in the decoder's table and have no effect: "
-        "'Hear', 'hare'"
+        "2 boosted words are not in the decoder's table and have no effect, expected "
+        "pronunciations or g2p for them: 'Hear', 'hare'"
     ]
     assert caught[0].filename == __file__
     with pytest.warns(BoostWarning, match="'hare'"):
