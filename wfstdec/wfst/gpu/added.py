@@ -1,17 +1,22 @@
 """Words that utterances add, where kernels can read them: once per list.
 
 store = OverlayStore(graph, device)
-store.get(added).record                # OVERLAY [1], as `UTTERANCE` has it
+store.get(added).record                         # an OVERLAY, as `UTTERANCE` has it
+of_batch = BatchOverlays(device_graph, boosts)  # a CompiledBoosts per utterance
+of_batch.records, of_batch.read(...)            # up to the device, and paths back
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.boost.added import AddedWords
+from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
@@ -19,6 +24,12 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.gpu import layout as d
+from wfstdec.wfst.history import read_paths, rule_of
+from wfstdec.wfst.history_kernels import Rule
+from wfstdec.wfst.path import PathTokens
+
+if TYPE_CHECKING:
+    from wfstdec.wfst.gpu.device_graph import DeviceGraph
 
 
 class DeviceOverlay:
@@ -30,7 +41,7 @@ class DeviceOverlay:
 
     Attributes:
         overlay: The same.
-        record: OVERLAY [1].
+        record: An OVERLAY.
 
     Raises:
         DeviceMemoryError: It does not fit.
@@ -49,7 +60,7 @@ class DeviceOverlay:
         )
         self._share.take(sum(array.nbytes for array in arrays.values()))
         self._buffers = {name: upload(device, x) for name, x in arrays.items()}
-        self.record = np.zeros(1, d.OVERLAY)
+        self.record = np.zeros((), d.OVERLAY)
         for name, buffer in self._buffers.items():
             self.record[name] = device.address(buffer)
         self.record["num_calls"] = len(overlay.call_state)
@@ -85,11 +96,61 @@ class OverlayStore:
             return self._stored[added]
 
 
-def no_overlay() -> np.ndarray:
-    """OVERLAY [1] of an utterance that adds no words."""
-    record = np.zeros(1, d.OVERLAY)
-    record["first_state"] = record["first_arc"] = NONE
-    return record
+class BatchOverlays:
+    """The words that the utterances of a batch add; keeps them on the device.
+
+    Args:
+        device_graph: The graph on a device.
+        boosts: Of each utterance.
+
+    Attributes:
+        overlays: Of each utterance; None where it adds no words.
+        records: OVERLAY [B].
+
+    Raises:
+        DeviceMemoryError: They do not fit.
+    """
+
+    def __init__(
+        self, device_graph: DeviceGraph, boosts: Sequence[CompiledBoosts]
+    ) -> None:
+        self._rule, store = rule_of(device_graph.graph), device_graph.overlays
+        with device_graph.device.on_stream(None):
+            self._kept = [
+                None if one.added is None else store.get(one.added) for one in boosts
+            ]
+        self.overlays = [None if one is None else one.overlay for one in self._kept]
+        self.records = np.zeros(len(boosts), d.OVERLAY)
+        self.records["first_state"] = self.records["first_arc"] = NONE
+        for i, one in enumerate(self._kept):
+            if one is not None:
+                self.records[i] = one.record
+
+    @property
+    def any(self) -> bool:
+        """Whether any utterance adds words."""
+        return any(one is not None for one in self.overlays)
+
+    def rule(self, i: int) -> Rule:
+        """How the arcs of utterance `i` are read."""
+        overlay = self.overlays[i]
+        return (
+            self._rule if overlay is None else self._rule._replace(added=overlay.arcs)
+        )
+
+    def read(
+        self, which: np.ndarray, steps: np.ndarray, first: np.ndarray, count: np.ndarray
+    ) -> list[PathTokens]:
+        """`read_paths` of the utterances `which`, each by its own rule."""
+        groups: dict[int, list[int]] = {}  # those with the same words together
+        for at, i in enumerate(which.tolist()):
+            groups.setdefault(id(self.overlays[i]), []).append(at)
+        said: dict[int, PathTokens] = {}
+        for group in groups.values():
+            rule = self.rule(int(which[group[0]]))
+            read = read_paths(rule, steps, first[group], count[group])
+            said.update(zip(group, read, strict=True))
+        return [said[at] for at in range(len(which))]
 
 
 def _state_arcs_of(overlay: Overlay) -> np.ndarray:

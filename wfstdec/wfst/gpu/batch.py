@@ -35,9 +35,10 @@ from wfstdec.gpu.logprobs import (
     type_of,
 )
 from wfstdec.gpu.records import NONE
+from wfstdec.graph.overlay import Overlay
 from wfstdec.search.logprobs import bad_logprob
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.gpu.added import DeviceOverlay, no_overlay
+from wfstdec.wfst.gpu.added import BatchOverlays
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import (
     CANDIDATES_PER_ENTRY,
@@ -45,8 +46,6 @@ from wfstdec.wfst.gpu.memory import (
     Scratch,
     trace_nodes,
 )
-from wfstdec.wfst.history import read_paths, rule_of
-from wfstdec.wfst.history_kernels import Rule
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathTokens
 from wfstdec.wfst.scales import Scales, scales_of
@@ -62,12 +61,12 @@ _FEWER = "decode fewer utterances at a time"
 
 
 def _stepping(
-    boosts: CompiledBoosts, added: DeviceOverlay | None, scales: Scales
+    boosts: CompiledBoosts, overlay: Overlay | None, scales: Scales
 ) -> PhraseBoosts | None:
     """The phrases of an utterance; where bonuses are owed there always are some."""
     top_bonus = boosts.words.top_bonus
-    if added is not None:
-        top_bonus = top_bonus + added.overlay.top_bonus
+    if overlay is not None:
+        top_bonus = top_bonus + overlay.top_bonus
     if boosts.phrases is None and top_bonus > scales.instalment:
         return nothing_said()
     return boosts.phrases
@@ -101,15 +100,15 @@ class DeviceBatch:
     ) -> None:
         self._device_graph, self._device = device_graph, device_graph.device
         scales = scales_of(options, any(bool(one.words) for one in boosts))
-        self._added = self._overlays_of(boosts)
+        self._added = BatchOverlays(device_graph, boosts)
         stepping = [
-            _stepping(one, added, scales)
-            for one, added in zip(boosts, self._added, strict=True)
+            _stepping(one, overlay, scales)
+            for one, overlay in zip(boosts, self._added.overlays, strict=True)
         ]
         self._variant = d.PLAIN._replace(
             phrases=any(one is not None for one in stepping),
             min_active=bool(scales.min_active > 0),
-            added=any(one is not None for one in self._added),
+            added=self._added.any,
         )
         self.phase_times = np.zeros(len(d.PHASES), np.uint64)
         self._task = d.task_of(scales, device_graph.graph.tokens)
@@ -120,9 +119,7 @@ class DeviceBatch:
         self._share = budget.share(owner, f"{NARROWER}, {_FEWER}")
         self.utterances = np.zeros(len(boosts), d.UTTERANCE)
         self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
-        for i, added in enumerate(self._added):
-            record = no_overlay() if added is None else added.record
-            self.utterances["overlay"][i] = record[0]
+        self.utterances["overlay"] = self._added.records
         self._buffers: list[Any] = []  # frontiers and traces
         self._boosts = BatchBoosts(self._device, self._share, device_graph.phrases)
         self._stream: Any = None
@@ -141,14 +138,6 @@ class DeviceBatch:
             # The next launch may be on another stream, and so may be what used this
             # memory before.
             self._device.wait()
-
-    def _overlays_of(
-        self, boosts: Sequence[CompiledBoosts]
-    ) -> list[DeviceOverlay | None]:
-        """The words that each utterance adds."""
-        store = self._device_graph.overlays
-        with self._device.on_stream(None):
-            return [one.added and store.get(one.added) for one in boosts]
 
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
         """Give every utterance a frontier or a trace, all in one buffer."""
@@ -231,21 +220,7 @@ class DeviceBatch:
             return []
         steps, first = self._find_paths(which, capacity)
         count = self.utterances["path_length"][which].astype(np.int64)
-        count *= count <= capacity
-        groups: dict[int, list[int]] = {}  # those with the same added words together
-        for at, i in enumerate(which):
-            groups.setdefault(id(self._added[i]), []).append(at)
-        said: dict[int, PathTokens] = {}
-        for group in groups.values():
-            rule = self._rule_of(which[group[0]])
-            read = read_paths(rule, steps, first[group], count[group])
-            said.update(zip(group, read, strict=True))
-        return [said[at] for at in range(len(which))]
-
-    def _rule_of(self, i: int) -> Rule:
-        """How the arcs of utterance `i` are read."""
-        rule, added = rule_of(self._device_graph.graph), self._added[i]
-        return rule if added is None else rule._replace(added=added.overlay.arcs)
+        return self._added.read(which, steps, first, count * (count <= capacity))
 
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray

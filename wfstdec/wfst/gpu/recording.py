@@ -81,10 +81,9 @@ class RecordingBatch(DeviceBatch):
             self._begin()
             found = [self._noted(i) for i in range(len(self.utterances))]
         paths, graph = self.finish(), self._device_graph.graph
-        columns = self._given, self._added, found, paths
+        columns = self._given, self._added.overlays, found, paths
         return [
-            _recorded(graph, self._options, one, added and added.overlay, what, path)
-            for one, added, what, path in zip(*columns, strict=True)
+            _recorded(graph, self._options, *one) for one in zip(*columns, strict=True)
         ]
 
     def _noted(self, i: int) -> _Noted:
