@@ -34,6 +34,20 @@ from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.recorded import Recorded, RecordedArcs
 
 
+class _Searched(NamedTuple):
+    """What a search went by."""
+
+    graph: PackedGraph
+    options: WfstOptions
+    boosts: CompiledBoosts
+    overlay: Overlay | None
+
+    @property
+    def added_arcs(self) -> np.ndarray:
+        """The arcs of added words, ARC [A']."""
+        return NO_ARCS if self.overlay is None else self.overlay.arcs
+
+
 class _Noted(NamedTuple):
     """What a device noted of an utterance: ENTRY [F], NODE [N], LINK [M]."""
 
@@ -80,11 +94,11 @@ class RecordingBatch(DeviceBatch):
         with self._device.on_stream(self._stream):
             self._begin()
             found = [self._noted(i) for i in range(len(self.utterances))]
-        paths, graph = self.finish(), self._device_graph.graph
-        columns = self._given, self._added.overlays, found, paths
-        return [
-            _recorded(graph, self._options, *one) for one in zip(*columns, strict=True)
+        graph, given = self._device_graph.graph, (self._given, self._added.overlays)
+        searched = [
+            _Searched(graph, self._options, *one) for one in zip(*given, strict=True)
         ]
+        return list(map(_recorded, searched, found, self.finish()))
 
     def _noted(self, i: int) -> _Noted:
         one = self.utterances[i]
@@ -97,22 +111,14 @@ class RecordingBatch(DeviceBatch):
         )
 
 
-def _recorded(
-    graph: PackedGraph,
-    options: WfstOptions,
-    boosts: CompiledBoosts,
-    overlay: Overlay | None,
-    found: _Noted,
-    best: BestPath,
-) -> Recorded:
+def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
     """What is kept of an utterance."""
-    added = NO_ARCS if overlay is None else overlay.arcs
     frontier, trace, links, _ = found
-    excess, rest = _ends(graph, options, boosts, found)
+    excess, rest = _ends(searched, found)
     record = _Record(
         arcs=links,
         counts=np.array([len(links)]),
-        limit=np.float32(options.beam_of_lattice),
+        limit=np.float32(searched.options.beam_of_lattice),
         extra=np.empty(len(trace), np.float32),
     )
     noted.spread(frontier, excess, len(trace), record)
@@ -124,12 +130,12 @@ def _recorded(
     final_excess = np.full(len(nodes), np.inf, np.float32)
     final_boost_cost = np.zeros(len(nodes), np.float32)
     final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
-    taken = trace["arc"][nodes]
+    taken, arcs, added = trace["arc"][nodes], searched.graph.arcs, searched.added_arcs
     began = taken == NONE
-    graph_state = noted.nextstates(graph.arcs, added, np.where(began, 0, taken))
+    graph_state = noted.nextstates(arcs, added, np.where(began, 0, taken))
     return Recorded(
         best=best,
-        frame=noted.frames_of(graph.arcs, added, links, len(trace))[nodes],
+        frame=noted.frames_of(arcs, added, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
         boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
@@ -141,22 +147,16 @@ def _recorded(
             excess=links["excess"],
             acoustic_cost=links["acoustic"],
             boost_cost=_boost_costs(
-                graph,
-                options,
-                boosts,
-                overlay,
-                links["arc"],
-                trace["renumbered"][links["state"]],
+                searched, links["arc"], trace["renumbered"][links["state"]]
             ),
         ),
         added=added,
     )
 
 
-def _ends(
-    graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts, found: _Noted
-) -> tuple[np.ndarray, np.ndarray]:
+def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
     """What ending at each entry costs more than the best end; the boosts' rest."""
+    graph, options, boosts, _ = searched
     frontier, at_end = found.frontier, None
     if boosts:
         phrases = nothing_said() if boosts.phrases is None else boosts.phrases
@@ -168,17 +168,13 @@ def _ends(
 
 
 def _boost_costs(
-    graph: PackedGraph,
-    options: WfstOptions,
-    boosts: CompiledBoosts,
-    overlay: Overlay | None,
-    taken: np.ndarray,
-    boost_state: np.ndarray,
+    searched: _Searched, taken: np.ndarray, boost_state: np.ndarray
 ) -> np.ndarray:
     """What the boosts of arcs cost, float32 [M], below 0 where they are paid.
 
     `taken`, `boost_state`: the number of each arc, and the boost state that it leaves.
     """
+    graph, options, boosts, overlay = searched
     if not boosts:
         return np.zeros(len(taken), np.float32)
     account = BoostAccount(boosts, options.beam)
