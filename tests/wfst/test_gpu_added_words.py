@@ -171,7 +171,7 @@ def test_sessions_side_by_side_with_and_without_added_words(tmp_path):
         rng = np.random.default_rng([8, i])
         reference, x, boosts = drawn_search(rng, tmp_path)
         decoder = on_device(reference, random_device(rng, 32), first_capacity=4)
-        each = [boosts, None, boosts]
+        each = [None, boosts, boosts]
         expected = reference.decode([x] * 3, boosts=each)
         sessions = decoder.sessions(), reference.sessions()
         names = [[some.open(one) for one in each] for some in sessions]
