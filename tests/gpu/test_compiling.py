@@ -8,7 +8,7 @@ import pytest
 from tools.gpu import kernel_resources
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, MIXED
 from wfstdec.gpu.records import BLOCKS_PER_SM
-from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, Variant
 
 pytestmark = pytest.mark.nvrtc
 MOST_REGISTERS = 64
@@ -39,6 +39,8 @@ VARIANTS = {
     "times": PLAIN._replace(times=True).macros,
     "lattices": PLAIN._replace(lattices=True).macros,
     "lattices, phrases": PLAIN._replace(lattices=True, phrases=True).macros,
+    "added": PLAIN._replace(added=True).macros,
+    "added, all": Variant(added=True, lattices=True, times=True).macros,
 }
 
 

@@ -82,11 +82,18 @@ def drawn_search(rng, folder):
 
 def random_calls_search(rng):
     """A random graph with random calls, log-probs, options, and words to add."""
+    graph = random_calls_graph(rng)
+    boosts = random_added_boosts(rng, graph)
+    x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
+    return graph, random_options(rng), x, boosts
+
+
+def random_calls_graph(rng):
+    """A random graph with random calls."""
     graph = random_graph(rng)
     while len(graph.tokens) < 2:
         graph = random_graph(rng)
-    count, num_labels = len(graph.tokens), len(graph.tokens) + 1
-    units = [token + 1 for token in range(count) if token != graph.tokens.blank]
+    num_labels, units = len(graph.tokens) + 1, units_of(graph)
     states = rng.random(graph.num_states) < 0.6
     states[rng.integers(graph.num_states)] = True
     returns = np.full(num_labels, -1, np.int32)
@@ -100,7 +107,18 @@ def random_calls_search(rng):
     )
     topology = str(rng.choice(naive.TOPOLOGIES))
     tables = dataclasses.replace(graph.tables, topology=topology)
-    graph = dataclasses.replace(graph, tables=tables, calls=calls)
+    return dataclasses.replace(graph, tables=tables, calls=calls)
+
+
+def units_of(graph):
+    """The input labels of tokens that are not the blank."""
+    count = len(graph.tokens)
+    return [token + 1 for token in range(count) if token != graph.tokens.blank]
+
+
+def random_added_boosts(rng, graph):
+    """Words to add to a search of a graph, boosted words, perhaps phrases."""
+    units = units_of(graph)
     known, texts = len(graph.words), ("p", "q", "r")
     rows = {
         (
@@ -121,5 +139,4 @@ def random_calls_search(rng):
     )
     words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
     phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-    x = random_logprobs(rng, int(rng.integers(0, 9)), count)
-    return graph, random_options(rng), x, CompiledBoosts(words, phrases, added)
+    return CompiledBoosts(words, phrases, added)

@@ -5,6 +5,7 @@ import pytest
 from added_cases import drawn_search, frames, small_graph
 
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
+from wfstdec.wfst.backends import BACKENDS
 
 
 def contents(lattice):
@@ -30,7 +31,7 @@ def test_lattices_are_those_of_the_specification(tmp_path):
     assert found > 30
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_words_with_one_pronunciation_all_come_out(backend, tmp_path):
     options = WfstOptions(nbest=5)
     decoder = WfstDecoder(small_graph(tmp_path), options, backend)

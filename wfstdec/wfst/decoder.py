@@ -18,7 +18,7 @@ import numpy as np
 from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError, BoostError, OptionError
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -113,10 +113,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             logprobs = list(logprobs)
         batch = batch_of(logprobs, lengths)
         choice = self._auto.choose(batch, self.options.beam)
-        if choice.backend != CPU:
-            compiled = self._compiled(boosts, batch.num_utterances)
-            if any(one.added is not None for one in compiled):
-                choice = BackendChoice(CPU, "boosts add words: the CPU alone can")
         self.last_choice = choice
         if choice.backend == CPU:
             return super().decode(logprobs, lengths, boosts)
@@ -328,12 +324,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
                 check_phrases(self.graph, one.phrases, i)
             if one.added is not None:
                 check_added(self.graph, i)
-                if isinstance(self._backend, BatchBackend):
-                    raise BoostError(
-                        f"boosts add {len(one.added.words)} words, which the backend "
-                        "'cuda' cannot do yet; expected backend='cpu' or 'auto'",
-                        i,
-                    )
 
     def _read(
         self, results: list[BestPath], boosts: list[CompiledBoosts]

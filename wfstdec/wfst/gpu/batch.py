@@ -35,8 +35,10 @@ from wfstdec.gpu.logprobs import (
     type_of,
 )
 from wfstdec.gpu.records import NONE
+from wfstdec.graph.overlay import Overlay
 from wfstdec.search.logprobs import bad_logprob
 from wfstdec.wfst.gpu import layout as d
+from wfstdec.wfst.gpu.added import BatchOverlays
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import (
     CANDIDATES_PER_ENTRY,
@@ -44,7 +46,6 @@ from wfstdec.wfst.gpu.memory import (
     Scratch,
     trace_nodes,
 )
-from wfstdec.wfst.history import read_paths, rule_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathTokens
 from wfstdec.wfst.scales import Scales, scales_of
@@ -59,9 +60,14 @@ _STEPS_PER_FRAME = 2
 _FEWER = "decode fewer utterances at a time"
 
 
-def _stepping(boosts: CompiledBoosts, scales: Scales) -> PhraseBoosts | None:
+def _stepping(
+    boosts: CompiledBoosts, overlay: Overlay | None, scales: Scales
+) -> PhraseBoosts | None:
     """The phrases of an utterance; where bonuses are owed there always are some."""
-    if boosts.phrases is None and boosts.words.top_bonus > scales.instalment:
+    top_bonus = boosts.words.top_bonus
+    if overlay is not None:
+        top_bonus = top_bonus + overlay.top_bonus
+    if boosts.phrases is None and top_bonus > scales.instalment:
         return nothing_said()
     return boosts.phrases
 
@@ -93,12 +99,16 @@ class DeviceBatch:
         lengths: Sequence[int] | None = None,
     ) -> None:
         self._device_graph, self._device = device_graph, device_graph.device
-        self._rule = rule_of(device_graph.graph)
         scales = scales_of(options, any(bool(one.words) for one in boosts))
-        stepping = [_stepping(one, scales) for one in boosts]
+        self._added = BatchOverlays(device_graph, boosts)
+        stepping = [
+            _stepping(one, overlay, scales)
+            for one, overlay in zip(boosts, self._added.overlays, strict=True)
+        ]
         self._variant = d.PLAIN._replace(
             phrases=any(one is not None for one in stepping),
             min_active=bool(scales.min_active > 0),
+            added=self._added.any,
         )
         self.phase_times = np.zeros(len(d.PHASES), np.uint64)
         self._task = d.task_of(scales, device_graph.graph.tokens)
@@ -109,6 +119,7 @@ class DeviceBatch:
         self._share = budget.share(owner, f"{NARROWER}, {_FEWER}")
         self.utterances = np.zeros(len(boosts), d.UTTERANCE)
         self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
+        self.utterances["overlay"] = self._added.records
         self._buffers: list[Any] = []  # frontiers and traces
         self._boosts = BatchBoosts(self._device, self._share, device_graph.phrases)
         self._stream: Any = None
@@ -209,7 +220,7 @@ class DeviceBatch:
             return []
         steps, first = self._find_paths(which, capacity)
         count = self.utterances["path_length"][which].astype(np.int64)
-        return read_paths(self._rule, steps, first, count * (count <= capacity))
+        return self._added.read(which, steps, first, count * (count <= capacity))
 
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray
@@ -228,9 +239,11 @@ class DeviceBatch:
         """The paths that say so, with what the records know of them."""
         found = self.utterances
         final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
-        final_cost = self._device_graph.graph.final_cost[found["end_state"]]
+        final_cost = np.zeros(len(found))
+        ends = found["end_state"][final]  # others may be in a word that is added
+        final_cost[final] = self._device_graph.graph.final_cost[ends]
         columns = (
-            np.where(final, final_cost, np.float32(0)).astype(np.float64),
+            final_cost,
             found["base"] + found["end_cost"].astype(np.float64),
             final,
             found["frames"],

@@ -11,11 +11,12 @@ from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.gpu import layout as d
+from wfstdec.wfst.gpu.added import OverlayStore
 from wfstdec.wfst.gpu.memory import ScratchPool
 
 
 class DeviceGraph:
-    """A graph on a device; scratch memory and phrases that batches share.
+    """A graph on a device; what batches share: scratch memory, phrases, added words.
 
     Args:
         graph: The graph.
@@ -27,6 +28,7 @@ class DeviceGraph:
         device: The same.
         scratch: Scratch that no launch is using.
         phrases: Phrases that are on the device.
+        overlays: Added words that are on the device.
         num_bytes: What the graph takes.
 
     Raises:
@@ -37,6 +39,7 @@ class DeviceGraph:
         self.graph, self.device = graph, device
         self.scratch = ScratchPool(device, first_capacity)
         self.phrases = PhraseStore(device)
+        self.overlays = OverlayStore(graph, device)
         arrays = {
             "arcs": graph.arcs,
             "states": d.state_arcs_of(graph),

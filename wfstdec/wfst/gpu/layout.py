@@ -31,12 +31,14 @@ NEW_ENTRY = read_struct(_LAYOUT, "NewEntry")
 CANDIDATE = read_struct(_LAYOUT, "Candidate")
 NODE = read_struct(_LAYOUT, "Node")
 LINK = read_struct(_LAYOUT, "Link")
+OVERLAY = read_struct(_LAYOUT, "Overlay")
 STEP = read_struct(_LAYOUT, "Step")
 UTTERANCE = read_struct(
     _LAYOUT,
     "Utterance",
     Logprobs=logprobs.LOGPROBS,
     WordBonuses=boosts.WORD_BONUSES,
+    Overlay=OVERLAY,
 )
 TASK = read_struct(_LAYOUT, "Task")
 
@@ -85,6 +87,7 @@ class Variant(NamedTuple):
         logprob_type: Of all chunks, or `MIXED`.
         times: Whether the times of phases are taken.
         lattices: Whether arcs are noted for lattices.
+        added: Whether any utterance adds words.
     """
 
     phrases: bool = True
@@ -92,6 +95,7 @@ class Variant(NamedTuple):
     logprob_type: int = logprobs.MIXED
     times: bool = False
     lattices: bool = False
+    added: bool = False
 
     @property
     def macros(self) -> Macros:
@@ -102,7 +106,7 @@ class Variant(NamedTuple):
             ("LOGPROB_TYPE", self.logprob_type),
         )
         more = (("TIMES", 1),) * self.times + (("LATTICES", 1),) * self.lattices
-        return flags + more
+        return flags + more + (("ADDED", 1),) * self.added
 
 
 PLAIN = Variant(phrases=False, min_active=False, logprob_type=logprobs.FLOAT32)
@@ -125,6 +129,7 @@ PROGRAM = Program(
         "Candidate": CANDIDATE,
         "Node": NODE,
         "Link": LINK,
+        "Overlay": OVERLAY,
         "Step": STEP,
         "Utterance": UTTERANCE,
         "Task": TASK,

@@ -21,6 +21,7 @@ from wfstdec.boost.instalments import instalment_size
 from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
+from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import noted
@@ -31,6 +32,20 @@ from wfstdec.wfst.gpu.memory import link_count, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.recorded import Recorded, RecordedArcs
+
+
+class _Searched(NamedTuple):
+    """What a search went by."""
+
+    graph: PackedGraph
+    options: WfstOptions
+    boosts: CompiledBoosts
+    overlay: Overlay | None
+
+    @property
+    def added_arcs(self) -> np.ndarray:
+        """The arcs of added words, ARC [A']."""
+        return NO_ARCS if self.overlay is None else self.overlay.arcs
 
 
 class _Noted(NamedTuple):
@@ -79,11 +94,11 @@ class RecordingBatch(DeviceBatch):
         with self._device.on_stream(self._stream):
             self._begin()
             found = [self._noted(i) for i in range(len(self.utterances))]
-        paths, graph = self.finish(), self._device_graph.graph
-        return [
-            _recorded(graph, self._options, one, what, path)
-            for one, what, path in zip(self._given, found, paths, strict=True)
+        graph, given = self._device_graph.graph, (self._given, self._added.overlays)
+        searched = [
+            _Searched(graph, self._options, *one) for one in zip(*given, strict=True)
         ]
+        return list(map(_recorded, searched, found, self.finish()))
 
     def _noted(self, i: int) -> _Noted:
         one = self.utterances[i]
@@ -96,20 +111,14 @@ class RecordingBatch(DeviceBatch):
         )
 
 
-def _recorded(
-    graph: PackedGraph,
-    options: WfstOptions,
-    boosts: CompiledBoosts,
-    found: _Noted,
-    best: BestPath,
-) -> Recorded:
+def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
     """What is kept of an utterance."""
     frontier, trace, links, _ = found
-    excess, rest = _ends(graph, options, boosts, found)
+    excess, rest = _ends(searched, found)
     record = _Record(
         arcs=links,
         counts=np.array([len(links)]),
-        limit=np.float32(options.beam_of_lattice),
+        limit=np.float32(searched.options.beam_of_lattice),
         extra=np.empty(len(trace), np.float32),
     )
     noted.spread(frontier, excess, len(trace), record)
@@ -121,12 +130,12 @@ def _recorded(
     final_excess = np.full(len(nodes), np.inf, np.float32)
     final_boost_cost = np.zeros(len(nodes), np.float32)
     final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
-    taken = trace["arc"][nodes]
+    taken, arcs, added = trace["arc"][nodes], searched.graph.arcs, searched.added_arcs
     began = taken == NONE
-    graph_state = graph.arcs["nextstate"][np.where(began, 0, taken)]
+    graph_state = noted.nextstates(arcs, added, np.where(began, 0, taken))
     return Recorded(
         best=best,
-        frame=noted.frames_of(graph.arcs, NO_ARCS, links, len(trace))[nodes],
+        frame=noted.frames_of(arcs, added, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
         boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
@@ -137,15 +146,17 @@ def _recorded(
             arc=links["arc"],
             excess=links["excess"],
             acoustic_cost=links["acoustic"],
-            boost_cost=_boost_costs(graph, options, boosts, links, trace["renumbered"]),
+            boost_cost=_boost_costs(
+                searched, links["arc"], trace["renumbered"][links["state"]]
+            ),
         ),
+        added=added,
     )
 
 
-def _ends(
-    graph: PackedGraph, options: WfstOptions, boosts: CompiledBoosts, found: _Noted
-) -> tuple[np.ndarray, np.ndarray]:
+def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
     """What ending at each entry costs more than the best end; the boosts' rest."""
+    graph, options, boosts, _ = searched
     frontier, at_end = found.frontier, None
     if boosts:
         phrases = nothing_said() if boosts.phrases is None else boosts.phrases
@@ -157,29 +168,47 @@ def _ends(
 
 
 def _boost_costs(
-    graph: PackedGraph,
-    options: WfstOptions,
-    boosts: CompiledBoosts,
-    links: np.ndarray,
-    boost_state: np.ndarray,
+    searched: _Searched, taken: np.ndarray, boost_state: np.ndarray
 ) -> np.ndarray:
-    """What the boosts of each arc cost, float32 [M], below 0 where they are paid."""
+    """What the boosts of arcs cost, float32 [M], below 0 where they are paid.
+
+    `taken`, `boost_state`: the number of each arc, and the boost state that it leaves.
+    """
+    graph, options, boosts, overlay = searched
     if not boosts:
-        return np.zeros(len(links), np.float32)
+        return np.zeros(len(taken), np.float32)
     account = BoostAccount(boosts, options.beam)
-    arcs = graph.arcs[links["arc"]]
+    arcs, bonus = _arcs_of(graph, overlay, taken)
     label, blank = arcs["ilabel"] & LABEL_MASK, ilabel_of(graph.tokens.blank)
     stays = (label == EPSILON) | (label == blank) | (arcs["ilabel"] & REPEAT != 0)
     begun = np.where(stays, EPSILON, label)
     word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
-    steps = np.stack([boost_state[links["state"]], begun, word], axis=1)
-    different, which = np.unique(steps, axis=0, return_inverse=True)
+    steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
+    different, first, which = np.unique(
+        steps, axis=0, return_index=True, return_inverse=True
+    )
     costs = [
         account.step(
             boost,
             None if word == EPSILON else word,
             None if label == EPSILON else int(token_of(label)),
+            bonus=bonus[at],
         )[0]
-        for boost, label, word in different.tolist()
+        for (boost, label, word, _), at in zip(different.tolist(), first, strict=True)
     ]
     return np.array(costs, np.float32)[which.reshape(-1)]
+
+
+def _arcs_of(
+    graph: PackedGraph, overlay: Overlay | None, taken: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The arcs of some numbers, ARC [M], and what each is credited, float32 [M]."""
+    bonus = np.zeros(len(taken), np.float32)
+    if overlay is None:
+        return graph.arcs[taken], bonus
+    own = taken < overlay.first_arc
+    beyond = taken[~own] - np.uint32(overlay.first_arc)
+    arcs = np.empty(len(taken), graph.arcs.dtype)
+    arcs[own], arcs[~own] = graph.arcs[taken[own]], overlay.arcs[beyond]
+    bonus[~own] = overlay.bonus[beyond]
+    return arcs, bonus

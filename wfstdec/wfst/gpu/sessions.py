@@ -23,7 +23,7 @@ from wfstdec.gpu.records import NONE
 from wfstdec.wfst.ends import best_end, best_so_far
 from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.history import History, rule_of
+from wfstdec.wfst.history import History
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath, PathSoFar
 
@@ -38,7 +38,7 @@ class DeviceSession(DeviceBatch):
     ) -> None:
         super().__init__(device_graph, options, [boosts])
         self._newest = dict(zip(RECORDS, self._buffers, strict=True))
-        self._history = History(rule_of(device_graph.graph))
+        self._history = History(self._added.rule(0))
         self._lm_scale = np.float32(options.lm_scale)
         phrases = nothing_said() if boosts.phrases is None else boosts.phrases
         self._refund, self._boosted = phrases.automaton.final_cost, bool(boosts)
@@ -128,7 +128,8 @@ class _Joined(DeviceBatch):
         self._device_graph, self._device = first._device_graph, first._device
         self._task = first._task
         self._variant = first._variant._replace(
-            phrases=any(one._variant.phrases for one in sessions)
+            phrases=any(one._variant.phrases for one in sessions),
+            added=any(one._variant.added for one in sessions),
         )
         self._sessions = sessions
         self.utterances = np.concatenate([one.utterances for one in sessions])

@@ -4,6 +4,7 @@
 #include "keys.cuh"
 #include "layout.cuh"
 #include "logprobs.cuh"
+#include "overlay.cuh"
 
 struct Costs {
     const Task& task;
@@ -28,18 +29,24 @@ struct Costs {
     }
 
     // (cost + graph) + extras; the boost state becomes the next one.
-    __device__ float follow(float cost, const Arc& arc, u32& boost) const {
+    __device__ float follow(
+        float cost, u32 arc_id, const Arc& arc, u32& boost) const {
         const bool has_word = arc.ilabel & CARRIES_WORD;
         float reached = cost + task.lm_scale * arc.cost;
         if (has_word) reached += task.word_insertion;
         if (has_phrases(utterance))
-            return has_word || begins(arc) ? reached - pay_step(arc, boost) : reached;
+            return has_word || begins(arc) ? reached - pay_step(arc_id, arc, boost)
+                                           : reached;
+        if (is_added_arc(utterance, arc_id)) {
+            const float word = has_word ? find_bonus(utterance.words, arc.olabel) : 0.0f;
+            return reached - (word + added_bonus(utterance, arc_id));
+        }
         return has_word ? reached - find_bonus(utterance.words, arc.olabel) : reached;
     }
 
     // What a step on an arc with a word, or on which a token begins, pays; the boost
     // state becomes the next one.
-    __device__ float pay_step(const Arc& arc, u32& boost) const {
+    __device__ float pay_step(u32 arc_id, const Arc& arc, u32& boost) const {
         const bool has_word = arc.ilabel & CARRIES_WORD;
         float credit = has_word ? find_bonus(utterance.words, arc.olabel) : 0.0f;
         u32 state = state_of(boost), owed = owed_of(boost);
@@ -48,6 +55,8 @@ struct Costs {
             const u32 label = phrases.of_tokens ? token : arc.olabel;
             credit = credit - step(phrases.automaton, state, label);
         }
+        if (is_added_arc(utterance, arc_id))
+            credit = credit + added_bonus(utterance, arc_id);
         const float paid = pay(owed, credit, task.instalment);
         boost = owed << STATE_BITS | state;
         return paid;
@@ -60,12 +69,13 @@ struct Costs {
     }
 
     __device__ float follow_emitting(
-        float cost, const Arc& arc, u64 row, bool skip, u32& boost) const {
+        float cost, u32 arc_id, const Arc& arc, u64 row, bool skip,
+        u32& boost) const {
         const u32 token = token_of(arc.ilabel & LABEL_MASK);
         const float unscaled = unscaled_cost(row, token, skip);
         // An impossible token stays so at scale 0.
         if (!(unscaled < infinite())) return infinite();
-        return follow(cost, arc, boost) + task.acoustic_scale * unscaled;
+        return follow(cost, arc_id, arc, boost) + task.acoustic_scale * unscaled;
     }
 
     __device__ static u32 arc_key(u32 arc_id, const Arc& arc) {

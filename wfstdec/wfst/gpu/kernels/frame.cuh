@@ -18,6 +18,7 @@
 #include "frontier.cuh"
 #include "layout.cuh"
 #include "links.cuh"
+#include "overlay.cuh"
 #include "table.cuh"
 #include "times.cuh"
 #include "trace.cuh"
@@ -54,21 +55,30 @@ struct FrameSearch : Costs {
         const auto arcs_of = [&](u32 i) {
             const Entry entry = frontier[i];
             if (!kept.last.holds(entry)) return Range{0, 0};
-            const StateArcs arcs = read_only(task.states + entry.state);
+            const StateArcs arcs = arcs_of_state(task, utterance, entry.state);
             return Range{arcs.emit, arcs.end};
         };
-        const u32 count = utterance.frontier_count;
-        const u32 looked = for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
-            const Arc arc = read_only(task.arcs + arc_id);
+        const auto entering = [&](u32 i) {
+            const Entry entry = frontier[i];
+            if (!kept.last.holds(entry)) return Range{0, 0};
+            return entering_arcs(utterance, entry.state);
+        };
+        const auto follow_arc = [&](u32 i, u32 arc_id) {
+            const Arc arc = arc_at(task, utterance, arc_id);
             const Entry entry = frontier[i];
             u32 boost = entry.boost;
-            const float cost = follow_emitting(entry.cost, arc, row, skip, boost);
+            const float cost =
+                follow_emitting(entry.cost, arc_id, arc, row, skip, boost);
             const float least = cost_of(peek(&progress.least));
             const float bound = bounded ? fminf(least + kept.beam, MAX_COST) : MAX_COST;
             if (!(cost <= bound)) return;
             if (cost < least) atomicMin(&progress.least, ordered(cost));
             table().append({cost, arc.nextstate, i, arc_key(arc_id, arc)}, boost);
-        });
+        };
+        const u32 count = utterance.frontier_count;
+        u32 looked = for_each_arc(memory, count, arcs_of, follow_arc);
+        if (ADDED && utterance.overlay.num_calls > 0)
+            looked += for_each_arc(memory, count, entering, follow_arc);
         if (threadIdx.x == 0) progress.looked = looked;
         times.end(EMIT);
     }
@@ -77,11 +87,11 @@ struct FrameSearch : Costs {
     __device__ void start_bound(u64 row, const Rank& last, bool skip) const {
         const Entry best = in_global(utterance.frontier)[utterance.best];
         if (!last.holds(best)) return;
-        const StateArcs arcs = read_only(task.states + best.state);
+        const StateArcs arcs = arcs_of_state(task, utterance, best.state);
         for (u32 a = arcs.emit + threadIdx.x; a < arcs.end; a += blockDim.x) {
             u32 boost = best.boost;
-            const Arc arc = read_only(task.arcs + a);
-            const float cost = follow_emitting(best.cost, arc, row, skip, boost);
+            const Arc arc = arc_at(task, utterance, a);
+            const float cost = follow_emitting(best.cost, a, arc, row, skip, boost);
             if (cost <= MAX_COST) atomicMin(&progress.least, ordered(cost));
         }
     }
@@ -142,17 +152,17 @@ struct FrameSearch : Costs {
             const auto arcs_of = [&](u32 i) {
                 const u32 source = scratch.epsilon_entries()[i];
                 const u32 state = scratch.new_entries()[source].state;
-                const StateArcs arcs = read_only(task.states + state);
+                const StateArcs arcs = arcs_of_state(task, utterance, state);
                 if (arcs.rank > rank) atomicMin(&progress.next_rank, arcs.rank);
                 return arcs.rank == rank ? Range{arcs.begin, arcs.emit} : Range{0, 0};
             };
             for_each_arc(memory, count, arcs_of, [&](u32 i, u32 arc_id) {
                 const u32 source = scratch.epsilon_entries()[i];
-                const Arc arc = read_only(task.arcs + arc_id);
+                const Arc arc = arc_at(task, utterance, arc_id);
                 const u32 key = arc_key(arc_id, arc) | EPSILON_ARC;
                 u32 boost = table().boost_of(source);
                 const float before = scratch.new_entries()[source].cost;
-                const float cost = follow(before, arc, boost);
+                const float cost = follow(before, arc_id, arc, boost);
                 if (cost <= cutoff)
                     table().append({cost, arc.nextstate, source, key}, boost);
             });
@@ -224,7 +234,7 @@ struct FrameSearch : Costs {
                 node.previous = utterance.trace_count + entry.source;
             } else {
                 node.previous = in_global(utterance.frontier)[entry.source].node;
-                const Arc arc = read_only(task.arcs + node.arc);
+                const Arc arc = arc_at(task, utterance, node.arc);
                 const u32 token = token_of(arc.ilabel & LABEL_MASK);
                 const u64 row = row_of_frame();
                 node.acoustic = unscaled_cost(row, token, skips(row));

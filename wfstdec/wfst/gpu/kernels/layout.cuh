@@ -6,8 +6,8 @@
 #include "logprobs.cuh"
 
 // What kernels are compiled for, as that leaves out code: whether any utterance may
-// have phrases, and whether min_active is above 0; and whether they note arcs for
-// lattices.
+// have phrases, and whether min_active is above 0; whether they note arcs for
+// lattices; and whether any utterance adds words.
 #ifndef PHRASES
 #define PHRASES 1
 #endif
@@ -16,6 +16,9 @@
 #endif
 #ifndef LATTICES
 #define LATTICES 0
+#endif
+#ifndef ADDED
+#define ADDED 0
 #endif
 
 constexpr u32 LABEL_MASK = (1u << 28) - 1;  // flags of an arc's ilabel, as in arcs.py
@@ -81,6 +84,19 @@ struct Link {
     float excess, acoustic;
 };
 
+// The arcs of words that an utterance adds, C calls and F arcs out of each; see
+// graph/overlay.py. States and arcs are numbered on from the graph's.
+struct Overlay {
+    const Arc* arcs;          // [A'], first F for each call, then the rows of the states
+    const float* bonus;       // [A'], what each arc is credited
+    const StateArcs* states;  // [S']
+    const u32* call_state;    // [C], ascending
+    u32 first_state;          // S; NONE where no words are added
+    u32 first_arc;            // A; likewise
+    u32 num_calls;            // C; 0 where no words are added
+    u32 num_entering;         // F
+};
+
 // One arc of the best path.
 struct Step {
     u32 arc;
@@ -92,6 +108,7 @@ struct Utterance {
     Logprobs logprobs;       // of the chunk
     WordBonuses words;
     const Phrases* phrases;  // null: boosts have no states
+    Overlay overlay;         // only builds with ADDED have it
     Entry* frontier;         // [frontier_capacity]
     Entry* backup;           // [frontier_capacity]: the frontier before a launch that
                              // is not `checked`; null: nobody may want it back

@@ -34,7 +34,7 @@ struct Links {
             float acoustic = 0.0f;
             if (!(candidate.arc_key & EPSILON_ARC)) {
                 source = in_global(utterance.frontier)[candidate.source].node;
-                const Arc taken = read_only(task.arcs + arc);
+                const Arc taken = arc_at(task, utterance, arc);
                 const u32 token = Costs::token_of(taken.ilabel & LABEL_MASK);
                 acoustic = costs.unscaled_cost(row, token, costs.skips(row));
             }

@@ -4,6 +4,7 @@
 #include "block.cuh"
 #include "keys.cuh"
 #include "layout.cuh"
+#include "overlay.cuh"
 
 constexpr u64 EMPTY = ~0ull;
 
@@ -204,7 +205,7 @@ struct Table {
         }
         slots.entries[slot] = at;
         scratch.entry_slots()[at] = slot;
-        const StateArcs arcs = read_only(task.states + state);
+        const StateArcs arcs = arcs_of_state(task, utterance, state);
         if (arcs.begin < arcs.emit) {
             scratch.epsilon_entries()[atomicAdd(&progress.num_epsilon, 1u)] = at;
             atomicMin(&progress.next_rank, arcs.rank);

@@ -3,6 +3,7 @@
 #include "block.cuh"
 #include "keys.cuh"
 #include "layout.cuh"
+#include "overlay.cuh"
 
 constexpr u32 NODES_EACH = 4;  // that a thread looks at between barriers
 
@@ -83,6 +84,7 @@ __device__ inline float end_cost(
     const Task& task, const Utterance& utterance, const Entry& entry, bool use_final) {
     float cost = entry.cost;
     if (use_final) {
+        if (is_added_state(utterance, entry.state)) return infinite();
         const float final_cost = read_only(task.final_cost + entry.state);
         if (!(final_cost < infinite())) return infinite();
         cost = cost + task.lm_scale * final_cost;
