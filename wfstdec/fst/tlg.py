@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import GraphError, OptionError
+from wfstdec.errors import GraphError, LexiconError, OptionError
 from wfstdec.fst.calls import class_cost, take_calls
 from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
@@ -44,14 +44,16 @@ from wfstdec.fst.lexicon_fst import (
     mark_lexicon,
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
+from wfstdec.fst.open_words import OpenCosts, add_open_words
 from wfstdec.fst.stages import Stages
 from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.calls import Calls
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.graph.tables import OPEN_WORD, GraphTables, OpenWord, Pronunciations
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.open_spelling import open_spelling
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import (
     load_lexicon,
@@ -82,6 +84,7 @@ def build_graph(
     blank: int | str | None = None,
     unk_cost: float | None = None,
     calls: bool = True,
+    open_vocabulary: OpenCosts | None = None,
     engine: str = "kaldifst",
     minimize: bool = True,
     progress: bool = False,
@@ -104,6 +107,9 @@ def build_graph(
         calls: Let searches of the graph add words that the lexicon lacks; each costs
             what `arpa` asks for `<unk>`, else `unk_cost`. Without both, and with a
             grammar of your own, there are none.
+        open_vocabulary: What words cost that are spelled by tokens, an
+            `OpenVocabulary`: any word may be said where `<unk>` may, at what a word
+            costs that searches add, and these costs.
         engine: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
@@ -130,7 +136,8 @@ def build_graph(
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        call_cost = _call_cost(model, unk_cost) if calls else None
+        has_calls = calls or open_vocabulary is not None
+        call_cost = _call_cost(model, unk_cost) if has_calls else None
         labels = LabelSpace(
             table,
             word_table(marked.lexicon),
@@ -151,6 +158,10 @@ def build_graph(
         tables = _tables(
             marked, labels, topology, _word_costs(model, labels.words, unk_cost)
         )
+        if open_vocabulary is not None:
+            tables = _with_open_word(tables, marked, open_vocabulary)
+            tlg = add_open_words(tlg, labels, called, tables, open_vocabulary)
+        called = called if calls else None
         return stages.made("pack", _pack(tlg, labels, tables, called))
 
 
@@ -256,6 +267,25 @@ def _tables(
         topology=topology,
         marks_repeats=True,
         word_cost=word_cost,
+    )
+
+
+def _with_open_word(
+    tables: GraphTables, marked: MarkedLexicon, costs: OpenCosts
+) -> GraphTables:
+    """The tables with the label of open words."""
+    if OPEN_WORD in tables.words:
+        raise LexiconError(
+            f"the lexicon has the word {OPEN_WORD!r}, expected it free for open words"
+        )
+    separator = marked.fillers.separator
+    kind = open_spelling(tables.tokens, separator, marked.lexicon).kind
+    known = len(tables.word_cost) > 0
+    return replace(
+        tables,
+        words=(*tables.words, OPEN_WORD),
+        word_cost=np.append(tables.word_cost, [np.inf] * known).astype(np.float32),
+        open_word=OpenWord(len(tables.words), kind, float(costs.token_cost)),
     )
 
 
