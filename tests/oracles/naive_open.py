@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import naive
 import numpy as np
 from naive_added import Listed, random_added_case, solve_added
-from naive_cases import Case, random_arpa
+from naive_cases import Case, random_arpa, random_logprobs
 
 KINDS = ("phones", "letters", "pieces")
 START = "\u2581"
@@ -49,7 +49,7 @@ def random_open_case(
     if kind != "phones":
         case = _spelled(rng, case, kind)
         listed = []
-    costs = float(rng.choice([0, 1.5, -0.7])), float(rng.choice([0, 0.4, 1.3]))
+    costs = float(rng.choice([0, 1.5, -3.0])), float(rng.choice([0, 0.4, 1.3]))
     return OpenCase(case, listed, kind, costs)
 
 
@@ -69,7 +69,26 @@ def _spelled(rng: np.random.Generator, case: Case, kind: str) -> Case:
     arpa, _ = random_arpa(rng, words)
     if case.unk_cost is None:
         case = replace(case, unk_cost=4.0)
-    return replace(case, lexicon=lexicon, lexicon_has_probs=False, arpa=arpa, boosts={})
+    return replace(
+        case,
+        lexicon=lexicon,
+        lexicon_has_probs=False,
+        arpa=arpa,
+        boosts={},
+        logprobs=_frames(rng, case, kind),
+    )
+
+
+def _frames(rng: np.random.Generator, case: Case, kind: str) -> np.ndarray:
+    """Log-probs that are in favour of some words."""
+    size, usable = len(case.logprobs), sorted(_usable(case))
+    hint: list[int] = []
+    while len(hint) < size:
+        spelt = tuple(rng.choice(usable, size=rng.integers(1, 5)).tolist())
+        if _text(spelt, kind) is not None:
+            end = rng.choice([case.blank, case.separator or case.blank])
+            hint += [case.tokens.index(token) for token in (*spelt, str(end))]
+    return random_logprobs(rng, size, len(case.tokens), hint=hint[:size])
 
 
 def _usable(case: Case) -> set[str]:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wfstdec.errors import GraphError, OptionError
+from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
@@ -56,16 +56,12 @@ def add_open_words(
         costs: What they cost.
 
     Raises:
-        OptionError: There are no calls.
-        GraphError: No token can be in an open word.
+        GraphError: There are no calls, or no token can begin an open word.
     """
     spelling, word = tables.open_spelling, tables.open_word
     assert spelling is not None and word is not None
     if calls is None:
-        raise OptionError(
-            "open_vocabulary without a cost of <unk>, expected an ARPA model that has "
-            "it, or unk_cost"
-        )
+        raise GraphError("no place where an open word may be said, expected some")
     if not spelling.begins.any():
         raise GraphError(
             "no token can begin an open word: of pieces one has the mark U+2581, and "

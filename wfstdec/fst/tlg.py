@@ -9,7 +9,8 @@
     LG   = minimize(determinize(compose(L, G)))
     TLG  = compose(T, LG)                            then packed
 
-Calls, for words that the lexicon lacks, go through all of it: `fst/calls.py`.
+Calls, for words that the lexicon lacks, go through all of it: `fst/calls.py`. An open
+vocabulary is put where they are: `fst/open_words.py`.
 
 LG is determinized in the log semiring, which moves LM costs towards the beginning of
 words. TLG is not: with `compact` that would never end, with `normal` it would grow.
@@ -136,8 +137,8 @@ def build_graph(
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        has_calls = calls or open_vocabulary is not None
-        call_cost = _call_cost(model, unk_cost) if has_calls else None
+        call_cost = _call_cost(model, unk_cost) if calls or open_vocabulary else None
+        _check_open_words(open_vocabulary, call_cost, marked.lexicon)
         labels = LabelSpace(
             table,
             word_table(marked.lexicon),
@@ -155,11 +156,9 @@ def build_graph(
         called = None
         if call_cost is not None:
             tlg, called = take_calls(tlg, labels, call_cost)
-        tables = _tables(
-            marked, labels, topology, _word_costs(model, labels.words, unk_cost)
-        )
+        word_cost = _word_costs(model, labels.words, unk_cost)
+        tables = _tables(marked, labels, topology, word_cost, open_vocabulary)
         if open_vocabulary is not None:
-            tables = _with_open_word(tables, marked, open_vocabulary)
             tlg = add_open_words(tlg, labels, called, tables, open_vocabulary)
         called = called if calls else None
         return stages.made("pack", _pack(tlg, labels, tables, called))
@@ -175,6 +174,22 @@ def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
         )
     if not math.isfinite(unk_cost):
         raise OptionError(f"unk_cost {unk_cost!r}, expected a finite number of nats")
+
+
+def _check_open_words(
+    costs: OpenCosts | None, call_cost: float | None, lexicon: Lexicon
+) -> None:
+    if costs is None:
+        return
+    if call_cost is None:
+        raise OptionError(
+            "open_vocabulary without a cost of <unk>, expected an ARPA model that has "
+            "it, or unk_cost"
+        )
+    if OPEN_WORD in lexicon.words:
+        raise LexiconError(
+            f"the lexicon has the word {OPEN_WORD!r}, expected it free for open words"
+        )
 
 
 def _language_model(
@@ -251,14 +266,18 @@ def _word_costs(
 
 
 def _tables(
-    marked: MarkedLexicon, labels: LabelSpace, topology: str, word_cost: np.ndarray
+    marked: MarkedLexicon,
+    labels: LabelSpace,
+    topology: str,
+    word_cost: np.ndarray,
+    open_costs: OpenCosts | None,
 ) -> GraphTables:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
     said = (ids[word] for word in lexicon.words)
     entries = zip(said, lexicon.pronunciations, strict=True)
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
-    return GraphTables(
+    tables = GraphTables(
         tokens=labels.tokens,
         words=labels.words,
         pronunciations=pronunciations,
@@ -268,16 +287,15 @@ def _tables(
         marks_repeats=True,
         word_cost=word_cost,
     )
+    if open_costs is None:
+        return tables
+    return _with_open_word(tables, marked, open_costs)
 
 
 def _with_open_word(
     tables: GraphTables, marked: MarkedLexicon, costs: OpenCosts
 ) -> GraphTables:
     """The tables with the label of open words."""
-    if OPEN_WORD in tables.words:
-        raise LexiconError(
-            f"the lexicon has the word {OPEN_WORD!r}, expected it free for open words"
-        )
     separator = marked.fillers.separator
     kind = open_spelling(tables.tokens, separator, marked.lexicon).kind
     known = len(tables.word_cost) > 0
