@@ -87,7 +87,7 @@ def test_sessions_spell_as_words_end(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_cases(topology, kind, tmp_path):
     said = 0
-    for i, fillers in enumerate(naive_cases.FILLERS * 8):
+    for i, fillers in enumerate(naive_cases.FILLERS * 5):
         rng = np.random.default_rng([i, len(topology), len(kind)])
         opened = random_open_case(rng, kind, topology=topology, fillers=fillers)
         graph = graph_of(opened, tmp_path)
@@ -99,7 +99,7 @@ def test_random_cases(topology, kind, tmp_path):
         (hyp,) = decoder.decode([case.logprobs], boosts=boosts)
         assert_best(hyp, best)
         said += any(word.text not in graph.word_ids for word in hyp.words)
-    assert said > 5
+    assert said > 2
 
 
 # ------------------------------------------------------------- backends and sessions
