@@ -20,6 +20,7 @@ from cli_files import (
 
 from wfstdec.cli import flags
 from wfstdec.cli.main import COMMANDS, main
+from wfstdec.metrics import count_errors
 
 
 @pytest.fixture
@@ -153,6 +154,37 @@ def test_a_foreign_file_that_is_no_graph(files, capsys):
     assert wfstdec(files, "convert", "x.npz", "x.fst") == 1
     assert "wfstdec convert: " in capsys.readouterr().err
     assert not (files / "x.fst").exists()
+
+
+def test_score_tells_the_best_that_was_kept(files, capsys):
+    build(files)
+    given = ["--graph", "graph.npz", "--quiet", "--beam", "30", "--lattice-beam", "30"]
+    lists = ["--nbest", "9", "--format", "jsonl", "--output", "lists.jsonl"]
+    assert decode(files, *given, *lists) == 0
+    assert decode(files, *given, "--lattices", "x.lat", "--output", "hyp.txt") == 0
+    said = {"utt1": "cab", "utt2": "c ab", "utt3": "ab c", "utt9": "ab"}
+    text = "".join(f"{name} {words}\n" for name, words in said.items())
+    (files / "ref.txt").write_text(text)
+    capsys.readouterr()
+    kept = ["--nbest-lists", "lists.jsonl", "--lattices", "x.lat"]
+    assert wfstdec(files, "score", "--ref", "ref.txt", "--hyp", "hyp.txt", *kept) == 0
+    first, *_, of_lists, of_lattices = capsys.readouterr().out.splitlines()
+    lines = (files / "lists.jsonl").read_text().splitlines()
+    fewest = {}
+    for line in map(json.loads, lines):
+        texts = [one["text"].split() for one in line["nbest"]]
+        words = said[line["id"]].split()
+        fewest[line["id"]] = min(count_errors(words, text).total for text in texts)
+    errors = sum(fewest.values()) + 1  # nothing of utt9
+    assert (
+        of_lists == f"%WER {100 * errors / 6:.2f} [ {errors} / 6 ] of the best in lists"
+    )
+    least = float(of_lattices.split()[1])
+    assert least <= float(of_lists.split()[1]) < float(first.split()[1])
+    assert of_lattices.endswith("of the best in lattices")
+    (files / "lists.jsonl").write_text("hello\n")
+    assert wfstdec(files, "score", "--ref", "ref.txt", "--hyp", "hyp.txt", *kept) == 1
+    assert "lists.jsonl:1: found 'hello', expected a line of" in capsys.readouterr().err
 
 
 def test_score_names_missing_and_worst_utterances(files, capsys):

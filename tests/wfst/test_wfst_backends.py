@@ -24,6 +24,7 @@ from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, decoder_of, log, search, w
 from wfstdec.errors import BackendError
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
+from wfstdec.search.hypothesis import Word
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.options import WfstOptions
@@ -54,7 +55,7 @@ def test_an_utterance_by_hand(name):
     decoder = decoder_of(name, graph, options)
     (hyp,) = decoder.decode([log(p)], boosts={"hi": 3.0})
     assert hyp.text == "hi"
-    assert hyp.words == (("hi", 0.25, 1.0, 1, 4),)
+    assert hyp.words == (Word("hi", 0.25, 1.0, 1, 4),)
     assert hyp.tokens == (("h", 0.25, 0.75, 1, 3), ("i", 0.75, 1.0, 3, 4))
     assert hyp.graph_cost == 0.5 + 0.25 + 1 + 0.125
     assert hyp.acoustic_cost == pytest.approx(-np.log(0.8 * 0.7 * 0.6 * 0.7), 1e-6)

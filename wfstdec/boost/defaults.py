@@ -89,9 +89,11 @@ class DefaultBonuses:
                 if only phrases have them.
         """
         new = added.keys()
-        spelt = {text: [self._ids.get(word) for word in text.split()] for text in texts}
+        known = [text for text in texts if text not in new]
+        spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
         lacking = self._unk_cost if new else math.inf
         mass = sum(self._probability(ids, lacking) for ids in spelt.values())
+        mass += len(new) * math.exp(-lacking)
         bonus = MOST if mass <= math.exp(-2 * MOST) else math.log1p(1 / mass)
         bonus = min(MOST, bonus)
         found = {text: bonus * self._share(ids) for text, ids in spelt.items()}

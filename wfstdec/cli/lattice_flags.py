@@ -18,7 +18,11 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
     },
     "--lattices": {
         "metavar": "FILE",
-        "help": "lattices of all utterances, for wfstdec rescore",
+        "help": "lattices of all utterances, for wfstdec rescore and score",
+    },
+    "--nbest-lists": {
+        "metavar": "FILE",
+        "help": "n-best lists as 'wfstdec decode --nbest N --format jsonl' writes them",
     },
     "--confidence": {
         "action": "store_true",

@@ -1,6 +1,7 @@
 """Score hypotheses against references as Kaldi's compute-wer does.
 
-Utterances without a hypothesis count as deletions, and are named.
+Utterances without a hypothesis count as deletions, and are named. With n-best lists
+(--nbest-lists) or lattices, also how good the best text in them is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import argparse
 from collections.abc import Sequence
 
 from wfstdec.cli.flags import add_flags
+from wfstdec.compare.oracle import Oracle, lattice_oracle, list_oracle, read_lists
 from wfstdec.io.text import read_text
+from wfstdec.lattice.file import open_lattices
 from wfstdec.metrics import Score, UtteranceScore, score_texts
 
 HELP = "word error rate of hypotheses"
@@ -19,15 +22,29 @@ NAMED_AT_MOST = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--ref", "--hyp", required=True)
-    add_flags(parser, "--worst")
+    add_flags(parser, "--worst", "--nbest-lists", "--lattices")
 
 
 def run(args: argparse.Namespace) -> None:
     """Read both files and print the score."""
-    score = score_texts(read_text(args.ref), read_text(args.hyp))
+    references = read_text(args.ref)
+    score = score_texts(references, read_text(args.hyp))
     print(report(score))
+    if args.nbest_lists:
+        print(
+            oracle_line("lists", list_oracle(references, read_lists(args.nbest_lists)))
+        )
+    if args.lattices:
+        lattices = open_lattices(args.lattices)
+        print(oracle_line("lattices", lattice_oracle(references, lattices)))
     for utterance in score.worst(args.worst):
         print(aligned(utterance))
+
+
+def oracle_line(kind: str, oracle: Oracle) -> str:
+    """As Kaldi's lines."""
+    found = f"{oracle.wer:.2f} [ {oracle.errors} / {oracle.words} ]"
+    return f"%WER {found} of the best in {kind}"
 
 
 def report(score: Score) -> str:

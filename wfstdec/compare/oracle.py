@@ -1,0 +1,93 @@
+"""How good the best of all that a search kept is: oracle word error rates.
+
+lattice_oracle(references, open_lattices("dev.lat")).wer
+list_oracle(references, read_lists("hyp.jsonl")).wer
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from wfstdec.errors import FormatError
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.oracle import lattice_errors
+from wfstdec.metrics import count_errors
+from wfstdec.text.files import read_lines
+
+_Kept = TypeVar("_Kept")
+
+
+class Oracle(NamedTuple):
+    """The errors of the best of what was kept.
+
+    Attributes:
+        errors: The fewest word errors of each utterance, added up; all its words where
+            nothing was kept.
+        words: Of the references.
+    """
+
+    errors: int
+    words: int
+
+    @property
+    def wer(self) -> float:
+        """Percent; 0 where there are no words."""
+        return 100 * self.errors / self.words if self.words else 0.0
+
+
+def lattice_oracle(
+    references: Mapping[str, Sequence[str]], lattices: Mapping[str, Lattice]
+) -> Oracle:
+    """Of lattices: the best path of each, whatever it costs."""
+    return _oracle(references, lattices, lattice_errors)
+
+
+def list_oracle(
+    references: Mapping[str, Sequence[str]],
+    lists: Mapping[str, Sequence[Sequence[str]]],
+) -> Oracle:
+    """Of n-best lists, each of texts in words."""
+
+    def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
+        return min(count_errors(reference, text).total for text in texts)
+
+    return _oracle(references, lists, fewest)
+
+
+def read_lists(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
+    """The texts of the n-best lists that `wfstdec decode --format jsonl` wrote.
+
+    Raises:
+        FormatError: Unreadable, or no such lines.
+    """
+    return dict(_texts(read_lines(path), path))
+
+
+def _texts(
+    lines: Iterable[str], path: str | os.PathLike[str]
+) -> Iterable[tuple[str, list[list[str]]]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            found = json.loads(line)
+            texts = [one["text"].split() for one in found.get("nbest") or [found]]
+            yield found["id"], texts
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"{path}:{number}: found {line[:60]!r}, expected a line of "
+                "`wfstdec decode --format jsonl`"
+            ) from error
+
+
+def _oracle(
+    references: Mapping[str, Sequence[str]],
+    kept: Mapping[str, _Kept],
+    fewest: Callable[[_Kept, Sequence[str]], int],
+) -> Oracle:
+    errors = sum(
+        fewest(kept[name], words) if name in kept else len(words)
+        for name, words in references.items()
+    )
+    return Oracle(errors, sum(map(len, references.values())))
