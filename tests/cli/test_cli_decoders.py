@@ -79,6 +79,23 @@ def test_open_words(lexicon, files, capsys):
     assert "token_cost=-1.0, expected a number of nats, 0" in capsys.readouterr().err
 
 
+def test_open_words_in_a_graph(files, capsys):
+    """Where they cost nothing they are cheaper than the words that they spell."""
+    costs = {}
+    for cost in ("-9", "900"):
+        given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--unk-cost", "5"]
+        given += ["--open-vocabulary", cost, "0", "--output", "open.npz", "--quiet"]
+        assert wfstdec(files, "build", *given, *LEXICAL) == 0
+        given = ["--graph", "open.npz", "--logprobs", "x.npz", "--format", "jsonl"]
+        assert wfstdec(files, "decode", *given) == 0
+        read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [one["text"] for one in read] == ["ab c", "cab", "c"]
+        costs[cost] = sum(one["graph_cost"] for one in read)
+    assert costs["-9"] < costs["900"] - 4
+    assert wfstdec(files, "info", "open.npz") == 0
+    assert " of letters, 0 nats a token" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("decoder", ["trie", "greedy"])
 @pytest.mark.parametrize("more", [[], ["--arpa", "tokens.arpa"]])
 def test_bare_tokens(decoder, more, files, capsys):

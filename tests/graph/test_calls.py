@@ -96,14 +96,15 @@ def test_files_keep_calls(tmp_path):
     assert loaded.calls.word_cost == graph.calls.word_cost
 
 
-def test_files_of_version_2_have_none(tmp_path):
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_of_older_versions_may_have_none(version, tmp_path):
     _, graph = graph_of(tmp_path, calls=False)
     path = tmp_path / "graph.npz"
     graph.save(path)
     with np.load(path) as file:
         arrays = dict(file)
     header = json.loads(arrays["header"].tobytes())
-    header["version"] = 2
+    header["version"] = version
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     np.savez(path, **arrays)
     loaded = wfstdec.load_graph(path)

@@ -7,6 +7,7 @@ what it leaves.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from naive_cases import LM_ONLY_NAMES, Case, random_case
 
 NEW_NAMES = ("neu", "ab", *LM_ONLY_NAMES)
 _MARK = "+"
+_OPEN = "\0"
 
 
 class Listed(NamedTuple):
@@ -58,8 +60,13 @@ def random_added_case(
     return case, list(listed.values())
 
 
-def solve_added(case: Case, listed: list[Listed]) -> naive.Best:
-    """The oracle's answer."""
+def solve_added(
+    case: Case, listed: list[Listed], opened: Sequence[naive.Entry] = ()
+) -> naive.Best:
+    """The oracle's answer.
+
+    opened: other words that neither lexicon nor model has, and how they are said.
+    """
     lm = naive_lm.parse_arpa(case.arpa)
     lexicon = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
     unknown = lm.cost.get(("<unk>",), case.unk_cost)
@@ -71,6 +78,9 @@ def solve_added(case: Case, listed: list[Listed]) -> naive.Best:
             costs[name] = lm.cost.get((word,), case.unk_cost)
         boosts[name] = bonus
         lexicon.append(naive.Entry(name, tokens))
+    for word, tokens, cost in opened:
+        costs[_OPEN + word] = unknown
+        lexicon.append(naive.Entry(_OPEN + word, tokens, cost))
     best = naive.best(
         case.logprobs,
         tokens=case.tokens,
@@ -94,4 +104,4 @@ def solve_added(case: Case, listed: list[Listed]) -> naive.Best:
 
 
 def _texts(words: naive_lm.Words) -> naive_lm.Words:
-    return tuple(word.removesuffix(_MARK) for word in words)
+    return tuple(word.removesuffix(_MARK).removeprefix(_OPEN) for word in words)

@@ -26,13 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("--arpa", "--grammar"):
         add_flags(language, name)
     add_flags(parser, "--topology", "--blank", "--separator", "--separator-optional")
-    add_flags(parser, "--silence", "--silence-prob", "--unk-cost")
+    add_flags(parser, "--silence", "--silence-prob", "--unk-cost", "--open-vocabulary")
     add_flags(parser, "--sentencepiece", "--engine", "--no-minimize")
 
 
 def run(args: argparse.Namespace) -> None:
     """Build the graph and save it."""
     tokens = read_tokens(args.tokens, args.blank)
+    costs = args.open_vocabulary
     graph = wfstdec.build_graph(
         tokens=tokens,
         lexicon=args.lexicon or _spelt(args, tokens),
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
         silence=args.silence,
         silence_prob=args.silence_prob,
         unk_cost=args.unk_cost,
+        open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
         engine=args.engine,
         minimize=not args.no_minimize,
         progress=not args.quiet,

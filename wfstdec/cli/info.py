@@ -84,6 +84,12 @@ def _calls(graph: wfstdec.PackedGraph) -> str:
     return f"in {len(graph.calls):,} states, an added word costs {cost}"
 
 
+def _open_words(tables: GraphTables) -> str:
+    if tables.open_word is None:
+        return "none"
+    return f"of {tables.open_word.kind}, {tables.open_word.token_cost:g} nats a token"
+
+
 def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
     """Names and values of what there is to know, in order."""
     tables, tokens = graph.tables, graph.tokens
@@ -104,6 +110,7 @@ def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
         "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
         "between words": _between_words(tables),
         "calls": _calls(graph),
+        "open words": _open_words(tables),
         "words": f"{len(graph.word_ids):,}, {len(tables.pronunciations):,} "
         "pronunciations",
         "fingerprint": graph.fingerprint,

@@ -9,7 +9,8 @@
     LG   = minimize(determinize(compose(L, G)))
     TLG  = compose(T, LG)                            then packed
 
-Calls, for words that the lexicon lacks, go through all of it: `fst/calls.py`.
+Calls, for words that the lexicon lacks, go through all of it: `fst/calls.py`. An open
+vocabulary is put where they are: `fst/open_words.py`.
 
 LG is determinized in the log semiring, which moves LM costs towards the beginning of
 words. TLG is not: with `compact` that would never end, with `normal` it would grow.
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import GraphError, OptionError
+from wfstdec.errors import GraphError, LexiconError, OptionError
 from wfstdec.fst.calls import class_cost, take_calls
 from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
@@ -44,14 +45,16 @@ from wfstdec.fst.lexicon_fst import (
     mark_lexicon,
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
+from wfstdec.fst.open_words import OpenCosts, add_open_words
 from wfstdec.fst.stages import Stages
 from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.calls import Calls
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.graph.tables import OPEN_WORD, GraphTables, OpenWord, Pronunciations
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.open_spelling import open_spelling
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import (
     load_lexicon,
@@ -82,6 +85,7 @@ def build_graph(
     blank: int | str | None = None,
     unk_cost: float | None = None,
     calls: bool = True,
+    open_vocabulary: OpenCosts | None = None,
     engine: str = "kaldifst",
     minimize: bool = True,
     progress: bool = False,
@@ -104,6 +108,9 @@ def build_graph(
         calls: Let searches of the graph add words that the lexicon lacks; each costs
             what `arpa` asks for `<unk>`, else `unk_cost`. Without both, and with a
             grammar of your own, there are none.
+        open_vocabulary: What words cost that are spelled by tokens, an
+            `OpenVocabulary`: any word may be said where `<unk>` may, at what a word
+            costs that searches add, and these costs.
         engine: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
@@ -130,7 +137,8 @@ def build_graph(
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        call_cost = _call_cost(model, unk_cost) if calls else None
+        call_cost = _call_cost(model, unk_cost) if calls or open_vocabulary else None
+        _check_open_words(open_vocabulary, call_cost, marked.lexicon)
         labels = LabelSpace(
             table,
             word_table(marked.lexicon),
@@ -148,9 +156,11 @@ def build_graph(
         called = None
         if call_cost is not None:
             tlg, called = take_calls(tlg, labels, call_cost)
-        tables = _tables(
-            marked, labels, topology, _word_costs(model, labels.words, unk_cost)
-        )
+        word_cost = _word_costs(model, labels.words, unk_cost)
+        tables = _tables(marked, labels, topology, word_cost, open_vocabulary)
+        if open_vocabulary is not None:
+            tlg = add_open_words(tlg, labels, called, tables, open_vocabulary)
+        called = called if calls else None
         return stages.made("pack", _pack(tlg, labels, tables, called))
 
 
@@ -164,6 +174,22 @@ def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
         )
     if not math.isfinite(unk_cost):
         raise OptionError(f"unk_cost {unk_cost!r}, expected a finite number of nats")
+
+
+def _check_open_words(
+    costs: OpenCosts | None, call_cost: float | None, lexicon: Lexicon
+) -> None:
+    if costs is None:
+        return
+    if call_cost is None:
+        raise OptionError(
+            "open_vocabulary without a cost of <unk>, expected an ARPA model that has "
+            "it, or unk_cost"
+        )
+    if OPEN_WORD in lexicon.words:
+        raise LexiconError(
+            f"the lexicon has the word {OPEN_WORD!r}, expected it free for open words"
+        )
 
 
 def _language_model(
@@ -240,14 +266,18 @@ def _word_costs(
 
 
 def _tables(
-    marked: MarkedLexicon, labels: LabelSpace, topology: str, word_cost: np.ndarray
+    marked: MarkedLexicon,
+    labels: LabelSpace,
+    topology: str,
+    word_cost: np.ndarray,
+    open_costs: OpenCosts | None,
 ) -> GraphTables:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
     said = (ids[word] for word in lexicon.words)
     entries = zip(said, lexicon.pronunciations, strict=True)
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
-    return GraphTables(
+    tables = GraphTables(
         tokens=labels.tokens,
         words=labels.words,
         pronunciations=pronunciations,
@@ -256,6 +286,24 @@ def _tables(
         topology=topology,
         marks_repeats=True,
         word_cost=word_cost,
+    )
+    if open_costs is None:
+        return tables
+    return _with_open_word(tables, marked, open_costs)
+
+
+def _with_open_word(
+    tables: GraphTables, marked: MarkedLexicon, costs: OpenCosts
+) -> GraphTables:
+    """The tables with the label of open words."""
+    separator = marked.fillers.separator
+    kind = open_spelling(tables.tokens, separator, marked.lexicon).kind
+    known = len(tables.word_cost) > 0
+    return replace(
+        tables,
+        words=(*tables.words, OPEN_WORD),
+        word_cost=np.append(tables.word_cost, [np.inf] * known).astype(np.float32),
+        open_word=OpenWord(len(tables.words), kind, float(costs.token_cost)),
     )
 
 

@@ -78,6 +78,7 @@ def with_words(
         separated=tables.separated,
         topology=tables.topology,
         marks_repeats=tables.marks_repeats,
+        open_word=tables.open_word,
     )
 
 

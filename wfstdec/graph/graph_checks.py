@@ -16,8 +16,9 @@ from wfstdec.graph.arcs import (
     LEADS_TO_EPSILON,
     FstArrays,
 )
-from wfstdec.graph.tables import GraphTables
+from wfstdec.graph.tables import OPEN_WORD, GraphTables
 from wfstdec.jit import jit
+from wfstdec.text.open_spelling import KINDS
 from wfstdec.text.symbols import EPSILON_WORD
 
 MAX_STATES = MAX_ARCS = 1 << 30
@@ -111,12 +112,29 @@ def check_tables(tables: GraphTables) -> None:
         raise GraphError(
             f"{len(costs)} costs of words, expected {len(words)} numbers, or none"
         )
+    _check_open_word(tables)
     if (said.word[1:] < said.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
     if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
         raise GraphError(
             f"costs of pronunciations {said.cost}, expected {len(said)} finite numbers"
         )
+
+
+def _check_open_word(tables: GraphTables) -> None:
+    """Check the label of open words, if there is one."""
+    if tables.open_word is None:
+        return
+    word, kind, token_cost = tables.open_word
+    if not 0 < word < len(tables.words) or tables.words[word] != OPEN_WORD:
+        raise GraphError(
+            f"open words with label {word}, expected that of {OPEN_WORD!r}"
+        )
+    if kind not in KINDS:
+        expected = ", ".join(map(repr, KINDS))
+        raise GraphError(f"open words of {kind!r}, expected one of {expected}")
+    if not 0 <= token_cost <= -LEAST_COST:
+        raise GraphError(f"tokens of open words cost {token_cost}, expected 0 or more")
 
 
 def _check_range(name: str, values: np.ndarray, top: int) -> None:

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import FormatError, GraphError
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.graph.tables import GraphTables, OpenWord, Pronunciations
 from wfstdec.text.files import atomic_write
 from wfstdec.text.symbols import TokenTable
 
-FORMAT_VERSION = 3
-OLDER_VERSIONS = (2,)
-"""Read as well: 2 has no calls."""
+FORMAT_VERSION = 4
+OLDER_VERSIONS = (2, 3)
+"""Read as well: 2 has no calls, 3 no open words."""
 _FORMAT = "wfstdec.graph"
 _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
     OSError,
@@ -47,6 +47,8 @@ def table_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
         "topology": tables.topology,
         "marks_repeats": tables.marks_repeats,
     }
+    if tables.open_word is not None:
+        meta["open_word"] = tables.open_word._asdict()
     known = {"word_cost": tables.word_cost} if len(tables.word_cost) else {}
     return known | {
         "tokens": _bytes(json.dumps(tables.tokens.names)),
@@ -67,6 +69,7 @@ def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
     """
     meta = json.loads(arrays["meta"].tobytes())
     names = json.loads(arrays["tokens"].tobytes())
+    opened = meta.get("open_word")
     return GraphTables(
         tokens=TokenTable(tuple(names), meta["blank"]),
         words=tuple(arrays["words"].tobytes().decode().split("\n")),
@@ -81,6 +84,7 @@ def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
         topology=meta["topology"],
         marks_repeats=meta["marks_repeats"],
         word_cost=arrays.get("word_cost", np.zeros(0, np.float32)),
+        open_word=None if opened is None else OpenWord(**opened),
     )
 
 

@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.open_spelling import Kind, OpenSpelling, spelling_of
 from wfstdec.text.symbols import TokenTable
 
 
@@ -95,6 +97,24 @@ class Pronunciations:
         return np.searchsorted(self.word, np.arange(top + 2)).astype(np.int32)
 
 
+OPEN_WORD = "<open>"
+"""Stands in a word table for all words that are spelled by tokens."""
+
+
+class OpenWord(NamedTuple):
+    """The label of words that are spelled by tokens: `fst/open_words.py`.
+
+    Attributes:
+        word: Its word id; the text is `OPEN_WORD`.
+        kind: What the tokens are.
+        token_cost: What each of their tokens costs, nats.
+    """
+
+    word: int
+    kind: Kind
+    token_cost: float
+
+
 @dataclass(frozen=True, eq=False)
 class GraphTables:
     """What a graph's labels mean.
@@ -109,6 +129,7 @@ class GraphTables:
         marks_repeats: Whether `REPEAT` tells repeats of a token from new ones.
         word_cost: float32 [W], what each word costs whatever was said before, nats,
             `inf` where that is not known; empty where no language model says it.
+        open_word: The label of open words; None where the graph has none.
     """
 
     tokens: TokenTable
@@ -119,3 +140,11 @@ class GraphTables:
     topology: str = ""
     marks_repeats: bool = False
     word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    open_word: OpenWord | None = None
+
+    @cached_property
+    def open_spelling(self) -> OpenSpelling | None:
+        """How tokens make open words, if the graph has any."""
+        if self.open_word is None:
+            return None
+        return spelling_of(self.open_word.kind, self.tokens, self.fillers)

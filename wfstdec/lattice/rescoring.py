@@ -20,7 +20,7 @@ import functools
 import numpy as np
 from numpy import int32, uint32
 
-from wfstdec.errors import OptionError
+from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
@@ -60,6 +60,7 @@ def rescored(
     Raises:
         OptionError: The model is over other words, or a value is out of range.
         LatticeError: The model allows no path: it lacks words, and has no `<unk>`.
+            Or the lattice has open words.
     """
     check_lm(lattice, lm)
     scales = changed_scales(
@@ -79,11 +80,18 @@ def rescored(
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
-    """See that a model is over the words of a lattice.
+    """See that a model is over the words of a lattice, and that it can price them.
 
     Raises:
         OptionError: It is over others.
+        LatticeError: The lattice has open words.
     """
+    opened = lattice.tables.open_word
+    if opened is not None and (lattice.arcs["olabel"] == opened.word).any():
+        raise LatticeError(
+            "has open words, whose tokens have costs that a rescoring would lose; "
+            "expected a lattice of a graph without `open_vocabulary`"
+        )
     labels, words = lm.labels, lattice.words
     same = labels is None or labels is words or labels == words
     if lm.unit != "word" or lm.num_labels != len(lattice.words) or not same:

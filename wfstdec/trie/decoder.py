@@ -27,14 +27,11 @@ from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.open_vocabulary import (
-    OpenSpelling,
-    OpenVocabulary,
-    open_spelling,
-)
+from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
+from wfstdec.text.open_spelling import OpenSpelling, open_spelling
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import (
     load_lexicon,

@@ -17,8 +17,8 @@ from wfstdec.lm import kernels
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.search.open_vocabulary import OpenSpelling
 from wfstdec.text.lexicon import WORD_START
+from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON
 from wfstdec.text.vocabulary import word_ids
 from wfstdec.trie.lexicon_trie import parents_of

@@ -19,7 +19,8 @@ import numpy as np
 from numpy import float32, int64
 
 from wfstdec.jit import inlined, jit, read_only
-from wfstdec.search.open_vocabulary import OpenSpelling, OpenVocabulary
+from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.trie.lexicon_trie import LexiconTrie
 from wfstdec.trie.texts import (
     EMPTY_TEXT,

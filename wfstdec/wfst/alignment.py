@@ -7,6 +7,9 @@ the pronunciations that the graph carries:
     tokens   <wb> h ə l oʊ <wb> w ɝ l d        words   hello world
     spans         |------|      |-----|
 
+An open word (`fst/open_words.py`) has its label on its last token: it is the tokens
+behind the word before, fillers skipped, up to there.
+
 The rule is local: words are cut from left to right, and one whose tokens are not there
 (the path ends inside it, or the graph says it in another way) spans the tokens up to
 its label; the next one is looked for from there on. So what comes later changes the
@@ -24,6 +27,7 @@ from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.text.symbols import token_of
 from wfstdec.wfst.path import JoinedPaths, PathTokens
+from wfstdec.wfst.word_texts import WordTexts
 
 
 class Spoken(NamedTuple):
@@ -34,6 +38,10 @@ class Spoken(NamedTuple):
     tokens: np.ndarray  # int32
     cost: np.ndarray  # float32 [P]
     filler: np.ndarray  # bool [V], tokens that may stand between words
+    open_word: int  # the word id of open words, -1 for none
+    token_cost: float  # of open words
+    begins: np.ndarray  # bool [V], tokens that may begin an open word
+    extends: np.ndarray  # bool [V], tokens that may follow inside one
 
 
 class Cut(NamedTuple):
@@ -68,13 +76,32 @@ class Aligner:
         said = tables.pronunciations
         filler = np.zeros(len(tables.tokens), np.bool_)
         filler[list(tables.fillers)] = True
+        spelling = tables.open_spelling
+        none = np.zeros(len(tables.tokens), np.bool_)
         self._spoken = Spoken(
-            said.word_splits, said.splits, said.tokens, said.cost, filler
+            said.word_splits,
+            said.splits,
+            said.tokens,
+            said.cost,
+            filler,
+            tables.open_word.word if tables.open_word else -1,
+            tables.open_word.token_cost if tables.open_word else 0.0,
+            spelling.begins if spelling else none,
+            spelling.extends if spelling else none,
         )
+        self._texts = WordTexts(tables)
 
     def are_fillers(self, path: PathTokens) -> np.ndarray:
         """Which tokens of a path may stand between words, bool [N]."""
         return self._spoken.filler[token_of(path.ilabel)]
+
+    def texts(self, path: PathTokens, frames: np.ndarray) -> list[str]:
+        """The texts of the first words of a path, by their frames."""
+        return self._texts.of(path, frames)
+
+    def texts_of_all(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
+        """The texts of the words of many whole paths, by their frames."""
+        return self._texts.of_all(joined, frames)
 
     def word_frames(
         self, path: PathTokens, complete: bool, cut: Cut = BEGINNING
@@ -215,6 +242,15 @@ def _spans(spoken, token, word, word_token, how):
                 if not lost and not spoken.filler[token[at]]:
                     break
                 at += 1
+        if word[w] == spoken.open_word and word_token[w] <= num_tokens:
+            end = np.int64(word_token[w])
+            at, way = _open_word(spoken, token, end, lost, (ways, costs, first, begin))
+            if way >= 0:
+                if last == len(ways):
+                    ways, costs = _longer(ways), _longer(costs)
+                ways[last, 0], ways[last, 1], ways[last, 2] = end, at, way
+                costs[last] = costs[way] + spoken.token_cost * (end - at)
+                last += 1
         lost = was_lost[w] = last == begin
         if goes_on and (open_end or (lost and word_token[w] > num_tokens)):
             done, last = w, begin
@@ -249,6 +285,34 @@ def _spans(spoken, token, word, word_token, how):
     for _ in range(done - hold):
         way = ways[way, 2]
     return spans, hold, costs[way], was_lost[hold - 1] if hold else lost_before
+
+
+@jit
+def _open_word(spoken, token, end, lost, known):
+    """The cheapest open word up to `end`: its first token, and the way before or -1."""
+    ways, costs, first, begin = known
+    best_at, best, least = np.int64(0), -1, np.inf
+    for way in range(first, begin):
+        at = ways[way, 0]
+        while at < end and not _spells(spoken, token, at, end):
+            if not (lost or spoken.filler[token[at]]):
+                at = end
+            at += 1
+        total = costs[way] + spoken.token_cost * (end - at)
+        if at < end and total < least:
+            best_at, best, least = at, way, total
+    return best_at, best
+
+
+@jit
+def _spells(spoken, token, at, end):
+    """Whether tokens may be an open word."""
+    if not spoken.begins[token[at]]:
+        return False
+    for i in range(at + 1, end):
+        if not spoken.extends[token[i]]:
+            return False
+    return True
 
 
 @jit

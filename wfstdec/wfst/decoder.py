@@ -315,8 +315,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         return hypotheses_of(lattice, found, boosts, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        tables, aligner = self._readings.of(boosts.added)
-        return PartialReader(aligner, tables.words, self.frame_shift_s)
+        _, aligner = self._readings.of(boosts.added)
+        return PartialReader(aligner, self.frame_shift_s)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):

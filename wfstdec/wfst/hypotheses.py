@@ -112,7 +112,7 @@ class HypothesisBatch:
         }
 
     def _make(self) -> _Numbers:
-        tables, aligner, _, shift = self._reader
+        _, aligner, _, shift = self._reader
         joined = join_paths([path.said for path in self._paths])
         complete = np.array([path.reached_final for path in self._paths], np.bool_)
         frames = aligner.frames_of_all(joined, complete)
@@ -121,7 +121,7 @@ class HypothesisBatch:
         words = joined.said.word.tolist()
         return _Numbers(
             joined,
-            list(map(tables.words.__getitem__, words)),
+            aligner.texts_of_all(joined, frames),
             (begin_s, end_s),
             (begin, end),
             joined.word_splits.tolist(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from wfstdec.search.hypothesis import Word
@@ -17,15 +15,11 @@ class PartialReader:
 
     Args:
         aligner: Of the graph.
-        words: The word table.
         frame_shift_s: Seconds per frame.
     """
 
-    def __init__(
-        self, aligner: Aligner, words: Sequence[str], frame_shift_s: float
-    ) -> None:
-        self._aligner, self._table = aligner, words
-        self._shift = frame_shift_s
+    def __init__(self, aligner: Aligner, frame_shift_s: float) -> None:
+        self._aligner, self._shift = aligner, frame_shift_s
         self._timed: list[Word] = []
         self._cut = BEGINNING  # behind them
 
@@ -47,7 +41,7 @@ class PartialReader:
         )
 
     def _words(self, path: PathTokens, frames: np.ndarray) -> list[Word]:
-        texts = map(self._table.__getitem__, path.word[: len(frames)].tolist())
+        texts = self._aligner.texts(path, frames)
         times = (frames * self._shift).T.tolist()
         return list(map(Word, texts, *times, *frames.T.tolist()))
 

@@ -1,0 +1,210 @@
+"""Words that are spelled by tokens, in a graph: by hand, and against the oracle."""
+
+import dataclasses
+
+import naive
+import naive_cases
+import numpy as np
+import pytest
+from added_cases import ARPA, boosts_of, frames, small_graph
+from naive_open import KINDS, random_open_case, solve_open
+from oracle_cases import (  # noqa: F401 (one is a fixture)
+    assert_best,
+    graph_by_files,
+    quiet,
+)
+from random_graphs import random_logprobs, random_options
+from wfst_searches import bits, random_splits
+
+import wfstdec
+from wfstdec import BoostEntry, OpenVocabulary, WfstDecoder
+from wfstdec.errors import GraphError, LatticeError, LexiconError, OptionError
+from wfstdec.graph.graph_checks import check_tables
+from wfstdec.lattice.file import LatticeFile, LatticeWriter
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.lattice.rescoring import rescored
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.lattice_paths import hypotheses_of
+
+UNBOUNDED = {"beam": np.inf, "max_active": None}
+CAN = [name for name in BACKENDS if name != "cuda"]
+UNK = 2 * np.log(10)
+
+
+def graph_of(opened, folder, **options):
+    costs = OpenVocabulary(*opened.costs)
+    return graph_by_files(opened.case, folder, open_vocabulary=costs, **options)
+
+
+# ----------------------------------------------------------------- examples by hand
+@pytest.mark.parametrize("backend", CAN)
+@pytest.mark.parametrize("topology", naive.TOPOLOGIES)
+def test_a_word_by_hand(topology, backend, tmp_path):
+    costs = OpenVocabulary(1.5, 0.25)
+    graph = small_graph(tmp_path, topology, "|", open_vocabulary=costs)
+    decoder = WfstDecoder(graph, backend=backend)
+    (hyp,) = decoder.decode([frames("an|na_b|b")])
+    assert hyp.text == "an nab b"
+    assert [(w.start_frame, w.end_frame) for w in hyp.words[1:]] == [(3, 7), (8, 9)]
+    assert hyp.graph_cost == pytest.approx(
+        np.log(10) * 1.5 + 2 * UNK + 2 * 1.5 + 4 * 0.25
+    )
+    assert hyp.reached_final
+
+
+def test_a_list_adds_words_beside_open_ones(tmp_path):
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
+    decoder = WfstDecoder(graph, backend="cpu")
+    boosts = [BoostEntry("nabob", ["n a b"], 1.0)]
+    (hyp,) = decoder.decode([frames("nab|nb")], boosts=boosts)
+    assert hyp.text == "nabob nb"
+
+
+def test_without_calls_lists_cannot_add(tmp_path):
+    costs = OpenVocabulary(2, 1)
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=costs, calls=False)
+    assert graph.calls is None
+    (hyp,) = WfstDecoder(graph, backend="cpu").decode([frames("an|nab")])
+    assert hyp.text == "an nab"
+
+
+def test_sessions_spell_as_words_end(tmp_path):
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
+    sessions = WfstDecoder(graph, backend="cpu").sessions()
+    one = sessions.open()
+    texts = []
+    for token in frames("nab|an|b"):
+        sessions.advance({one: token[None]})
+        partial = sessions.partial(one)
+        texts.append(" ".join(word.text for word in partial.words))
+    assert texts[3] == "nab" and texts[6] == "nab an"
+    assert sessions.close(one).text == "nab an b"
+
+
+# -------------------------------------------------------------------- random cases
+@pytest.mark.parametrize("topology", naive.TOPOLOGIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_cases(topology, kind, tmp_path):
+    said = 0
+    for i, fillers in enumerate(naive_cases.FILLERS * 7):
+        rng = np.random.default_rng([i, len(topology), len(kind)])
+        opened = random_open_case(rng, kind, topology=topology, fillers=fillers)
+        graph = graph_of(opened, tmp_path)
+        assert graph.tables.open_word.kind == kind
+        case, best = opened.case, solve_open(opened)
+        options = wfstdec.WfstOptions(**case.options | UNBOUNDED)
+        decoder = WfstDecoder(graph, options, "cpu", threads=1)
+        compiled = decoder._compiled(boosts_of(case, opened.listed), 1)
+        paths = decoder._search([case.logprobs], compiled)
+        assert_best(decoder._read(paths, compiled)[0], best)
+        said += graph.tables.open_word.word in paths[0].said.word
+    assert said > 2
+
+
+# ------------------------------------------------------------- backends and sessions
+@pytest.mark.parametrize("name", [name for name in CAN if name != "reference"])
+def test_all_backends_find_the_same_bits(name, tmp_path):
+    found = 0
+    for i in range(60):
+        rng = np.random.default_rng([17, i])
+        opened = random_open_case(rng, topology=str(rng.choice(naive.TOPOLOGIES)))
+        graph = graph_of(opened, tmp_path)
+        x = random_logprobs(rng, int(rng.integers(0, 14)), len(graph.tokens))
+        options = random_options(rng)
+        reference = WfstDecoder(graph, options, "reference")
+        decoder = WfstDecoder(graph, options, name, threads=1)
+        compiled = reference._compiled(boosts_of(opened.case, opened.listed), 1)
+        wanted, got = (one._search([x], compiled)[0] for one in (reference, decoder))
+        assert bits(got) == bits(wanted)
+        found += graph.tables.open_word.word in got.said.word
+    assert found > 10
+
+
+def test_sessions_and_nbest_lists_spell_as_decode_does(tmp_path):
+    found = 0
+    for i in range(60):
+        rng = np.random.default_rng([18, i])
+        fillers = str(rng.choice(naive_cases.FILLERS))
+        opened = random_open_case(rng, fillers=fillers)
+        graph = graph_of(opened, tmp_path)
+        x = random_logprobs(rng, int(rng.integers(1, 14)), len(graph.tokens))
+        options = wfstdec.WfstOptions(beam=8.0, lattice_beam=4.0)
+        decoder = WfstDecoder(graph, options, "cpu", threads=1)
+        (whole,) = decoder.decode([x])
+        (listed,) = decoder.decode_nbest([x])
+        assert listed[0] == whole
+        sessions = decoder.sessions()
+        one, settled = sessions.open(), []
+        for chunk in random_splits(rng, x):
+            sessions.advance({one: chunk})
+            partial = sessions.partial(one)
+            assert list(partial.words[: len(settled)]) == settled
+            settled = list(partial.words[: partial.num_timed])
+        assert sessions.close(one) == whole
+        assert list(whole.words[: len(settled)]) == settled
+        found += any(w.text not in graph.word_ids for w in whole.words)
+    assert found > 10
+
+
+# ------------------------------------------------------------------ files and errors
+def test_files_keep_open_words(tmp_path):
+    costs = OpenVocabulary(2, 1)
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=costs)
+    graph.save(tmp_path / "graph.npz")
+    loaded = wfstdec.load_graph(tmp_path / "graph.npz")
+    assert loaded.fingerprint == graph.fingerprint
+    assert loaded.tables.open_word == graph.tables.open_word
+    (hyp,) = WfstDecoder(loaded, backend="cpu").decode([frames("nab|an")])
+    assert hyp.text == "nab an"
+
+
+def test_lattices_in_files_spell_and_are_not_rescored(tmp_path):
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
+    decoder = WfstDecoder(graph, backend="cpu")
+    (lattice,) = decoder.decode_lattice([frames("nab|an")])
+    with LatticeWriter(tmp_path / "one.lat") as write:
+        write("one", lattice)
+    read = LatticeFile(tmp_path / "one.lat")["one"]
+    (hyp,) = hypotheses_of(read, nbest_paths(read, 1))
+    assert hyp.text == "nab an"
+    lm = NgramLM.from_arpa(tmp_path / "arpa", read.words)
+    with pytest.raises(LatticeError, match="has open words"):
+        rescored(read, lm)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"word": 1}, "open words with label 1, expected that of '<open>'"),
+        ({"kind": "runes"}, "open words of 'runes', expected one of 'pieces'"),
+        ({"token_cost": -1.0}, "tokens of open words cost -1.0, expected 0 or more"),
+    ],
+)
+def test_tables_that_do_not_agree(changed, message, tmp_path):
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
+    opened = graph.tables.open_word._replace(**changed)
+    with pytest.raises(GraphError, match=message):
+        check_tables(dataclasses.replace(graph.tables, open_word=opened))
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        ({"arpa": ARPA.replace("<unk>", "nan")}, OptionError, "cost of <unk>"),
+        ({"lexicon": "an a n\n<open> b\n", "arpa": ARPA.replace("ban", "<open>")},
+         LexiconError, "has the word '<open>'"),
+        ({"tokens": "<blk>\n<a>\n[b]\n|\n", "lexicon": "an <a>\nban [b]\n"},
+         GraphError, "no token can begin an open word"),
+    ],
+)  # fmt: skip
+def test_inputs_that_allow_none(texts, error, message, tmp_path):
+    small_graph(tmp_path)  # writes files
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    files = {name: tmp_path / name for name in ("tokens", "lexicon", "arpa")}
+    costs = OpenVocabulary(2, 1)
+    with pytest.raises(error, match=message):
+        wfstdec.build_graph(
+            **files, separator="|", unk_cost=None, open_vocabulary=costs
+        )
