@@ -9,7 +9,6 @@ import pytest
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.text.symbols import token_table
 
-pytestmark = pytest.mark.peers
 TOKENS = token_table(["<blank>", "a", "b", "c", "d"])
 
 

@@ -190,6 +190,7 @@ def test_every_option_is_a_width_or_part_of_what_is_made_least():
     objective = {
         "acoustic_scale", "lm_scale", "word_insertion", "token_insertion",
         "blank_penalty", "boost_scale", "merge", "nbest", "lookahead",
+        "lattice_beam",
     }  # fmt: skip
     kinds = wfstdec.WfstOptions, wfstdec.TrieOptions
     options = {field.name for kind in kinds for field in fields(kind)}
