@@ -38,7 +38,8 @@ struct Costs {
             return has_word || begins(arc) ? reached - pay_step(arc_id, arc, boost)
                                            : reached;
         if (is_added_arc(utterance, arc_id)) {
-            const float word = has_word ? find_bonus(utterance.words, arc.olabel) : 0.0f;
+            const float word =
+                has_word ? find_bonus(utterance.words, arc.olabel) : 0.0f;
             return reached - (word + added_bonus(utterance, arc_id));
         }
         return has_word ? reached - find_bonus(utterance.words, arc.olabel) : reached;

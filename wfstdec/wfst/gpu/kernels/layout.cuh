@@ -87,7 +87,7 @@ struct Link {
 // The arcs of words that an utterance adds, C calls and F arcs out of each; see
 // graph/overlay.py. States and arcs are numbered on from the graph's.
 struct Overlay {
-    const Arc* arcs;          // [A'], first F for each call, then the rows of the states
+    const Arc* arcs;          // [A'], first F for each call, then the states' rows
     const float* bonus;       // [A'], what each arc is credited
     const StateArcs* states;  // [S']
     const u32* call_state;    // [C], ascending
