@@ -227,8 +227,8 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             "with n-best lists, such as TrieDecoder"
         )
 
-    def _check_lattices(self) -> None:
-        """Raise where sessions do not record lattices.
+    def _lattice_reader(self) -> Callable[[Any, CompiledBoosts], Lattice]:
+        """What ends the search of a session that records; its lattice.
 
         Raises:
             OptionError: This kind of decoder has none.
@@ -236,10 +236,6 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         raise OptionError(
             f"{type(self).__name__} records no lattices, expected a WfstDecoder"
         )
-
-    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
-        """End one search that records a lattice."""
-        raise NotImplementedError
 
     def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:
         """The hypotheses of a finished search, best first."""

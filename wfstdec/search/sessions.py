@@ -179,10 +179,10 @@ class Sessions:
             OptionError: The sessions were not made with `lattices=True`; the session
                 goes on.
         """
-        self._decoder._check_lattices()
+        finish = self._decoder._lattice_reader()
         with self._lock:
             found = self._sessions.pop(session, None) or self._find(session)
-            return self._decoder._finish_lattice(found.search, found.boosts)
+            return finish(found.search, found.boosts)
 
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock:

@@ -280,14 +280,15 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         return backend.start_recording(self.options, compiled), compiled
 
     def _check_nbest(self) -> None:
-        self._check_lattices()
+        self._lattice_reader()
 
-    def _check_lattices(self) -> None:
+    def _lattice_reader(self) -> Callable[[Any, CompiledBoosts], Lattice]:
         if not self._records:
             raise OptionError(
                 "sessions that record no lattices, expected "
                 "`decoder.sessions(lattices=True)`"
             )
+        return lambda search, boosts: self._lattice(search.record(), boosts)
 
     def _recording_backend(self) -> RecordingBackend:
         if isinstance(self._backend, RecordingBackend):
@@ -296,10 +297,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             "this backend records no lattices of sessions, expected backend='cpu', "
             "'reference' or 'auto'"
         )
-
-    def _finish_lattice(self, search: Any, boosts: CompiledBoosts) -> Lattice:
-        """End a search that records; its lattice."""
-        return self._lattice(search.record(), boosts)
 
     def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
         tables, _ = self._readings.of(boosts.added)
