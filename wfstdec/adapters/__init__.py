@@ -1,0 +1,4 @@
+"""Other people's interfaces on our searches, so that their users change one import.
+
+from wfstdec.adapters.torchaudio import ctc_decoder
+"""

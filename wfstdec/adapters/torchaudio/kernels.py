@@ -1,0 +1,329 @@
+"""Flashlight's beam search in numba: `LexiconDecoder` and `LexiconFreeDecoder`.
+
+    frames = advance(rules, work, channel, emissions, first)     # how many are done
+    num_final = end(rules, work, channel, finish_states, finish_scores)
+
+A hypothesis is a history of words (or tokens), a node of the lexicon, the token of its
+last frame, and whether that was a blank. In a frame of `row` it may
+
+    begin a node below        + row[n] + lm_weight * (best word below - that before)
+    end a word                + row[n] + lm_weight * (word - best below) + word_score
+    end an unknown word       the same with unk_score, where no word ends
+    stay                      + row[its token]; between words row[sil]; not after blank
+    say nothing               + row[blank]
+
+with `sil_score` for each frame of `sil` but a blank. The best `beam_size` within
+`beam_threshold` live on. Scores are float64, added in the order written here.
+
+Where ways into one hypothesis are not summed, what cannot be among the best is dropped
+as soon as that is known; this changes nothing. Ties go to the better parent, then the
+lower token, word and node.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy import float32, float64, int64, uint64
+
+from wfstdec.adapters.torchaudio import records as k
+from wfstdec.adapters.torchaudio.candidates import (
+    add,
+    begin_frame,
+    choose,
+    clear,
+    kth_best,
+    raise_cut,
+)
+from wfstdec.jit import inlined, kernel
+from wfstdec.lm.kernels import step
+
+_LOG10_OF_NATS = -1 / math.log(10)
+FINISH = -1
+"""The label of the end of an utterance, where somebody else's model is asked."""
+
+
+@kernel
+def advance(rules, work, channel, emissions, first):
+    """Search the frames from `first`; the frame where it stopped, why in `STATUS`.
+
+    Args:
+        rules: What is searched.
+        work: Scratch.
+        channel: The utterance.
+        emissions: float32 [T, V].
+        first: The frame to begin with.
+    """
+    for t in range(first, len(emissions)):
+        begin_frame(rules, work)
+        _try_frame(rules, work, channel, emissions[t])
+        if work.counts[k.STATUS] == k.DONE:
+            _settle(rules, work, channel)
+        clear(work)
+        if work.counts[k.STATUS] != k.DONE:
+            return t
+    return len(emissions)
+
+
+@kernel
+def end(rules, work, channel, finish_state, finish_score):
+    """Replace the beam by the utterance's hypotheses, the best first.
+
+    Args:
+        rules: What is searched.
+        work: Scratch.
+        channel: The utterance.
+        finish_state: int32 [K], where the end leads each hypothesis of the beam.
+        finish_score: float32 [K], log10.
+    """
+    begin_frame(rules, work)
+    count, beam = channel.counts[k.BEAM_SIZE], channel.beam
+    whole = False
+    for i in range(count):
+        whole = whole or beam[i].node == 0
+    for i in range(count):
+        h = beam[i]
+        if h.node == 0 or not whole:
+            score = h.score + rules.lm_weight * float64(finish_score[i])
+            state = finish_state[i]
+            add(rules, work, score, state, -1, h.node, rules.sil, -1, i, False)
+    if work.counts[k.STATUS] == k.DONE:
+        _settle(rules, work, channel)
+    clear(work)
+
+
+@kernel
+def trace_back(trace, index, tokens, words):
+    """The tokens and words of a path, int32 [F] each, -1 where no word ended."""
+    for position in range(len(tokens) - 1, -1, -1):
+        tokens[position], words[position] = trace[index].token, trace[index].word
+        index = trace[index].previous
+
+
+@kernel
+def insert_arcs(channel, first):
+    """Put the arcs from `first` on into the slots."""
+    for arc in range(first, channel.counts[k.NUM_ARCS]):
+        state, label = channel.arc_of[arc, 0], channel.arc_of[arc, 1]
+        slot, _ = _find_arc(channel, state, label)
+        channel.arc_slots[slot] = arc
+
+
+@inlined
+def _find_arc(channel, state, label):
+    """The slot of an arc, and the arc that is there or -1."""
+    mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
+    mixed ^= (uint64(label) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= mixed >> uint64(29)
+    mask = uint64(len(channel.arc_slots) - 1)
+    slot = (mixed ^ (mixed >> uint64(32))) & mask
+    while True:
+        arc = int64(channel.arc_slots[slot])
+        if arc < 0:
+            return slot, arc
+        if channel.arc_of[arc, 0] == state and channel.arc_of[arc, 1] == label:
+            return slot, arc
+        slot = (slot + uint64(1)) & mask
+
+
+@inlined
+def _new_arc(channel, slot, state, label, score, nextstate):
+    """An arc into a slot that is free."""
+    arc = channel.counts[k.NUM_ARCS]
+    channel.counts[k.NUM_ARCS] = arc + 1
+    channel.arc_slots[slot] = arc
+    channel.arc_of[arc, 0], channel.arc_of[arc, 1] = state, label
+    channel.arc_score[arc], channel.arc_next[arc] = score, nextstate
+
+
+@kernel
+def _try_frame(rules, work, channel, row):
+    """All candidates of a frame; nothing but `work` changes, and arcs to be asked."""
+    counts, beam = channel.counts, channel.beam
+    if counts[k.TRACE_SIZE] + rules.beam_size > len(channel.trace):
+        work.counts[k.STATUS] = k.MORE_TRACE
+        return
+    if counts[k.NUM_ARCS] + rules.beam_size > len(channel.arc_next):
+        work.counts[k.STATUS] = k.MORE_ARCS
+        return
+    _allow(rules, work, row)
+    for i in range(counts[k.BEAM_SIZE]):
+        if rules.has_lexicon:
+            _stay_at_node(rules, work, beam[i], i, row)
+        else:
+            _stay_at_token(rules, work, beam[i], i, row)
+    raise_cut(rules, work)
+    if not rules.has_lexicon:
+        count = _promising(rules, work, beam[0].score, row)
+    for i in range(counts[k.BEAM_SIZE]):
+        if rules.has_lexicon:
+            _go_on_in_lexicon(rules, work, channel, i, row)
+        else:
+            _go_on_in_tokens(rules, work, channel, i, row, count)
+        if work.counts[k.STATUS] == k.MORE_CANDIDATES:
+            return
+    if counts[k.ANSWERED] < counts[k.NUM_ARCS] and rules.asked:
+        work.counts[k.STATUS] = k.MISSED
+
+
+@kernel
+def _allow(rules, work, row):
+    """The tokens looked at: the `beam_size_token` best, of equal ones the lower."""
+    allowed, most = work.allowed, rules.beam_size_token
+    if most >= len(row):
+        allowed[:] = True
+        return
+    for n in range(len(row)):
+        work.values[n] = row[n]
+    least = kth_best(work.values, len(row), most)
+    left = most
+    for n in range(len(row)):
+        allowed[n] = row[n] > least
+        left -= allowed[n]
+    for n in range(len(row)):
+        if row[n] == least and left > 0:
+            allowed[n] = True
+            left -= 1
+
+
+@inlined
+def _stay_at_node(rules, work, h, i, row):
+    """Hold the token, or the silence between words; or say nothing."""
+    if h.node == 0 or not h.blank:
+        n = int64(rules.sil) if h.node == 0 else int64(h.token)
+        score = h.score + float64(row[n])
+        if n == rules.sil:
+            score += rules.sil_score
+        add(rules, work, score, h.lm, -1, h.node, n, -1, i, False)
+    score = h.score + float64(row[rules.blank])
+    add(rules, work, score, h.lm, -1, h.node, rules.blank, -1, i, True)
+
+
+@inlined
+def _stay_at_token(rules, work, h, i, row):
+    """Hold the token, or say nothing: where these are among the tokens looked at."""
+    n = int64(h.token)
+    if not h.blank and n != rules.blank and work.allowed[n]:
+        score = h.score + float64(row[n])
+        if n == rules.sil:
+            score += rules.sil_score
+        add(rules, work, score, h.lm, -1, 0, n, -1, i, False)
+    n = int64(rules.blank)
+    if work.allowed[n]:
+        score = h.score + float64(row[n])
+        if n == rules.sil:
+            score += rules.sil_score
+        add(rules, work, score, h.lm, -1, 0, n, -1, i, True)
+
+
+@kernel
+def _extend(rules, work, channel, i, score, above, bonus, label, n, word):
+    """Let the language model score a label, and go back to the root."""
+    weight, h = rules.lm_weight, channel.beam[i]
+    hope = score - weight * float64(above) + rules.lm_gain + bonus
+    if hope < work.limits[k.CUT]:
+        return
+    slot, arc = _find_arc(channel, h.lm, label)
+    if arc >= 0:
+        if channel.arc_next[arc] >= 0:
+            gain = weight * float64(channel.arc_score[arc] - above)
+            state = channel.arc_next[arc]
+            add(rules, work, score + gain + bonus, state, -1, 0, n, word, i, False)
+        return
+    if rules.asked:
+        if channel.counts[k.NUM_ARCS] == len(channel.arc_next):
+            work.counts[k.STATUS] = k.MORE_ARCS
+        else:
+            _new_arc(channel, slot, h.lm, label, float32(0), -1)
+        return
+    cost, state = step(rules.automaton, 0, channel.lm_state[h.lm], label + 1)
+    lm_score = float32(float64(cost) * _LOG10_OF_NATS)
+    gain = weight * float64(lm_score - above)
+    at = add(rules, work, score + gain + bonus, h.lm, label, 0, n, word, i, False)
+    if at >= 0:
+        work.candidates[at].lm_score, work.candidates[at].lm_state = lm_score, state
+
+
+@kernel
+def _go_on_in_lexicon(rules, work, channel, i, row):
+    """Begin the nodes below that of hypothesis `i`, and end the words there."""
+    h, trie = channel.beam[i], rules.trie
+    node = int64(h.node)
+    above = float32(0) if node == 0 else rules.node_score[node]
+    for arc in range(trie.node_child_splits[node], trie.node_child_splits[node + 1]):
+        n, child = int64(trie.child_token[arc]), int64(trie.child_node[arc])
+        if not work.allowed[n]:
+            continue
+        score = h.score + float64(row[n])
+        if n == rules.sil:
+            score += rules.sil_score
+        repeats = n == h.token
+        inner = trie.node_child_splits[child] < trie.node_child_splits[child + 1]
+        if inner and (h.blank or not repeats):
+            gain = rules.lm_weight * float64(rules.node_score[child] - above)
+            add(rules, work, score + gain, h.lm, -1, child, n, -1, i, False)
+        first, last = trie.node_pron_splits[child], trie.node_pron_splits[child + 1]
+        if first == last:
+            if rules.unk_score > -np.inf:
+                word, bonus = int64(rules.unk), rules.unk_score
+                _extend(rules, work, channel, i, score, above, bonus, word, n, word)
+        elif node > 0 or not repeats:
+            for pron in range(first, last):
+                word, bonus = int64(trie.pron_word[pron]), rules.word_score
+                _extend(rules, work, channel, i, score, above, bonus, word, n, word)
+
+
+@kernel
+def _promising(rules, work, best, row):
+    """The tokens with which the best hypothesis may go on: `work.tokens`; how many."""
+    count = 0
+    for n in range(len(row)):
+        hope = best + float64(row[n]) + max(rules.sil_score, 0.0) + rules.lm_gain
+        if work.allowed[n] and n != rules.blank and hope >= work.limits[k.CUT]:
+            work.tokens[count] = n
+            count += 1
+    return count
+
+
+@kernel
+def _go_on_in_tokens(rules, work, channel, i, row, count):
+    """Begin each token but that which hypothesis `i` holds."""
+    h = channel.beam[i]
+    for at in range(count):
+        n = int64(work.tokens[at])
+        if n == h.token:
+            continue
+        score = h.score + float64(row[n])
+        if n == rules.sil:
+            score += rules.sil_score
+        _extend(rules, work, channel, i, score, float32(0), 0.0, n, n, -1)
+
+
+@kernel
+def _settle(rules, work, channel):
+    """The best candidates become the beam, with new states and traces."""
+    count = choose(rules, work)
+    counts = channel.counts
+    for rank in range(count):
+        c = work.candidates[work.order[rank]]
+        if c.label >= 0:
+            slot, arc = _find_arc(channel, c.lm, c.label)
+            if arc < 0:
+                state = counts[k.NUM_STATES]
+                counts[k.NUM_STATES] = state + 1
+                channel.lm_state[state] = c.lm_state
+                arc = counts[k.NUM_ARCS]
+                _new_arc(channel, slot, c.lm, c.label, c.lm_score, state)
+            c.lm = channel.arc_next[arc]
+        place = counts[k.TRACE_SIZE] + rank
+        entry = channel.trace[place]
+        entry.previous = channel.beam[c.parent].trace
+        entry.token, entry.word = c.token, c.word
+    for rank in range(count):
+        c, h = work.candidates[work.order[rank]], channel.beam[rank]
+        h.score, h.lm, h.node = c.score, c.lm, c.node
+        h.token, h.blank = c.token, c.blank
+        h.trace = counts[k.TRACE_SIZE] + rank
+    counts[k.TRACE_SIZE] += count
+    counts[k.BEAM_SIZE] = count
