@@ -35,7 +35,7 @@ def clear(work):
             work.slots[work.taken[i]] = -1
 
 
-@kernel
+@inlined
 def add(rules, work, score, lm, label, node, token, word, parent, blank):
     """A way into a hypothesis; where it is kept, its position, else -1."""
     limits, counts = work.limits, work.counts
@@ -56,36 +56,40 @@ def add(rules, work, score, lm, label, node, token, word, parent, blank):
         work.taken[i] = -1
         counts[k.COUNT] = i + 1
         return i
-    return merge(rules, work, i)
+    at = merge(work.candidates, work.slots, work.taken, i, False)
+    if at == i:
+        counts[k.COUNT] = i + 1
+        if i + 1 >= counts[k.NEXT_CUT]:
+            counts[k.NEXT_CUT] = 2 * (i + 1)
+            raise_cut(rules, work)
+    return at
 
 
 @kernel
-def merge(rules, work, i):
-    """Give candidate `i`, the last, its place; where it is, or -1 where it is lost."""
-    candidates, slots = work.candidates, work.slots
+def merge(candidates, slots, taken, i, log_add):
+    """Give candidate `i`, the last, its place; where it is, or -1 where it is lost.
+
+    It takes few arrays: many are many arguments of a call.
+    """
     c = candidates[i]
     mask = uint64(len(slots) - 1)
     slot = _hash(c.lm, c.label, c.node, int64(c.token) * 2 + int64(c.blank)) & mask
     while slots[slot] >= 0:
         j = int64(slots[slot])
         if _same(candidates[j], c):
-            return _join(rules, candidates, i, j)
+            return _join(candidates, i, j, log_add)
         slot = (slot + uint64(1)) & mask
     slots[slot] = i
-    work.taken[i] = slot
-    work.counts[k.COUNT] = i + 1
-    if work.counts[k.COUNT] >= work.counts[k.NEXT_CUT] and not rules.log_add:
-        work.counts[k.NEXT_CUT] = 2 * work.counts[k.COUNT]
-        raise_cut(rules, work)
+    taken[i] = slot
     return i
 
 
 @inlined
-def _join(rules, candidates, i, j):
+def _join(candidates, i, j, log_add):
     """Candidate `i` leads where `j` does; where it is the better way it takes over."""
     c, other = candidates[i], candidates[j]
     low, high = min(c.score, other.score), max(c.score, other.score)
-    other.score = high + math.log1p(math.exp(low - high)) if rules.log_add else high
+    other.score = high + math.log1p(math.exp(low - high)) if log_add else high
     better = c.single > other.single
     if c.single == other.single:
         better = c.parent < other.parent or (
@@ -159,7 +163,8 @@ def _sum_up(rules, work):
             last = work.counts[k.COUNT]
             if last < i:
                 work.candidates[last] = work.candidates[i]
-            merge(rules, work, last)
+            at = merge(work.candidates, work.slots, work.taken, last, True)
+            work.counts[k.COUNT] += at == last
 
 
 @kernel

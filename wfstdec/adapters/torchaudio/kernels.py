@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy import float32, float64, int64, uint64
+from numpy import float32, float64, int32, int64, uint64
 
 from wfstdec.adapters.torchaudio import records as k
 from wfstdec.adapters.torchaudio.candidates import (
@@ -137,7 +137,7 @@ def _new_arc(channel, slot, state, label, score, nextstate):
     channel.arc_score[arc], channel.arc_next[arc] = score, nextstate
 
 
-@kernel
+@inlined
 def _try_frame(rules, work, channel, row):
     """All candidates of a frame; nothing but `work` changes, and arcs to be asked."""
     counts, beam = channel.counts, channel.beam
@@ -149,10 +149,7 @@ def _try_frame(rules, work, channel, row):
         return
     _allow(rules, work, row)
     for i in range(counts[k.BEAM_SIZE]):
-        if rules.has_lexicon:
-            _stay_at_node(rules, work, beam[i], i, row)
-        else:
-            _stay_at_token(rules, work, beam[i], i, row)
+        _stay(rules, work, beam[i], i, row)
     raise_cut(rules, work)
     if not rules.has_lexicon:
         count = _promising(rules, work, beam[0].score, row)
@@ -167,7 +164,7 @@ def _try_frame(rules, work, channel, row):
         work.counts[k.STATUS] = k.MISSED
 
 
-@kernel
+@inlined
 def _allow(rules, work, row):
     """The tokens looked at: the `beam_size_token` best, of equal ones the lower."""
     allowed, most = work.allowed, rules.beam_size_token
@@ -188,116 +185,117 @@ def _allow(rules, work, row):
 
 
 @inlined
-def _stay_at_node(rules, work, h, i, row):
-    """Hold the token, or the silence between words; or say nothing."""
-    if h.node == 0 or not h.blank:
-        n = int64(rules.sil) if h.node == 0 else int64(h.token)
-        score = h.score + float64(row[n])
-        if n == rules.sil:
-            score += rules.sil_score
-        add(rules, work, score, h.lm, -1, h.node, n, -1, i, False)
-    score = h.score + float64(row[rules.blank])
-    add(rules, work, score, h.lm, -1, h.node, rules.blank, -1, i, True)
+def _stay(rules, work, h, i, row):
+    """Hold the token, or the silence between words; or say nothing.
+
+    Without a lexicon that is so where these are among the tokens looked at.
+    """
+    between = rules.has_lexicon and h.node == 0
+    held = int64(rules.sil) if between else int64(h.token)
+    for blank in (False, True):
+        n = int64(rules.blank) if blank else held
+        if rules.has_lexicon:
+            stays = blank or between or not h.blank
+            silent = not blank and n == rules.sil
+        else:
+            stays = blank or not (h.blank or n == rules.blank)
+            stays = stays and work.allowed[n]
+            silent = n == rules.sil
+        if stays:
+            score = h.score + float64(row[n])
+            if silent:
+                score += rules.sil_score
+            add(rules, work, score, h.lm, -1, h.node, n, -1, i, blank)
 
 
 @inlined
-def _stay_at_token(rules, work, h, i, row):
-    """Hold the token, or say nothing: where these are among the tokens looked at."""
-    n = int64(h.token)
-    if not h.blank and n != rules.blank and work.allowed[n]:
-        score = h.score + float64(row[n])
-        if n == rules.sil:
-            score += rules.sil_score
-        add(rules, work, score, h.lm, -1, 0, n, -1, i, False)
-    n = int64(rules.blank)
-    if work.allowed[n]:
-        score = h.score + float64(row[n])
-        if n == rules.sil:
-            score += rules.sil_score
-        add(rules, work, score, h.lm, -1, 0, n, -1, i, True)
-
-
-@kernel
-def _extend(rules, work, channel, i, score, above, bonus, label, n, word):
+def _extend(rules, work, channel, i, score, above, label, n, word):
     """Let the language model score a label, and go back to the root."""
     weight, h = rules.lm_weight, channel.beam[i]
-    hope = score - weight * float64(above) + rules.lm_gain + bonus
-    if hope < work.limits[k.CUT]:
-        return
     slot, arc = _find_arc(channel, h.lm, label)
     if arc >= 0:
-        if channel.arc_next[arc] >= 0:
-            gain = weight * float64(channel.arc_score[arc] - above)
-            state = channel.arc_next[arc]
-            add(rules, work, score + gain + bonus, state, -1, 0, n, word, i, False)
-        return
-    if rules.asked:
+        lm_score, state, label = channel.arc_score[arc], channel.arc_next[arc], -1
+        lm = int64(state)
+    elif rules.asked:
         if channel.counts[k.NUM_ARCS] == len(channel.arc_next):
             work.counts[k.STATUS] = k.MORE_ARCS
         else:
             _new_arc(channel, slot, h.lm, label, float32(0), -1)
+        lm_score, state, lm = float32(0), int32(-1), int64(-1)
+    else:
+        cost, state = step(rules.automaton, 0, channel.lm_state[h.lm], label + 1)
+        lm_score = float32(float64(cost) * _LOG10_OF_NATS)
+        lm = int64(h.lm)
+    if lm < 0:  # not answered yet
         return
-    cost, state = step(rules.automaton, 0, channel.lm_state[h.lm], label + 1)
-    lm_score = float32(float64(cost) * _LOG10_OF_NATS)
-    gain = weight * float64(lm_score - above)
-    at = add(rules, work, score + gain + bonus, h.lm, label, 0, n, word, i, False)
+    total = score[0] + weight * float64(lm_score - above) + score[1]
+    at = add(rules, work, total, lm, label, 0, n, word, i, False)
     if at >= 0:
         work.candidates[at].lm_score, work.candidates[at].lm_state = lm_score, state
 
 
-@kernel
+@inlined
 def _go_on_in_lexicon(rules, work, channel, i, row):
     """Begin the nodes below that of hypothesis `i`, and end the words there."""
-    h, trie = channel.beam[i], rules.trie
+    h, trie, limits = channel.beam[i], rules.trie, work.limits
     node = int64(h.node)
     above = float32(0) if node == 0 else rules.node_score[node]
+    unknowns = rules.unk_score > -np.inf
+    weight, inner_gain = rules.lm_weight, np.inf
+    if weight >= 0:
+        inner_gain = weight * float64(rules.node_score[0]) if node == 0 else 0.0
+    hoped = weight * float64(above)
     for arc in range(trie.node_child_splits[node], trie.node_child_splits[node + 1]):
-        n, child = int64(trie.child_token[arc]), int64(trie.child_node[arc])
+        n, kind = int64(trie.child_token[arc]), rules.arc_kind[arc]
         if not work.allowed[n]:
             continue
         score = h.score + float64(row[n])
         if n == rules.sil:
             score += rules.sil_score
         repeats = n == h.token
-        inner = trie.node_child_splits[child] < trie.node_child_splits[child + 1]
-        if inner and (h.blank or not repeats):
-            gain = rules.lm_weight * float64(rules.node_score[child] - above)
-            add(rules, work, score + gain, h.lm, -1, child, n, -1, i, False)
-        first, last = trie.node_pron_splits[child], trie.node_pron_splits[child + 1]
-        if first == last:
-            if rules.unk_score > -np.inf:
-                word, bonus = int64(rules.unk), rules.unk_score
-                _extend(rules, work, channel, i, score, above, bonus, word, n, word)
-        elif node > 0 or not repeats:
+        goes_on = kind & k.GOES_ON and (h.blank or not repeats)
+        if goes_on and not score + inner_gain < limits[k.CUT]:
+            child = int64(trie.child_node[arc])
+            total = score + weight * float64(rules.node_score[child] - above)
+            add(rules, work, total, h.lm, -1, child, n, -1, i, False)
+        known = kind & k.ENDS
+        if score + rules.arc_gain[arc] - hoped < limits[k.CUT]:
+            continue
+        bonus = rules.word_score if known else rules.unk_score
+        first, last = int64(-1), int64(0)
+        if known:
+            child = int64(trie.child_node[arc])
+            first, last = trie.node_pron_splits[child], trie.node_pron_splits[child + 1]
+        if (known and (node > 0 or not repeats)) or (unknowns and not known):
             for pron in range(first, last):
-                word, bonus = int64(trie.pron_word[pron]), rules.word_score
-                _extend(rules, work, channel, i, score, above, bonus, word, n, word)
+                word = int64(trie.pron_word[pron]) if known else int64(rules.unk)
+                _extend(rules, work, channel, i, (score, bonus), above, word, n, word)
 
 
-@kernel
+@inlined
 def _promising(rules, work, best, row):
     """The tokens with which the best hypothesis may go on: `work.tokens`; how many."""
     count = 0
     for n in range(len(row)):
-        hope = best + float64(row[n]) + max(rules.sil_score, 0.0) + rules.lm_gain
-        if work.allowed[n] and n != rules.blank and hope >= work.limits[k.CUT]:
+        hope = best + float64(row[n]) + max(rules.sil_score, 0.0)
+        hope += rules.label_gain[n]
+        if work.allowed[n] and n != rules.blank and not hope < work.limits[k.CUT]:
             work.tokens[count] = n
             count += 1
     return count
 
 
-@kernel
+@inlined
 def _go_on_in_tokens(rules, work, channel, i, row, count):
     """Begin each token but that which hypothesis `i` holds."""
     h = channel.beam[i]
     for at in range(count):
         n = int64(work.tokens[at])
-        if n == h.token:
-            continue
         score = h.score + float64(row[n])
         if n == rules.sil:
             score += rules.sil_score
-        _extend(rules, work, channel, i, score, float32(0), 0.0, n, n, -1)
+        if n != h.token and not score + rules.label_gain[n] < work.limits[k.CUT]:
+            _extend(rules, work, channel, i, (score, 0.0), float32(0), n, n, -1)
 
 
 @kernel

@@ -1,6 +1,7 @@
 """Flashlight's trie: spellings, and the best first word below each node.
 
 trie, node_score = score_trie(entries, first_scores)
+arc_kinds(trie), arc_gains(trie, word_gain, unk_gain)          # for the kernels
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from wfstdec.adapters.torchaudio.records import ENDS, GOES_ON
 from wfstdec.jit import jit, read_only
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of, trie_of
 
@@ -33,7 +35,29 @@ def score_trie(
     trie = trie_of([(spelt, word, 0.0) for spelt, word, _ in entries])
     scores = np.array([first_scores[word] for _, word, _ in entries], np.float32)
     node_score = _smear(trie.node_pron_splits, parents_of(trie), scores)
-    return trie, read_only(node_score)
+    return trie, node_score
+
+
+def arc_gains(trie: LexiconTrie, word_gain: np.ndarray, unk_gain: float) -> np.ndarray:
+    """The most that a word may add at the child of each arc, float64 [N - 1].
+
+    Args:
+        trie: The lexicon.
+        word_gain: float64 [W], of each word.
+        unk_gain: Of an unknown word, which may end where no other does.
+    """
+    prons = np.diff(trie.node_pron_splits)
+    gains = np.where(prons > 0, -np.inf, unk_gain)
+    nodes = np.repeat(np.arange(trie.num_nodes), prons)
+    np.maximum.at(gains, nodes, word_gain[trie.pron_word])
+    return gains[trie.child_node]
+
+
+def arc_kinds(trie: LexiconTrie) -> np.ndarray:
+    """What the child of each arc is for, `GOES_ON` and `ENDS`, uint8 [N - 1]."""
+    goes_on = np.diff(trie.node_child_splits)[trie.child_node] > 0
+    ends = np.diff(trie.node_pron_splits)[trie.child_node] > 0
+    return (GOES_ON * goes_on + ENDS * ends).astype(np.uint8)
 
 
 @jit

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from wfstdec.adapters.torchaudio.decoder import CTCDecoder
-from wfstdec.adapters.torchaudio.lexicon import score_trie
+from wfstdec.adapters.torchaudio.lexicon import arc_gains, arc_kinds, score_trie
 from wfstdec.adapters.torchaudio.models import (
     Model,
     OwnModel,
@@ -115,17 +115,14 @@ def ctc_decoder(
     most_tokens = beam_size_token or len(table)
     _at_least(beam_size_token=most_tokens)
     rules = Rules(
-        *_trie(inputs),
         automaton=inputs.model.automaton,
         asked=inputs.model.asked,
-        has_lexicon=inputs.lexicon is not None,
         log_add=bool(log_add),
         beam_size=int(beam_size),
         beam_size_token=int(most_tokens),
-        lm_gain=lm_weight * inputs.model.most if lm_weight > 0 else math.inf,
         blank=table.index(blank_token, "blank_token"),
         sil=table.index(sil_token, "sil_token"),
-        unk=_unknown(inputs, unk_word, unk_score),
+        **_searched(inputs, numbers, _unknown(inputs, unk_word, unk_score)),
         **numbers,
     )
     words = () if inputs.lexicon is None else inputs.labels.names
@@ -185,14 +182,31 @@ def _model(lm: File | Any, labels: Names) -> Model:
     return OwnModel(lm)
 
 
-def _trie(inputs: _Inputs) -> tuple[Any, np.ndarray]:
-    """The lexicon's trie and the scores of its nodes."""
+def _searched(inputs: _Inputs, scores: Mapping[str, float], unk: int) -> dict[str, Any]:
+    """The fields of `Rules` with what is searched."""
+    bounds = inputs.model.bounds(len(inputs.labels))
+    label_gain = np.full(len(bounds), math.inf)
+    if scores["lm_weight"] >= 0:
+        known = np.isfinite(bounds) if scores["lm_weight"] == 0 else slice(None)
+        label_gain[known] = scores["lm_weight"] * bounds[known]
     if inputs.lexicon is None:
-        return empty_trie(), read_only(np.zeros(1, np.float32))
-    entries = spelt_entries(inputs.lexicon, inputs.labels, inputs.tokens)
-    words = sorted({word for _, word, _ in entries})
-    scores = inputs.model.first_scores(words)
-    return score_trie(entries, dict(zip(words, scores.tolist(), strict=True)))
+        trie, node_score = empty_trie(), np.zeros(1, np.float32)
+    else:
+        entries = spelt_entries(inputs.lexicon, inputs.labels, inputs.tokens)
+        words = sorted({word for _, word, _ in entries})
+        first = inputs.model.first_scores(words).tolist()
+        trie, node_score = score_trie(entries, dict(zip(words, first, strict=True)))
+    unk_gain = label_gain[unk] + scores["unk_score"] if unk >= 0 else -math.inf
+    gains = arc_gains(trie, label_gain + scores["word_score"], unk_gain)
+    return {
+        "trie": trie,
+        "node_score": read_only(node_score),
+        "arc_kind": read_only(arc_kinds(trie)),
+        "arc_gain": read_only(gains),
+        "label_gain": read_only(label_gain),
+        "has_lexicon": inputs.lexicon is not None,
+        "unk": unk,
+    }
 
 
 def _unknown(inputs: _Inputs, word: str, score: float) -> int:

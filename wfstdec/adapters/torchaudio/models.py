@@ -55,12 +55,13 @@ class Model(Protocol):
     Attributes:
         automaton: Over labels from 1; that of no model where `asked`.
         asked: Whether the search has to ask for every arc.
-        most: An upper bound of the score of any label; inf where there is none.
     """
 
     automaton: Automaton
     asked: bool
-    most: float
+
+    def bounds(self, num_labels: int) -> np.ndarray:
+        """No score of a label is above this, float64 [L]; inf where nobody knows."""
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
         """The score of each label as the first one, float32 [N]."""
@@ -74,13 +75,24 @@ class AutomatonModel:
 
     Args:
         automaton: Over labels from 1.
-        most: An upper bound of the score of any label.
+        order: The number of words in its longest n-grams.
     """
 
     asked = False
 
-    def __init__(self, automaton: Automaton, most: float) -> None:
-        self.automaton, self.most = automaton, most
+    def __init__(self, automaton: Automaton, order: int) -> None:
+        self.automaton, self._order = automaton, order
+
+    def bounds(self, num_labels: int) -> np.ndarray:
+        """See `Model`: the best n-gram after the best back-offs there are."""
+        automaton = self.automaton
+        if len(automaton.label_alias) == 0:
+            return np.zeros(num_labels)
+        least = np.full(len(automaton.label_alias) + 1, np.inf)
+        np.minimum.at(least, automaton.arc_label, automaton.arc_cost)
+        least += (self._order - 1) * float(automaton.backoff_cost.min(initial=0.0))
+        labels = automaton.label_alias[1 : num_labels + 1]
+        return -least[labels] / math.log(10) + _SLACK
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
         """See `Model`."""
@@ -115,10 +127,13 @@ class OwnModel:
 
     automaton = NULL_AUTOMATON
     asked = True
-    most = math.inf
 
     def __init__(self, custom: Any) -> None:
         self.custom = custom
+
+    def bounds(self, num_labels: int) -> np.ndarray:
+        """See `Model`: there are none."""
+        return np.full(num_labels, np.inf)
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
         """See `Model`."""
@@ -175,7 +190,7 @@ class OwnHistory:
 
 def null_model() -> AutomatonModel:
     """No language model: flashlight's `ZeroLM`."""
-    return AutomatonModel(NULL_AUTOMATON, 0.0)
+    return AutomatonModel(NULL_AUTOMATON, 0)
 
 
 def ngram_model(path: str | os.PathLike[str], labels: Names) -> AutomatonModel:
@@ -195,7 +210,7 @@ def ngram_model(path: str | os.PathLike[str], labels: Names) -> AutomatonModel:
             next(name for name in labels.names if name not in arpa.index),
         )
     lm = NgramLM.from_arpa(_with_unknown(arpa), [EPSILON_WORD, *labels.names])
-    return AutomatonModel(lm.automaton, _most(lm.automaton, arpa.order))
+    return AutomatonModel(lm.automaton, arpa.order)
 
 
 def check_size(labels: Names, num_tokens: int) -> None:
@@ -224,13 +239,6 @@ def _with_unknown(arpa: ArpaModel) -> ArpaModel:
     return replace(
         arpa, words=(*arpa.words, "<unk>"), ngrams=(unknown, *arpa.ngrams[1:])
     )
-
-
-def _most(automaton: Automaton, order: int) -> float:
-    """No label has a higher log10: the best n-gram after the best back-offs."""
-    least = float(automaton.arc_cost.min(initial=0.0))
-    least += (order - 1) * float(automaton.backoff_cost.min(initial=0.0))
-    return -least / math.log(10) + _SLACK
 
 
 def _log10(costs: np.ndarray) -> np.ndarray:

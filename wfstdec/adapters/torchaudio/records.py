@@ -56,6 +56,8 @@ COUNT, STATUS, NEXT_CUT = range(3)
 """Places in `Work.counts`."""
 BEST, CUT = range(2)
 """Places in `Work.limits`."""
+GOES_ON, ENDS = 1, 2
+"""Bits of `Rules.arc_kind`: longer words begin with it, words end there."""
 
 
 class Rules(NamedTuple):
@@ -64,6 +66,10 @@ class Rules(NamedTuple):
     Attributes:
         trie: The lexicon; that of no words where there is none.
         node_score: float32 [N], the best first word below each node, log10.
+        arc_kind: uint8 [N - 1], of the node that each child of the trie is.
+        arc_gain: float64 [N - 1], an upper bound of what a word that ends there may add
+            to a score, less what was hoped for before; inf where nothing is known.
+        label_gain: float64 [L], the same of each label, without a lexicon.
         automaton: The language model over labels from 1, in nats; that of no model
             where `asked`.
         asked: Whether somebody else's model answers, by way of `Channel.arc_next`.
@@ -73,8 +79,6 @@ class Rules(NamedTuple):
         beam_size_token: How many tokens are looked at in a frame.
         beam_threshold: How far below the best hypotheses may be.
         lm_weight: Of the language model's log10.
-        lm_gain: An upper bound of what the weighed model may add to a score; inf where
-            there is none.
         word_score: Added for a word.
         unk_score: Added for an unknown word; -inf for none.
         sil_score: Added for a frame of `sil`.
@@ -85,6 +89,9 @@ class Rules(NamedTuple):
 
     trie: LexiconTrie
     node_score: np.ndarray
+    arc_kind: np.ndarray
+    arc_gain: np.ndarray
+    label_gain: np.ndarray
     automaton: Automaton
     asked: bool
     has_lexicon: bool
@@ -93,7 +100,6 @@ class Rules(NamedTuple):
     beam_size_token: int
     beam_threshold: float
     lm_weight: float
-    lm_gain: float
     word_score: float
     unk_score: float
     sil_score: float
