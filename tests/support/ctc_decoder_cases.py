@@ -21,11 +21,11 @@ def random_case(seed, folder, *, with_lexicon, with_lm, separator=True):
     names = list(tokens)
     if with_lexicon:
         names = [f"w{i}" for i in range(rng.integers(1, 7))]
-        lines = []
+        lines = {}
         for name in names:
             for _ in range(rng.integers(1, 3)):
                 spelt = list(rng.choice(list(LETTERS), rng.integers(1, 4)))
-                lines.append(" ".join([name, *spelt, *["|"] * separator]))
+                lines[" ".join([name, *spelt, *["|"] * separator])] = None
         arguments["lexicon"] = str(folder / f"lexicon{seed}.txt")
         Path(arguments["lexicon"]).write_text("\n".join(lines) + "\n", "utf-8")
     if with_lm:

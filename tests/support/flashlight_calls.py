@@ -28,6 +28,9 @@ DEFAULTS = {
     "unk_word": "<unk>",
 }
 
+COMMON = ("beam_size", "beam_threshold", "lm_weight", "sil_score", "log_add")
+"""Options of both decoders that go by the same name."""
+
 
 class Answer(NamedTuple):
     """A hypothesis in lists."""
@@ -59,10 +62,7 @@ class Flashlight:
         elif isinstance(lm, str):
             lm = KenLM(lm, self.words)
         self.lm = lm  # it must live as long as the decoder
-        common = {
-            name: options[name]
-            for name in ("beam_size", "beam_threshold", "lm_weight", "sil_score", "log_add")
-        }
+        common = {name: options[name] for name in COMMON}
         common["beam_size_token"] = options["beam_size_token"] or len(tokens)
         common["criterion_type"] = text.CriterionType.CTC
         if spellings is None:

@@ -1,4 +1,1 @@
-"""Other people's interfaces on our searches, so that their users change one import.
-
-from wfstdec.adapters.torchaudio import ctc_decoder
-"""
+"""Other people's interfaces, carried out by searches of this package."""

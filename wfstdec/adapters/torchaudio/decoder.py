@@ -147,10 +147,10 @@ class CTCDecoder:
         Raises:
             InputError: A number that no token has.
         """
-        numbers = [int(idx) for idx in idxs]
+        last, numbers = len(self._tokens) - 1, [int(idx) for idx in idxs]
         for number in numbers:
-            if not 0 <= number < len(self._tokens):
-                raise InputError(f"token {number}, expected 0 to {len(self._tokens) - 1}")
+            if not 0 <= number <= last:
+                raise InputError(f"token {number}, expected 0 to {last}")
         return [self._tokens.names[number] for number in numbers]
 
     def _begin(self) -> Search:

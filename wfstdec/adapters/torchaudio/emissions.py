@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import LogprobError, ShapeError
+from wfstdec.jit import read_only
 
 
 def as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
@@ -69,7 +70,7 @@ def as_lengths(lengths: Any, emissions: np.ndarray) -> list[int]:
 
 
 def check_frames(frames: np.ndarray, utterance: int | None = None) -> np.ndarray:
-    """The frames of an utterance, float32 [T, V] in C order.
+    """The frames of an utterance, float32 [T, V] in C order, read-only.
 
     Raises:
         LogprobError: NaN, or plus infinity.
@@ -77,8 +78,7 @@ def check_frames(frames: np.ndarray, utterance: int | None = None) -> np.ndarray
     if frames.size and not frames.max() < np.inf:  # NaN is not less either
         t, n = np.argwhere(~(frames < np.inf))[0].tolist()
         raise LogprobError(
-            f"emission {float(frames[t, n])} in frame {t}, token {n}, expected a number "
-            "or -inf",
+            f"{float(frames[t, n])} in frame {t}, token {n}, expected a number or -inf",
             utterance,
         )
-    return np.ascontiguousarray(frames)
+    return read_only(frames.view())

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wfstdec.adapters.torchaudio.records import ENDS, GOES_ON
-from wfstdec.jit import jit, read_only
+from wfstdec.jit import jit
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of, trie_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -104,14 +105,14 @@ def ctc_decoder(
     _at_least(nbest=nbest, beam_size=beam_size, threads=threads)
     inputs = _read(lexicon, tokens, lm, lm_dict)
     table = inputs.tokens
-    numbers = {
-        "beam_threshold": beam_threshold,
+    scores = {
         "lm_weight": lm_weight,
         "word_score": word_score,
         "unk_score": unk_score,
         "sil_score": sil_score,
     }
-    numbers = {name: _number(name, value) for name, value in numbers.items()}
+    for name, value in scores.items():
+        scores[name] = _number(name, value, -math.inf if name == "unk_score" else None)
     most_tokens = beam_size_token or len(table)
     _at_least(beam_size_token=most_tokens)
     rules = Rules(
@@ -120,10 +121,10 @@ def ctc_decoder(
         log_add=bool(log_add),
         beam_size=int(beam_size),
         beam_size_token=int(most_tokens),
+        beam_threshold=_number("beam_threshold", beam_threshold, math.inf),
         blank=table.index(blank_token, "blank_token"),
         sil=table.index(sil_token, "sil_token"),
-        **_searched(inputs, numbers, _unknown(inputs, unk_word, unk_score)),
-        **numbers,
+        **_searched(inputs, scores, _unknown(inputs, unk_word, unk_score)),
     )
     words = () if inputs.lexicon is None else inputs.labels.names
     return CTCDecoder(
@@ -183,7 +184,7 @@ def _model(lm: File | Any, labels: Names) -> Model:
 
 
 def _searched(inputs: _Inputs, scores: Mapping[str, float], unk: int) -> dict[str, Any]:
-    """The fields of `Rules` with what is searched."""
+    """The fields of `Rules` with what is searched, and the scores."""
     bounds = inputs.model.bounds(len(inputs.labels))
     label_gain = np.full(len(bounds), math.inf)
     if scores["lm_weight"] >= 0:
@@ -206,6 +207,7 @@ def _searched(inputs: _Inputs, scores: Mapping[str, float], unk: int) -> dict[st
         "label_gain": read_only(label_gain),
         "has_lexicon": inputs.lexicon is not None,
         "unk": unk,
+        **scores,
     }
 
 
@@ -219,16 +221,16 @@ def _unknown(inputs: _Inputs, word: str, score: float) -> int:
 def _at_least(**counts: int) -> None:
     """Raise `OptionError` for what is no count."""
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise OptionError(f"{name}={value!r}, expected 1 or more")
 
 
-def _number(name: str, value: float) -> float:
-    """A number as the kernels take it; raise `OptionError` for NaN."""
+def _number(name: str, value: Any, infinite: float | None = None) -> float:
+    """A number as the kernels take it; raise `OptionError` for what is none."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if math.isnan(number):
+    if not math.isfinite(number) and number != infinite:
         raise OptionError(f"{name}={value!r}, expected a number")
     return number

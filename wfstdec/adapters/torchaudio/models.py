@@ -32,6 +32,7 @@ from wfstdec.text.symbols import EPSILON_WORD
 
 MISSING_UNKNOWN = -100.0
 """KenLM's log10 of `<unk>` where a model has none."""
+_LOG10 = 1 / math.log(10)
 _SLACK = 1e-3
 _log = logging.getLogger("wfstdec.adapters")
 
@@ -92,7 +93,7 @@ class AutomatonModel:
         np.minimum.at(least, automaton.arc_label, automaton.arc_cost)
         least += (self._order - 1) * float(automaton.backoff_cost.min(initial=0.0))
         labels = automaton.label_alias[1 : num_labels + 1]
-        return -least[labels] / math.log(10) + _SLACK
+        return -least[labels] * _LOG10 + _SLACK
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
         """See `Model`."""
@@ -232,9 +233,9 @@ def _with_unknown(arpa: ArpaModel) -> ArpaModel:
         return arpa
     first = arpa.ngrams[0]
     unknown = NgramTable(
-        words=np.append(first.words, np.int32([[len(arpa.words)]]), axis=0),
-        cost=np.append(first.cost, np.float32(-MISSING_UNKNOWN * math.log(10))),
-        backoff=np.append(first.backoff, np.float32(0)),
+        words=np.append(first.words, np.full((1, 1), len(arpa.words), np.int32), 0),
+        cost=np.append(first.cost, np.full(1, -MISSING_UNKNOWN / _LOG10, np.float32)),
+        backoff=np.append(first.backoff, np.zeros(1, np.float32)),
     )
     return replace(
         arpa, words=(*arpa.words, "<unk>"), ngrams=(unknown, *arpa.ngrams[1:])
@@ -243,4 +244,4 @@ def _with_unknown(arpa: ArpaModel) -> ArpaModel:
 
 def _log10(costs: np.ndarray) -> np.ndarray:
     """Log10 of nats, float32, rounded as the kernels do it."""
-    return (costs.astype(np.float64) * (-1 / math.log(10))).astype(np.float32)
+    return (costs.astype(np.float64) * -_LOG10).astype(np.float32)

@@ -87,7 +87,7 @@ class Search:
         channel = self._channel
         if channel.counts[k.TRACE_SIZE] + len(channel.beam) > len(channel.trace):
             self._grow_trace()
-        states = channel.beam["lm"][: self._beam_size]
+        states = np.ascontiguousarray(channel.beam["lm"][: self._beam_size])
         own = self._rules.asked  # whose states are numbers of the history alone
         lm_states = np.zeros_like(states) if own else channel.lm_state[states]
         finish = self._history.finish(states, lm_states)
@@ -100,9 +100,7 @@ class Search:
         for hypothesis in self._channel.beam[: min(count, self._beam_size)]:
             tokens = np.empty(self.frames + 1, np.int32)
             words = np.empty_like(tokens)
-            kernels.trace_back(
-                self._channel.trace, hypothesis["trace"], tokens, words
-            )
+            kernels.trace_back(self._channel.trace, hypothesis["trace"], tokens, words)
             found.append(Path(float(hypothesis["score"]), tokens, words))
         return found
 

@@ -140,8 +140,8 @@ def spelt_entries(
         try:
             number = words.index(word)
             for spelling in spellings:
-                spelt = tuple(tokens.index(token, used_by=repr(word)) for token in spelling)
-                entries.append((spelt, number, word))
+                spelt = (tokens.index(token, used_by=repr(word)) for token in spelling)
+                entries.append((tuple(spelt), number, word))
         except InputError as error:
             raise LexiconError(f"lexicon: {error.message}") from None
     return sorted(entries)
