@@ -7,11 +7,13 @@ import numpy as np
 LETTERS = "abc"
 
 
-def random_case(seed, folder, *, with_lexicon, with_lm, separator=True):
+def random_case(
+    seed, folder, *, with_lexicon, with_lm, separator=True, homophones=True
+):
     """Arguments of `ctc_decoder` and emissions, float32 [T, V].
 
-    The words end in `|` where there is a separator. One of three is not in the language
-    model, and words may be spelt alike.
+    The words end in `|` where there is a separator, and may be spelt alike where there
+    are homophones. One in three is not in the language model.
     """
     rng = np.random.default_rng(seed)
     tokens = list("-|" + LETTERS)
@@ -21,11 +23,13 @@ def random_case(seed, folder, *, with_lexicon, with_lm, separator=True):
     names = list(tokens)
     if with_lexicon:
         names = [f"w{i}" for i in range(rng.integers(1, 7))]
-        lines = {}
+        lines, taken = {}, set()
         for name in names:
             for _ in range(rng.integers(1, 3)):
-                spelt = list(rng.choice(list(LETTERS), rng.integers(1, 4)))
-                lines[" ".join([name, *spelt, *["|"] * separator])] = None
+                spelt = " ".join(rng.choice(list(LETTERS), rng.integers(1, 4)))
+                if homophones or spelt not in taken:
+                    lines[f"{name} {spelt}{' |' * separator}"] = None
+                    taken.add(spelt)
         arguments["lexicon"] = str(folder / f"lexicon{seed}.txt")
         Path(arguments["lexicon"]).write_text("\n".join(lines) + "\n", "utf-8")
     if with_lm:
