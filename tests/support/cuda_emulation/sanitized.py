@@ -2,7 +2,7 @@
 
     LD_PRELOAD=libtsan.so python sanitized.py CASES LIBRARY    # of `compile_kernels`
     compute-sanitizer python sanitized.py CASES gpu            # on a GPU, by CuPy
-    ... python sanitized.py CASES LIBRARY added                # searches with added words
+    ... python sanitized.py CASES LIBRARY added                # with added words
 
 Prints "CASES cases agree". A sanitizer that finds something says so and ends the
 process with an error.
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "oracles"))
 
 from added_cases import random_added_boosts, random_calls_graph
 from random_graphs import (
