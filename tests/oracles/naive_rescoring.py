@@ -88,7 +88,7 @@ def entries_by_word(entries):
     return [(entry.word, entry) for entry in entries]
 
 
-# ------------------------------------------------------------------- paths by themselves
+# ------------------------------------------------------------- paths by themselves
 Said = Mapping[int, Sequence[tuple[tuple[int, ...], float]]]
 
 

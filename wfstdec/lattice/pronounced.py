@@ -19,7 +19,7 @@ from numpy import int32, int64
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.tables import GraphTables
-from wfstdec.jit import jit
+from wfstdec.jit import jit, read_only
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.cutting import (
@@ -29,7 +29,6 @@ from wfstdec.lattice.cutting import (
     START,
     Cuts,
     filler_costs,
-    pronunciations_of,
 )
 from wfstdec.lattice.pairs import enter, longer
 from wfstdec.text.symbols import EPSILON, ilabel_of
@@ -78,8 +77,10 @@ def pronounced(lattice: Lattice) -> Pronounced:
             "that says what they cost; build the graph again"
         )
     if known.by_label or not (has_open or known.differs[said].any()):
-        return _by_label(lattice, known)
-    return _by_path(lattice, known)
+        found = _by_label(lattice, known)
+    else:
+        found = _by_path(lattice, known)
+    return Pronounced(*(read_only(array[:]) for array in found))
 
 
 class _Known:

@@ -18,12 +18,13 @@ Words that an utterance has beside those of the graph cost what the model asks f
 
 from __future__ import annotations
 
-import functools
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from numpy import uint32
 
 from wfstdec.errors import OptionError
+from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
@@ -35,6 +36,8 @@ from wfstdec.lm.ngram import NgramLM
 
 HISTORY_BEAM = 8.0
 """Nats."""
+_OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
+"""Which models are known to be over the words of which graphs."""
 
 
 def rescored(
@@ -91,15 +94,21 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
     Raises:
         OptionError: It is over others.
     """
-    own = lattice.tables.own.words
-    if not (_is_over(lm, own) or _is_over(lm, lattice.words)):
-        raise OptionError(
-            f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
-            f"{len(own)} words of the lattice: NgramLM.from_arpa(arpa, lattice.words)"
-        )
+    own = lattice.tables.own
+    if own not in _OVER.get(lm, ()):
+        if _is_over(lm, own.words):
+            _OVER.setdefault(lm, WeakSet()).add(own)
+        elif not _is_over(lm, lattice.words):
+            _refuse(lm, own.words)
 
 
-@functools.lru_cache(maxsize=16)
+def _refuse(lm: NgramLM, words: tuple[str, ...]) -> None:
+    raise OptionError(
+        f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
+        f"{len(words)} words of the lattice: NgramLM.from_arpa(arpa, lattice.words)"
+    )
+
+
 def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
     """Whether a model is over these words, as far as that is known."""
     same = lm.labels is None or lm.labels is words or lm.labels == words
