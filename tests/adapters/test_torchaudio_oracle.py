@@ -1,7 +1,5 @@
 """torchaudio's decoder against all alignments of short utterances."""
 
-from pathlib import Path
-
 import naive_ctc_decoder
 import numpy as np
 import pytest
@@ -11,27 +9,6 @@ from wfstdec.adapters.torchaudio import ctc_decoder
 
 SEEDS = range(12)
 FRAMES = 5
-
-
-def oracle_case(arguments, emissions, options):
-    """The same for the oracle."""
-    tokens, lexicon, arpa = arguments["tokens"], arguments["lexicon"], arguments["lm"]
-    entries = None
-    if lexicon is not None:
-        lines = Path(lexicon).read_text("utf-8").splitlines()
-        entries = [
-            (line.split()[0], [tokens.index(name) for name in line.split()[1:]])
-            for line in lines
-        ]
-    return naive_ctc_decoder.Case(
-        emissions=emissions.tolist(),
-        blank=tokens.index("-"),
-        sil=tokens.index("|"),
-        lexicon=entries,
-        arpa=Path(arpa).read_text("utf-8") if arpa else None,
-        names=tokens,
-        options=options,
-    )
 
 
 @pytest.mark.parametrize("log_add", [False, True])
@@ -48,7 +25,7 @@ def test_sentences_and_scores_are_those_of_all_alignments(
         emissions = emissions[:FRAMES]
         options = random_options(seed) | {"log_add": log_add, "unk_score": -np.inf}
         found = ctc_decoder(**arguments, **options)(emissions[None])[0]
-        case = oracle_case(arguments, emissions, options)
+        case = naive_ctc_decoder.case_of(arguments, emissions.tolist(), options)
         expected = naive_ctc_decoder.sentences(case)
         scores = dict(expected)
         assert len(found) == min(options["nbest"], len(expected))

@@ -115,7 +115,7 @@ def test_the_same_where_tokens_have_other_names(tmp_path):
     assert any("other" in words for _, _, words, _ in ours)
 
 
-# ----------------------------------------------------------------------- a model of one's
+# ----------------------------------------------------------------- a model of one's own
 class Counting:
     """A score that depends on all that was said: mixed into both interfaces."""
 
@@ -215,7 +215,7 @@ def test_real_utterances_have_the_same_scores_without_a_lexicon(speech):
         assert found.score == pytest.approx(expected.score, abs=1e-3)
 
 
-# ---------------------------------------------------------- what they get wrong, ours not
+# -------------------------------------------------------- what they get wrong, ours not
 ARPA = (
     "\\data\\\nngram 1=6\nngram 2=1\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n-0.25\ta\n"
     "-3\tb\n-1.5\t|\n-2\t<unk>\n\n\\2-grams:\n-0.125\t<s> a\n\n\\end\\\n"

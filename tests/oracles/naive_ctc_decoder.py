@@ -13,6 +13,7 @@ its best alignment, or the log of the sum of all.
 
 import itertools
 import math
+from pathlib import Path
 from typing import NamedTuple
 
 import naive_lm
@@ -38,6 +39,24 @@ class Case(NamedTuple):
     arpa: str | None
     names: list
     options: dict
+
+
+def case_of(arguments, emissions, options):
+    """The case of arguments and options as `ctc_decoder` takes them."""
+    tokens, lexicon, arpa = arguments["tokens"], arguments["lexicon"], arguments["lm"]
+    entries = None
+    if lexicon is not None:
+        lines = map(str.split, Path(lexicon).read_text("utf-8").splitlines())
+        entries = [(word, [tokens.index(n) for n in spelt]) for word, *spelt in lines]
+    return Case(
+        emissions=emissions,
+        blank=tokens.index("-"),
+        sil=tokens.index("|"),
+        lexicon=entries,
+        arpa=Path(arpa).read_text("utf-8") if arpa else None,
+        names=tokens,
+        options=options,
+    )
 
 
 def sentences(case):

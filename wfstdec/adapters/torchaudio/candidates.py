@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy import int64, uint64
 
-from wfstdec.adapters.torchaudio import records as k
+import wfstdec.adapters.torchaudio.records as k
 from wfstdec.jit import inlined, kernel
 
 _INF = np.inf

@@ -27,7 +27,7 @@ import math
 import numpy as np
 from numpy import float32, float64, int32, int64, uint64
 
-from wfstdec.adapters.torchaudio import records as k
+import wfstdec.adapters.torchaudio.records as k
 from wfstdec.adapters.torchaudio.candidates import (
     add,
     begin_frame,

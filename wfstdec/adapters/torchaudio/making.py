@@ -16,7 +16,7 @@ from wfstdec.adapters.torchaudio.models import (
     Model,
     OwnModel,
     check_size,
-    ngram_model,
+    file_model,
     null_model,
 )
 from wfstdec.adapters.torchaudio.records import Rules
@@ -169,7 +169,7 @@ def _read(
 def _model(lm: File | Any, labels: Names) -> Model:
     """The language model in a file, or a user's own."""
     if isinstance(lm, str | os.PathLike):
-        return ngram_model(lm, labels)
+        return file_model(lm, labels)
     lacking = [
         name
         for name in ("start", "score", "finish")

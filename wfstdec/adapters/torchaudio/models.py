@@ -1,6 +1,6 @@
 """Language models of flashlight's search: none, n-grams, and a user's own class.
 
-    model = ngram_model("lm.arpa", words)           # or null_model(), OwnModel(custom)
+    model = file_model("lm.arpa", words)            # or null_model(), OwnModel(custom)
     model.first_scores(labels)                      # log10 of each as a first word
     history = model.begin()                         # of one utterance
     history.answer(arc_of), history.finish(states, lm_states)
@@ -15,19 +15,21 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from wfstdec.adapters.torchaudio.words import Names
-from wfstdec.errors import ShapeError
+from wfstdec.errors import FormatError, ShapeError
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.null import NULL_AUTOMATON
-from wfstdec.text.arpa import ArpaModel, NgramTable, read_arpa
+from wfstdec.lm.sources import read_any_lm
+from wfstdec.lm.user import UserLM
+from wfstdec.text.arpa import ArpaModel, NgramTable
 from wfstdec.text.symbols import EPSILON_WORD
 
 MISSING_UNKNOWN = -100.0
@@ -194,24 +196,64 @@ def null_model() -> AutomatonModel:
     return AutomatonModel(NULL_AUTOMATON, 0)
 
 
-def ngram_model(path: str | os.PathLike[str], labels: Names) -> AutomatonModel:
+def file_model(path: str | os.PathLike[str], labels: Names) -> Model:
     """A model of KenLM's over labels, by name; names that it lacks are its `<unk>`.
+
+    Args:
+        path: An ARPA file, or a KenLM binary.
+        labels: What it is to score.
 
     Raises:
         ArpaError: A malformed file.
-        FormatError: The file cannot be read.
+        FormatError: The file cannot be read, or is none of these.
+        BackendError: A binary that KenLM alone can score, and no `kenlm`.
     """
-    arpa = read_arpa(path)
-    known = sum(name in arpa.index for name in labels.names)
-    if 2 * known < len(labels):
+    found = read_any_lm(path)
+    if isinstance(found, ArpaModel):
+        _warn_of_unknown(found.index, labels)
+        names = [EPSILON_WORD, *labels.names]
+        lm = NgramLM.from_arpa(_with_unknown(found), names)
+        return AutomatonModel(lm.automaton, found.order)
+    if isinstance(found, UserLM):
+        _warn_of_unknown(getattr(found, "words", labels.names), labels)
+        return OwnModel(_InLog10(found, labels))
+    raise FormatError(
+        f"{os.fspath(path)}: a language model over labels of its own, expected an ARPA "
+        "file or a KenLM binary"
+    )
+
+
+class _InLog10:
+    """A model that costs nats, as torchaudio asks one; each answer is a new state.
+
+    Args:
+        model: The model.
+        labels: The names of the words.
+    """
+
+    def __init__(self, model: UserLM, labels: Names) -> None:
+        self._model, self._names = model, labels.names
+
+    def start(self, start_with_nothing: bool) -> list[Any]:
+        return [self._model.start()]
+
+    def score(self, state: list[Any], label: int) -> tuple[list[Any], float]:
+        cost, after = self._model.score(state[0], self._names[label])
+        return [after], -_LOG10 * cost
+
+    def finish(self, state: list[Any]) -> tuple[list[Any], float]:
+        return state, -_LOG10 * self._model.finish(state[0])
+
+
+def _warn_of_unknown(known: Container[str], labels: Names) -> None:
+    """Say so if less than half of the labels are in a model."""
+    lacking = [name for name in labels.names if name not in known]
+    if 2 * len(lacking) > len(labels):
         _log.warning(
-            "the language model has %d of the %d %s, such as %r not; all others are "
-            "unknown to it",
-            *(known, len(labels), labels.what),
-            next(name for name in labels.names if name not in arpa.index),
+            "the language model has %d of the %d %s (%r, for example, not): all others "
+            "are unknown to it",
+            *(len(labels) - len(lacking), len(labels), labels.what, lacking[0]),
         )
-    lm = NgramLM.from_arpa(_with_unknown(arpa), [EPSILON_WORD, *labels.names])
-    return AutomatonModel(lm.automaton, arpa.order)
 
 
 def check_size(labels: Names, num_tokens: int) -> None:
