@@ -15,12 +15,10 @@ The rule, the same for every backend; costs are those before a frame is re-based
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import CARRIES_WORD, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables
@@ -72,39 +70,6 @@ class Recorded(NamedTuple):
     final_boost_cost: np.ndarray
     arcs: RecordedArcs
     added: np.ndarray = NO_ARCS
-
-
-class RecordingSearch(Protocol):
-    """One utterance under way, of which a lattice is wanted."""
-
-    def advance(self, chunk: np.ndarray, /) -> None:
-        """As `Search.advance`."""
-
-    def record(self) -> Recorded:
-        """End the utterance; what is kept of it."""
-
-
-@runtime_checkable
-class RecordingBackend(Protocol):
-    """A backend that records lattices."""
-
-    def start_recording(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance."""
-
-
-@runtime_checkable
-class RecordingBatchBackend(Protocol):
-    """A backend that records the lattices of a whole batch."""
-
-    def record_batch(
-        self,
-        utterances: Sequence[Any],
-        options: WfstOptions,
-        boosts: Sequence[CompiledBoosts],
-    ) -> list[Recorded]:
-        """What is kept of each utterance, [T, V]."""
 
 
 def lattice_of(
