@@ -8,7 +8,7 @@ rescore_file("dev.lat", "dev.hyp", lm="large.arpa.gz", lm_scale=0.8)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tqdm import tqdm
@@ -18,12 +18,15 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeFile, open_lattices
+from wfstdec.lattice.labels import is_of_trie
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lattice.weighing import weighed
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.trie import lattice_paths
+from wfstdec.trie.lattice_paths import nbest_texts
 from wfstdec.wfst.lattice_paths import hypotheses_of
 
 
@@ -49,14 +52,19 @@ class LatticeReading:
         """The hypotheses of a lattice, best first."""
         if self.write is not None:
             self.write(utterance, lattice)
-        found = nbest_paths(lattice, self.nbest)
+        of_trie = is_of_trie(lattice.tables)
+        found = (nbest_texts if of_trie else nbest_paths)(lattice, self.nbest)
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
             found = NbestPaths([least.arcs], [least.excess], True)
-        hypotheses = list(hypotheses_of(lattice, found))
+        read = lattice_paths.hypotheses_of if of_trie else hypotheses_of
+        hypotheses = list(read(lattice, found))
         if self.confidence:
-            sure = word_confidences(lattice, self.posterior_scale, found.arcs[0])
-            words = zip(hypotheses[0].words, sure.confidences, strict=True)
+            found_sure = word_confidences(lattice, self.posterior_scale, found.arcs[0])
+            sure: Sequence[float] = found_sure.confidences
+            if of_trie:
+                sure = lattice_paths.of_words(lattice, found.arcs[0], sure)
+            words = zip(hypotheses[0].words, sure, strict=True)
             timed = tuple(word._replace(confidence=c) for word, c in words)
             hypotheses[0] = replace(hypotheses[0], words=timed)
         return hypotheses

@@ -1,8 +1,8 @@
 """What labels mean in lattices of searches that have no graph.
 
-    tables = word_tables(tokens, words, lexicon, fillers, separated)
-    tables = token_tables(tokens, separator)            # words are the tokens themselves
-    label = ilabel_of_steps(tokens, repeats)
+    tables = word_tables(tokens, words, lexicon, separator=separator)
+    tables = with_added(tables, added.words, added_pronunciations)
+    tables = token_tables(tokens, separator)         # words are the tokens themselves
 
 In these a word stands where it ends: on the arc of the token behind it, or on the arc
 to the end. Its tokens are those since the word before, fillers apart: nothing has to
@@ -15,25 +15,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.concatenation import with_words
 from wfstdec.graph.tables import OPEN_WORD, GraphTables, OpenWord, Pronunciations
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.marks import OPEN, REPEATED, TOKENS, TRIE
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.open_spelling import Kind
-from wfstdec.text.symbols import EPSILON, EPSILON_WORD, TokenTable, ilabel_of
-
-TRIE, TOKENS = "trie", "tokens"
-"""In the place of a topology: words stand where they end; words are tokens."""
-REPEATED, WORD = REPEAT, CARRIES_WORD
-"""Flags of ilabels: the token goes on; `olabel` is a word."""
-OPEN = 0xFFFFFFFF
-"""Stands for the label of open words where that is not known yet."""
+from wfstdec.text.symbols import EPSILON, EPSILON_WORD, TokenTable, ilabel_of, token_of
 
 
 def word_tables(
     tokens: TokenTable,
     words: Sequence[str],
-    pronunciations: Pronunciations,
+    lexicon: Lexicon,
     *,
     separator: int | None,
     separator_optional: bool = False,
@@ -45,13 +40,17 @@ def word_tables(
     Args:
         tokens: The token table.
         words: The words by id, `<eps>` first.
-        pronunciations: Of these words.
+        lexicon: How they are said; what it has of other words is left out.
         separator: The token between words, or None.
         separator_optional: Whether it may be missing.
         open_kind: What spells open words; None where there are none. Their label is
-            that of a word `OPEN_WORD`, the last.
+            that of a word `OPEN_WORD`, behind the others.
         open_token_cost: What each token of an open word costs.
     """
+    ids = {word: i for i, word in enumerate(words)}
+    entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
+    known = [word in ids for word in lexicon.words]
+    said = [(ids[word], spelt) for word, spelt in entries if word in ids]
     opened = None
     if open_kind is not None:
         opened = OpenWord(len(words), open_kind, open_token_cost)
@@ -59,13 +58,43 @@ def word_tables(
     return GraphTables(
         tokens=tokens,
         words=tuple(words),
-        pronunciations=pronunciations,
+        pronunciations=Pronunciations.from_lists(
+            said, lexicon.costs[np.array(known, bool)].tolist()
+        ),
         fillers=() if separator is None else (separator,),
         separated=separator is not None and not separator_optional,
         topology=TRIE,
         marks_repeats=True,
         open_word=opened,
     )
+
+
+def with_added(
+    tables: GraphTables,
+    words: tuple[str, ...],
+    said: Sequence[tuple[int, tuple[int, ...]]],
+) -> GraphTables:
+    """Tables with the words that are added for an utterance.
+
+    Args:
+        tables: Of the decoder.
+        words: What they are called. Their ids in the search follow those of its words;
+            their labels follow all words of the table: see `label_of_word`.
+        said: Word ids of the search and tokens; also of words of the table.
+    """
+    labels = label_of_word(tables, np.array([word for word, _ in said], np.int64))
+    spelt = [tokens for _, tokens in said]
+    pairs = zip(labels.tolist(), spelt, strict=True)
+    return with_words(tables, words, Pronunciations.from_lists(pairs))
+
+
+def label_of_word(tables: GraphTables, words: np.ndarray) -> np.ndarray:
+    """The labels of word ids of a search, `OPEN` being that of open words."""
+    if tables.open_word is None:
+        return words
+    opened = tables.open_word.word
+    labels = np.where(words >= opened, words + 1, words)
+    return np.where(words == OPEN, opened, labels).astype(words.dtype)
 
 
 def token_tables(tokens: TokenTable, separator: int | None) -> GraphTables:
@@ -76,26 +105,6 @@ def token_tables(tokens: TokenTable, separator: int | None) -> GraphTables:
         fillers=() if separator is None else (separator,),
         topology=TOKENS,
         marks_repeats=True,
-    )
-
-
-def pronunciations_of(
-    lexicon: Lexicon, words: Sequence[str], more: Sequence[tuple[int, tuple[int, ...]]]
-) -> Pronunciations:
-    """The pronunciations of those words of a lexicon that have an id, and others.
-
-    Args:
-        lexicon: The lexicon.
-        words: The words by id.
-        more: Further ones, word id and tokens, without costs.
-    """
-    ids = {word: i for i, word in enumerate(words)}
-    costs = lexicon.costs.tolist()
-    said = list(zip(lexicon.words, lexicon.pronunciations, costs, strict=True))
-    known = [(ids[word], spelt, cost) for word, spelt, cost in said if word in ids]
-    pairs = [*((word, spelt) for word, spelt, _ in known), *more]
-    return Pronunciations.from_lists(
-        pairs, [*(cost for *_, cost in known), *(0.0 for _ in more)]
     )
 
 
@@ -116,5 +125,10 @@ def begins_token(lattice: Lattice) -> np.ndarray:
 
 def starts_token(ilabel: np.ndarray, tokens: TokenTable) -> np.ndarray:
     """The same of ilabels where repeats are marked."""
-    label, repeats = ilabel & LABEL_MASK, ilabel & REPEAT != 0
+    label, repeats = ilabel & LABEL_MASK, ilabel & REPEATED != 0
     return (label != EPSILON) & (label != ilabel_of(tokens.blank)) & ~repeats
+
+
+def tokens_of(ilabel: np.ndarray) -> np.ndarray:
+    """The tokens of ilabels that have one, without flags, int32."""
+    return token_of((ilabel & LABEL_MASK).astype(np.int32))

@@ -25,6 +25,7 @@ from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
+from wfstdec.lattice.labels import begins_token, is_of_tokens
 from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
@@ -71,7 +72,8 @@ def rescored(
         (lattice.states, lattice.arcs, lattice.order, splits),
         lm.automaton,
         word_costs(lattice.tables),
-        (scales.acoustic_scale, scales.lm_scale, scales.word_insertion),
+        (scales.acoustic_scale, scales.lm_scale),
+        scales.insertion_costs(lattice.arcs["olabel"] != 0, begins_token(lattice)),
         history_beam,
     )
     arcs = arcs[np.argsort(arcs["state"], kind="stable")]
@@ -86,6 +88,11 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
         OptionError: It is over others.
         LatticeError: The lattice has open words.
     """
+    if is_of_tokens(lattice.tables):
+        raise LatticeError(
+            "is one of bare tokens, without words to price, expected a lattice of a "
+            "search with a lexicon or a graph"
+        )
     opened = lattice.tables.open_word
     if opened is not None and (lattice.arcs["olabel"] == opened.word).any():
         raise LatticeError(
@@ -112,10 +119,10 @@ def word_costs(tables: GraphTables) -> np.ndarray:
 
 
 @jit
-def _expand(lattice, automaton, word_costs, scales, history_beam):
+def _expand(lattice, automaton, word_costs, scales, insertions, history_beam):
     """The states and arcs of a lattice, for every history that a path brings there."""
     states, arcs, order, splits = lattice
-    acoustic_scale, lm_scale, word_insertion = scales
+    acoustic_scale, lm_scale = scales
     pairs, slots = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
     # The pairs of a state stand in a list: the first, and then the one before.
@@ -136,11 +143,10 @@ def _expand(lattice, automaton, word_costs, scales, history_beam):
                 continue
             for a in range(splits[state], splits[state + 1]):
                 arc, cost, after = arcs[a], np.float32(0), history
-                insertion, word = 0.0, np.int64(arc.olabel)
+                insertion, word = insertions[a], np.int64(arc.olabel)
                 if word != 0:
                     cost, after = kernels.step(automaton, 0, history, word)
                     cost += word_costs[word]
-                    insertion = word_insertion
                     if not cost < np.inf:
                         continue
                 to = np.int64(arc.nextstate)
@@ -162,7 +168,7 @@ def _expand(lattice, automaton, word_costs, scales, history_beam):
                 made[count] = arc
                 one = made[count]
                 one.state, one.nextstate = uint32(at), uint32(slots[slot])
-                one.graph_cost, one.insertion_cost = cost, np.float32(insertion)
+                one.graph_cost, one.insertion_cost = cost, insertion
                 count += 1
             at = before[at]
     return _number(states, automaton, pairs[:num], order), _renumber(

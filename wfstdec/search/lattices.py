@@ -40,9 +40,7 @@ class RecordingSearch(Protocol):
 class RecordingBackend(Protocol):
     """A backend that records lattices."""
 
-    def start_recording(
-        self, options: Any, boosts: CompiledBoosts
-    ) -> RecordingSearch:
+    def start_recording(self, options: Any, boosts: CompiledBoosts) -> RecordingSearch:
         """Begin an utterance."""
 
 

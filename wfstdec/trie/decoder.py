@@ -250,9 +250,9 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         """Any number of texts is found, but by sessions with lattices."""
         if self._records and self.options.nbest > 1:
             raise OptionError(
-                f"nbest={self.options.nbest!r} in sessions with lattices, which keep no "
-                "texts apart, expected `nbest_paths` of `close_lattice`, or sessions "
-                "without lattices"
+                f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
+                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
+                "sessions without lattices"
             )
 
     def _check_recording(self) -> None:

@@ -1,17 +1,19 @@
 """What the labels of a trie decoder's lattices mean, by the words that are added.
 
-    tables = LatticeTables(decoder, space)
-    tables.of(boosts.added)
+tables = LatticeTables(decoder, space)
+tables.of(boosts.added)
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from wfstdec.boost.added import AddedWords
-from wfstdec.lattice.labels import pronunciations_of, token_tables, word_tables
+from wfstdec.lattice.labels import token_tables, with_added, word_tables
 from wfstdec.trie.space import SearchSpace
 
 
@@ -26,7 +28,6 @@ class LatticeTables:
 
     def __init__(self, decoder: Any, space: SearchSpace) -> None:
         self._decoder, self._space = decoder, space
-        self._own: Any = None
         self._lock = threading.Lock()
         self._made: WeakKeyDictionary[AddedWords, Any] = WeakKeyDictionary()
 
@@ -34,27 +35,26 @@ class LatticeTables:
         """The tables with the words that are added."""
         with self._lock:
             if added is None:
-                self._own = self._own or self._make(None)
-                return self._own
+                return self._of_decoder
             if added not in self._made:
                 self._made[added] = self._make(added)
             return self._made[added]
 
-    def _make(self, added: AddedWords | None) -> Any:
-        decoder = self._decoder
+    def _make(self, added: AddedWords) -> Any:
+        splits, tokens = added.splits.tolist(), added.tokens.tolist()
+        spelt = [tuple(tokens[a:b]) for a, b in itertools.pairwise(splits)]
+        said = list(zip(added.word.tolist(), spelt, strict=True))
+        return with_added(self._of_decoder, added.words, said)
+
+    @cached_property
+    def _of_decoder(self) -> Any:
+        decoder, spelling = self._decoder, self._decoder.open_spelling
         if not self._space.has_lexicon:
             return token_tables(decoder.tokens, decoder.separator)
-        words, more = decoder.words, []
-        if added is not None:
-            words = (*words, *added.words)
-            splits, tokens = added.splits.tolist(), added.tokens.tolist()
-            for i, word in enumerate(added.word.tolist()):
-                more.append((word, tuple(tokens[splits[i] : splits[i + 1]])))
-        spelling = decoder.open_spelling
         return word_tables(
             decoder.tokens,
-            words,
-            pronunciations_of(decoder.lexicon, decoder.words, more),
+            decoder.words,
+            decoder.lexicon,
             separator=decoder.separator,
             separator_optional=decoder.separator_optional,
             open_kind=None if spelling is None else spelling.kind,

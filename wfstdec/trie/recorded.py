@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.lattice.labels import OPEN, REPEATED, WORD, starts_token
+from wfstdec.lattice.labels import label_of_word, starts_token
+from wfstdec.lattice.marks import REPEATED, WORD
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
@@ -166,9 +167,7 @@ def _arcs(
     """The arcs, ARC [A], between states by number."""
     arcs = np.zeros(len(state), ARC)
     arcs["state"], arcs["nextstate"] = state, nextstate
-    olabel = given.olabel.copy()
-    if tables.open_word is not None:
-        olabel[olabel == OPEN] = tables.open_word.word
+    olabel = label_of_word(tables, given.olabel)
     said = olabel != _NO_WORD
     arcs["olabel"], arcs["ilabel"] = olabel, given.ilabel | np.where(said, WORD, 0)
     for name in ("graph_cost", "acoustic_cost", "boost_cost", "excess"):

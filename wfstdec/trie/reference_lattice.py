@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lattice.labels import OPEN, REPEATED
+from wfstdec.lattice.marks import OPEN, REPEATED
 from wfstdec.lm import kernels
 from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.trie.endings import charged
@@ -244,4 +244,3 @@ def _olabel(end: WordEnd) -> int:
 def _is_nonblank_first(entry: Entry) -> bool:
     blank, nonblank = entry.phases
     return bool(nonblank.cost < blank.cost)
-

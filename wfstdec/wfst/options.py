@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from wfstdec.search.option_checks import MAX_COUNT, LatticeOptions, is_count
 
+
 @dataclass(frozen=True)
 class WfstOptions(LatticeOptions):
     """Options of the WFST decoder; costs are in nats, lower is better.

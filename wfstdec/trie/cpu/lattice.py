@@ -53,10 +53,10 @@ class RecordingSearch(CpuSearch):
         arcs = recording.gather(self._search, record, ends)
         places = record.places[: record.counts[k.NUM_PLACES]]
         names = ("frame", "cost", "state", "node", "boost", "spelling")
-        columns = [places[name].copy() for name in names]
+        columns = {name: places[name].copy() for name in names}
         return Recorded(
             self.finish()[0],
-            RecordedEntries(*columns, places["nonblank_first"] != 0),
+            RecordedEntries(nonblank_first=places["nonblank_first"] != 0, **columns),
             RecordedArcs(*arcs),
         )
 

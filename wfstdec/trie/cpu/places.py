@@ -17,7 +17,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint64
 
 from wfstdec.jit import inlined
-from wfstdec.lattice.labels import OPEN
+from wfstdec.lattice.marks import OPEN
 from wfstdec.lm.kernels import step
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.trie.added_trie import added_lookahead, advance_credit

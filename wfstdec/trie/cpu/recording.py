@@ -22,7 +22,7 @@ from numpy import float32, int64, uint32
 
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.ordering import index_of
-from wfstdec.lattice.labels import REPEATED
+from wfstdec.lattice.marks import REPEATED
 from wfstdec.lm.kernels import step
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.cpu import records as k
@@ -107,9 +107,7 @@ def note(search, work, channel, record, made, cutoff):
 def _note(search, work, channel, record, noted, q, to, least, cutoff):
     """Note candidate `q`, and that of the other phase; how many arcs there are.
 
-    Args:
-        to: The state that it leads to.
-        least: What this costs.
+    `to`: the state that it leads to, which costs `least`.
     """
     c, frontier = work.candidates[q], channel.frontier
     source, blank = frontier[c.source], int64(search.space.blank)
