@@ -20,6 +20,13 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
         "help": "lattices of all utterances, for wfstdec rescore and score",
     },
+    "--oracle": {
+        "type": int,
+        "nargs": "?",
+        "const": 10,
+        "metavar": "N",
+        "help": "also the WER of the best of N texts (default: 10) and of lattices",
+    },
     "--nbest-lists": {
         "metavar": "FILE",
         "help": "n-best lists as 'wfstdec decode --nbest N --format jsonl' writes them",
