@@ -187,6 +187,15 @@ def test_the_bytes_of_a_compact_lattice(tmp_path):
     assert (tmp_path / "x").read_text() == text
 
 
+def test_weights_that_kaldi_leaves_out(tmp_path):
+    lines = "one \n0 1 5 7\n0 1 0 8 1,2\n1\n\ntwo \n0 1 7\n0 1 8 1,2,3_4\n1 0,1,\n\n"
+    (tmp_path / "x").write_text(lines)
+    (_, one), (_, two) = read_kaldi_lattices(tmp_path / "x")
+    assert one.arcs[0] == [(7, 1, (0, 0, (5,))), (8, 1, (1, 2, ()))]
+    assert two.arcs[0] == [(7, 1, (0, 0, ())), (8, 1, (1, 2, (3, 4)))]
+    assert (one.final, two.final) == ([None, (0, 0, ())], [None, (0, 1, ())])
+
+
 def test_words_of_utterances_have_numbers_of_their_own(tmp_path):
     decoder = WfstDecoder(small_graph(tmp_path), backend="cpu")
     lists = [[BoostEntry(w, [" ".join(w)], 1.0)] for w in ("nab", "na", "nab")]

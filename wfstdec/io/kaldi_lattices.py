@@ -273,13 +273,15 @@ def _read_text(data: bytes, at: int) -> tuple[CompactLattice, int]:
 
 
 def _arc_of(fields: list[str]) -> CompactArc:
-    """`state next word [weight]`, or `state next label word weight`."""
-    if len(fields) == 5:
-        costs, label = _weight_of(fields[4]), int(fields[2])
-        labels = (label,) if label else ()
-        return CompactArc(int(fields[3]), int(fields[1]), costs._replace(labels=labels))
-    weight = _weight_of(fields[3]) if len(fields) == 4 else _ONE
-    return CompactArc(int(fields[2]), int(fields[1]), weight)
+    """`state next word [weight]`, or `state next label word [weight]`.
+
+    Kaldi leaves weights of no cost out; those that it writes have a comma.
+    """
+    weight = _weight_of(fields.pop()) if "," in fields[-1] else _ONE
+    _, to, *label, word = map(int, fields)
+    if label:
+        weight = weight._replace(labels=tuple(label) if label[0] else ())
+    return CompactArc(word, to, weight)
 
 
 _ONE = Weight(0.0, 0.0, ())
