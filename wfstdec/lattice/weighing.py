@@ -145,8 +145,8 @@ def _costs(order, states, arcs, scales):
             to, more = np.int64(arcs[a].nextstate), np.inf
             if costs[a] < np.inf and least[state] < np.inf:
                 more = least[state] + costs[a] - least[to]
-            arcs[a].excess = more
-            through[state] = min(through[state], through[to] + more)
+            arcs[a].excess = more  # rounded: what `_kept` compares is what adds up
+            through[state] = min(through[state], arcs[a].excess + through[to])
     return best, through
 
 
