@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from tqdm import tqdm
 
 from wfstdec.errors import LatticeError
@@ -57,17 +58,37 @@ class LatticeReading:
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
             found = NbestPaths([least.arcs], [least.excess], True)
-        read = lattice_paths.hypotheses_of if of_trie else hypotheses_of
-        hypotheses = list(read(lattice, found))
+        hypotheses = hypotheses_on(lattice, found)
         if self.confidence:
-            found_sure = word_confidences(lattice, self.posterior_scale, found.arcs[0])
-            sure: Sequence[float] = found_sure.confidences
-            if of_trie:
-                sure = lattice_paths.of_words(lattice, found.arcs[0], sure)
+            sure = confidences_on(lattice, self.posterior_scale, found.arcs[0])
             words = zip(hypotheses[0].words, sure, strict=True)
             timed = tuple(word._replace(confidence=c) for word, c in words)
             hypotheses[0] = replace(hypotheses[0], words=timed)
         return hypotheses
+
+
+def hypotheses_on(lattice: Lattice, found: NbestPaths) -> list[Hypothesis]:
+    """The hypotheses of paths through a lattice, of whichever decoder it is."""
+    if is_of_trie(lattice.tables):
+        return lattice_paths.hypotheses_of(lattice, found)
+    return list(hypotheses_of(lattice, found))
+
+
+def confidences_on(
+    lattice: Lattice, scale: float = 1.0, arcs: np.ndarray | None = None
+) -> Sequence[float]:
+    """How sure each word of a path is, of whichever decoder the lattice is.
+
+    Args:
+        lattice: Any.
+        scale: As of `posteriors`.
+        arcs: The path; None is the best one.
+    """
+    arcs = lattice.best_arcs() if arcs is None else arcs
+    sure = word_confidences(lattice, scale, arcs).confidences
+    if is_of_trie(lattice.tables):
+        return lattice_paths.of_words(lattice, arcs, sure)
+    return sure
 
 
 def rescore_file(

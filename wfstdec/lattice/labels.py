@@ -16,8 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from wfstdec.graph.arcs import LABEL_MASK
-from wfstdec.graph.concatenation import with_words
-from wfstdec.graph.tables import OPEN_WORD, GraphTables, OpenWord, Pronunciations
+from wfstdec.graph.tables import (
+    OPEN_WORD,
+    GraphTables,
+    OpenWord,
+    Pronunciations,
+    with_words,
+)
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.marks import OPEN, REPEATED, TOKENS, TRIE
 from wfstdec.text.lexicon import Lexicon
@@ -33,7 +38,7 @@ def word_tables(
     separator: int | None,
     separator_optional: bool = False,
     open_kind: Kind | None = None,
-    open_token_cost: float = 0.0,
+    open_costs: tuple[float, float] = (0.0, 0.0),
 ) -> GraphTables:
     """The tables of a search of words.
 
@@ -45,7 +50,8 @@ def word_tables(
         separator_optional: Whether it may be missing.
         open_kind: What spells open words; None where there are none. Their label is
             that of a word `OPEN_WORD`, behind the others.
-        open_token_cost: What each token of an open word costs.
+        open_costs: What an open word costs beside what the language model asks, and
+            each of its tokens.
     """
     ids = {word: i for i, word in enumerate(words)}
     entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
@@ -53,7 +59,8 @@ def word_tables(
     said = [(ids[word], spelt) for word, spelt in entries if word in ids]
     opened = None
     if open_kind is not None:
-        opened = OpenWord(len(words), open_kind, open_token_cost)
+        word_cost, token_cost = open_costs
+        opened = OpenWord(len(words), open_kind, token_cost, word_cost)
         words = (*words, OPEN_WORD)
     return GraphTables(
         tokens=tokens,

@@ -49,6 +49,7 @@ class LatticeTables:
     @cached_property
     def _of_decoder(self) -> Any:
         decoder, spelling = self._decoder, self._decoder.open_spelling
+        opened = self._space.open
         if not self._space.has_lexicon:
             return token_tables(decoder.tokens, decoder.separator)
         return word_tables(
@@ -58,5 +59,5 @@ class LatticeTables:
             separator=decoder.separator,
             separator_optional=decoder.separator_optional,
             open_kind=None if spelling is None else spelling.kind,
-            open_token_cost=float(self._space.open.token_cost),
+            open_costs=(float(opened.word_cost), float(opened.token_cost)),
         )
