@@ -172,7 +172,7 @@ class Sessions:
             return self._decoder._finish_nbest(found.search, found.boosts)
 
     def close_lattice(self, session: SessionId) -> Lattice:
-        """End a session; its lattice, as `WfstDecoder.decode_lattice` has it.
+        """End a session; its lattice, as `decode_lattice` of the decoder has it.
 
         Raises:
             InputError: An unknown or closed session.
