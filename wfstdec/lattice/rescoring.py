@@ -34,7 +34,7 @@ from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 
-HISTORY_BEAM = 8.0
+HISTORY_BEAM = 5.0
 """Nats."""
 _OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
 """Which models are known to be over the words of which graphs."""
