@@ -82,7 +82,7 @@ def rescored(
         history_beam,
     )
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
-    return with_arcs(lattice, states, arcs, scales, beam, order)
+    return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
