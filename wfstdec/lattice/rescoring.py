@@ -35,7 +35,7 @@ from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 
-HISTORY_BEAM = 8.0
+HISTORY_BEAM = 5.0
 """Nats."""
 _OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
 """Which models are known to be over the words of which graphs."""
@@ -86,7 +86,7 @@ def rescored(
         history_beam,
     )
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
-    return with_arcs(lattice, states, arcs, scales, beam, order)
+    return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
