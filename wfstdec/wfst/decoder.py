@@ -41,7 +41,9 @@ from wfstdec.wfst.recorded import (
     Recorded,
     RecordingBackend,
     RecordingBatchBackend,
+    RecordingSearch,
     lattice_of,
+    segment_lattice,
 )
 
 _Item = TypeVar("_Item")
@@ -188,8 +190,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         """Utterances that come in chunks, and that join and leave at any time.
 
         Args:
-            lattices: Whether `close_nbest` and `close_lattice` will be asked for. Each
-                session then keeps its whole lattice, pruned as it grows.
+            lattices: Whether `close_nbest`, `close_lattice` and `settled_lattices` will
+                be asked for. Each session then keeps its lattice, pruned as it grows,
+                but for the segments that it handed out.
 
         Raises:
             BackendError: The backend records no lattices.
@@ -290,6 +293,15 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             )
         return lambda search, boosts: self._lattice(search.record(), boosts)
 
+    def _settled(
+        self, search: RecordingSearch, boosts: CompiledBoosts, min_frames: int
+    ) -> list[Lattice]:
+        self._lattice_reader()  # raises where there is none
+        tables, _ = self._readings.of(boosts.added)
+        made = self.graph, self.options
+        shift, found = self.frame_shift_s, search.settle(min_frames)
+        return [segment_lattice(*made, one, shift, tables) for one in found]
+
     def _recording_backend(self) -> RecordingBackend:
         if isinstance(self._backend, RecordingBackend):
             return self._backend
@@ -309,7 +321,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
     def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
         lattice = self._lattice(recorded, boosts)
         found = nbest_paths(lattice, int(self.options.nbest))
-        return hypotheses_of(lattice, found, boosts, self._reader(boosts))
+        credited = None if lattice.first_frame else boosts  # those of all that was said
+        return hypotheses_of(lattice, found, credited, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         _, aligner = self._readings.of(boosts.added)
