@@ -5,9 +5,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from added_cases import frames, small_graph
 from lattice_cases import logprobs_of, random_lattice_case
 from text_graphs import text_graph
 
+from wfstdec import BoostEntry
 from wfstdec.cli.main import main
 from wfstdec.errors import FormatError, LatticeError
 from wfstdec.lattice.arrays import check_lattice
@@ -89,6 +91,41 @@ def test_another_version_is_named(path):
         file.writestr("header.json", json.dumps(header))
     with pytest.raises(LatticeError, match="version 99, expected wfstdec.lattices ver"):
         open_lattices(path)
+
+
+def test_files_of_version_1_are_read(path):
+    """They say nothing of words of utterances."""
+    _, lattice = lattice_of_seed(4)
+    save_lattices(path, {"one": lattice})
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    header = json.loads(parts["header.json"]) | {"version": 1}
+    assert not header["utterances"][0].pop("has_words")
+    parts["header.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in parts.items():
+            file.writestr(name, data)
+    assert open_lattices(path)["one"].arcs.tobytes() == lattice.arcs.tobytes()
+
+
+def test_words_of_an_utterance_that_are_damaged_are_named(path, tmp_path):
+    decoder = WfstDecoder(small_graph(tmp_path), backend="cpu")
+    boosts = [BoostEntry("nab", ["n a b"], 1.0)]
+    lattices = decoder.decode_lattice(
+        [frames("nab"), frames("an")], boosts=[boosts, None]
+    )
+    save_lattices(path, dict(zip("ab", lattices, strict=True)))
+    (one, other) = open_lattices(path).values()
+    assert (one.words[-1], other.words) == ("nab", decoder.graph.words)
+    assert open_lattices(path).tables.words == other.words
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name in set(parts) - {"0.words.npz"}:
+            file.writestr(name, parts[name])
+    assert open_lattices(path)["b"].words == other.words
+    with pytest.raises(LatticeError, match="utterance 'a': a part is missing or damag"):
+        open_lattices(path)["a"]
 
 
 def broken(lattice, **changes):

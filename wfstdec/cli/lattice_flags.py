@@ -38,6 +38,22 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "X",
         "help": "times all costs, for --confidence and --mbr (default: 1)",
     },
+    "--test-lattices": {
+        "metavar": "FILE",
+        "help": "lattices to test what --posterior-scale found on; in place of every "
+        "second speaker of --lattices",
+    },
+    "--test-ref": {"metavar": "FILE", "help": "their references"},
+    "--confidences": {
+        "metavar": "FILE",
+        "help": "words with confidences, as 'wfstdec decode --confidence' writes them "
+        "(.ctm or .jsonl): tell how good these are",
+    },
+    "--reliability": {
+        "metavar": "FILE",
+        "help": "draw how many words are right against how sure they are: .png or .svg "
+        "(needs matplotlib)",
+    },
 }
 READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")
 
