@@ -167,7 +167,7 @@ def test_added_words_are_in_segments_too(tmp_path):
     for i in range(60):
         rng = np.random.default_rng([11, i])
         reference, x, boosts = drawn_search(rng, tmp_path)
-        options = replace(reference.options, lattice_beam=reference.options.beam / 2)
+        options = replace(reference.options, lattice_beam=reference.options.beam / 8)
         decoder = WfstDecoder(reference.graph, options, "cpu", threads=1)
         (expected,) = decoder.decode_lattice([x], boosts=[boosts])
         sessions, plain = decoder.sessions(lattices=True), decoder.sessions()
@@ -181,7 +181,7 @@ def test_added_words_are_in_segments_too(tmp_path):
         assert joined([*parts, last]) == bits(expected)[:2], i
         assert {part.words for part in parts} <= {expected.words}
         found += any((p.arcs["arc"] >= decoder.graph.num_arcs).any() for p in parts)
-    assert found > 10
+    assert found > 2
 
 
 # ------------------------------------------------------------------------ the oracle
@@ -206,10 +206,10 @@ def frames_with_one_state(case, num_frames, beam):
     return [frame for frame, states in enumerate(seen) if len(states) == 1 and frame]
 
 
-@pytest.mark.parametrize("kind", ["bounded", "unbounded", "boosted"])
+@pytest.mark.parametrize("kind", ["bounded", "boosted", "bounded, boosted"])
 @pytest.mark.parametrize("name", NAMES)
 def test_segments_end_where_the_oracle_says(kind, name):
-    kinds = {"bounded": kind == "bounded", "boosted": kind == "boosted"}
+    kinds = {"bounded": "bounded" in kind, "boosted": "boosted" in kind}
     found = late = 0
     for seed in range(80):
         rng = np.random.default_rng([23, seed, len(kind)])
@@ -301,7 +301,7 @@ def test_words_come_out_once_with_the_times_of_the_whole(tmp_path):
         assert [word.confidence for word in said] == sure
         assert tuple(w._replace(confidence=None) for w in said) == hypothesis.words, i
         words += len(said)
-    assert words > 60 and early > 10
+    assert words > 60 and early > 3
 
 
 def test_no_frames_no_survivors_no_final_state():

@@ -10,7 +10,7 @@ lattice of the session that handed out none, arc for arc, and the words that cam
 those of `close`.
 
     kept_mb   what the session's own arrays take after each tenth of the time
-    delay_s   from a frame's end until the segment that has it comes out
+    delay_s   from the middle of a segment until it comes out
     cpu_s     of all `advance` and all `settled_lattices`, one thread, taken by turns
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -28,11 +29,13 @@ from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.sessions import Sessions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.segments import SegmentReader
 
+HOWS = ("no lattice", "lattice", "segments")
 PROFILES: dict[str, Row] = {
     "full": {"beams": [4.0, 6.0, 8.0], "minutes": 60.0},
     "small": {"beams": [6.0], "minutes": 0.5, "data": data.RECIPE, "utterances": 6},
@@ -71,64 +74,91 @@ def kept_mb(sessions: Sessions, session: Any) -> float:
     return round((bytes_of(own) - rules) / 1e6, 3)
 
 
+@dataclass
+class Gone:
+    """What a session gave, and what it cost.
+
+    Attributes:
+        parts: Its lattices.
+        words: Those of the segments.
+        closed: Its hypothesis, where it recorded no lattice.
+        waited: Frames from the middle of each segment until it came out.
+        kept_mb: What it kept after each tenth.
+        cpu_s: Of `advance` and `settled_lattices`.
+    """
+
+    parts: list[Lattice] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
+    closed: Hypothesis | None = None
+    waited: list[float] = field(default_factory=list)
+    kept_mb: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+
 def go_through(
     decoder: WfstDecoder, x: np.ndarray, how: str, size: int, every: int
-) -> tuple[list[Lattice], Row, list[Any], Any]:
-    """A session through some log-probs; what it gave, and what it cost.
+) -> Gone:
+    """A session through some log-probs: what it gave, and what it cost.
 
     `how`: "no lattice", "lattice" or "segments".
     """
     sessions = decoder.sessions(lattices=how != "no lattice")
-    session, reader = sessions.open(), SegmentReader()
-    parts: list[Lattice] = []
-    kept, delays, words, seconds = [], [], [], 0.0
+    session, reader, gone = sessions.open(), SegmentReader(), Gone()
     marks = [len(x) * tenth // 10 for tenth in range(1, 11)]
     for first in range(0, len(x), size):
-        began = time.process_time()
-        sessions.advance({session: x[first : first + size]})
         now, new = min(first + size, len(x)), []
+        began = time.process_time()
+        sessions.advance({session: x[first:now]})
         if how == "segments" and now // every > first // every:
             new = sessions.settled_lattices(session)
-        seconds += time.process_time() - began
+        gone.cpu_s += time.process_time() - began
         for part in new:
-            waited = now - part.first_frame - part.num_frames / 2
-            delays.append(waited * decoder.frame_shift_s)
-            words += reader.read(part)
-        parts += new
+            gone.waited.append(now - part.first_frame - part.num_frames / 2)
+            gone.words += reader.read(part)
+        gone.parts += new
         while marks and now >= marks[0]:
-            kept.append(kept_mb(sessions, session))
+            gone.kept_mb.append(kept_mb(sessions, session))
             marks.pop(0)
-    row: Row = {"cpu_s": seconds, "kept_mb": kept}
     if how == "no lattice":
-        return [], row, [], sessions.close(session)
-    last = sessions.close_lattice(session)
-    words += reader.read(last, is_last=True)
-    if parts:
-        lengths = [part.num_frames * decoder.frame_shift_s for part in parts]
-        row["segments"] = len(parts)
-        row["longest_s"] = round(max(lengths), 2)
-        row["median_s"] = round(median(lengths), 2)
-        row["delay_s"] = {
-            "median": round(median(delays), 2),
-            "most": round(max(delays), 2),
-        }
-    return [*parts, last], row, words, None
+        gone.closed = sessions.close(session)
+    else:
+        gone.parts.append(sessions.close_lattice(session))
+    if how == "segments":  # of the whole at once confidences would not fit into memory
+        gone.words += reader.read(gone.parts[-1], is_last=True)
+    return gone
 
 
-def check(whole: list[Lattice], parts: list[Lattice], words: Any, closed: Any) -> None:
+def row_of(gone: Gone, shift: float) -> Row:
+    """What is told of a session."""
+    row: Row = {"kept_mb": gone.kept_mb}
+    if len(gone.parts) > 1:
+        lengths = [part.num_frames * shift for part in gone.parts[:-1]]
+        waited = [frames * shift for frames in gone.waited]
+        row["segments"] = len(lengths)
+        for name, found in (("length_s", lengths), ("delay_s", waited)):
+            row[name] = {
+                "median": round(median(found), 2),
+                "most": round(max(found), 2),
+            }
+    return row
+
+
+def check(found: dict[str, Gone]) -> None:
     """Raise where segments are not the lattice, or words not those of `close`."""
+    (whole,), parts = found["lattice"].parts, found["segments"].parts
     arcs = np.concatenate([part.arcs for part in parts])
     before = np.cumsum([0, *(part.num_states - 1 for part in parts[:-1])])
     offset = np.repeat(before, [part.num_arcs for part in parts]).astype(np.uint32)
     arcs["state"] += offset
     arcs["nextstate"] += offset
     states = [*(part.states[:-1] for part in parts[:-1]), parts[-1].states]
-    if arcs.tobytes() != whole[0].arcs.tobytes():
+    if arcs.tobytes() != whole.arcs.tobytes():
         raise AssertionError("the arcs of segments are not those of the whole")
-    if np.concatenate(states).tobytes() != whole[0].states.tobytes():
+    if np.concatenate(states).tobytes() != whole.states.tobytes():
         raise AssertionError("the states of segments are not those of the whole")
-    said = tuple(word._replace(confidence=None) for word in words)
-    if said != closed.words:
+    said = tuple(word._replace(confidence=None) for word in found["segments"].words)
+    closed = found["no lattice"].closed
+    if closed is None or said != closed.words:
         raise AssertionError("the words of segments are not those of the whole")
 
 
@@ -143,23 +173,23 @@ def measure(case: Case, args: argparse.Namespace) -> list[Row]:
     for beam in args.beams:
         options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale, lattice_beam=beam)
         decoder = case.wfst_decoder(options)
-        hows, found = ("no lattice", "lattice", "segments"), {}
-        seconds: dict[str, list[float]] = {how: [] for how in hows}
+        found: dict[str, Gone] = {}
+        seconds: dict[str, list[float]] = {how: [] for how in HOWS}
         for turn in range(args.repeats + 1):
-            for how in hows if turn % 2 else reversed(hows):
+            for how in HOWS if turn % 2 else reversed(HOWS):
                 found[how] = go_through(decoder, x, how, size, every)
                 if turn:  # the first one warms up
-                    seconds[how].append(found[how][1]["cpu_s"])
-        parts, words = found["segments"][0], found["segments"][2]
-        check(found["lattice"][0], parts, words, found["no lattice"][3])
+                    seconds[how].append(found[how].cpu_s)
+        check(found)
         row: Row = {"lattice_beam": beam, "minutes": args.minutes}
-        row["arcs_per_frame"] = round(found["lattice"][0][0].num_arcs / len(x), 2)
-        row["words"] = len(words)
-        for how in hows:
-            taken = {"cpu_s": round(median(seconds[how]), 2)}
-            row[how.replace(" ", "_")] = found[how][1] | taken
-        alone = row["no_lattice"]["cpu_s"]
-        row["ratio"] = {how: round(row[how]["cpu_s"] / alone, 3) for how in hows[1:]}
+        row["arcs_per_frame"] = round(found["lattice"].parts[0].num_arcs / len(x), 2)
+        row["words"] = len(found["segments"].words)
+        medians = {how: median(taken) for how, taken in seconds.items()}
+        for how in HOWS:
+            row[how] = row_of(found[how], shift) | {
+                "cpu_s": round(medians[how], 2),
+                "ratio": round(medians[how] / medians[HOWS[0]], 3),
+            }
         print(row, flush=True)
         rows.append(row)
     return rows
