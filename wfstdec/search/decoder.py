@@ -239,6 +239,19 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             "TrieDecoder"
         )
 
+    def _settled(
+        self, search: Any, boosts: CompiledBoosts, min_frames: int
+    ) -> list[Lattice]:
+        """The settled segments of a session that records.
+
+        Raises:
+            OptionError: This kind of decoder has none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} hands out no settled lattices, expected a "
+            "WfstDecoder"
+        )
+
     def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:
         """The hypotheses of a finished search, best first."""
         return [self._hypothesis(result, boosts)]
