@@ -66,6 +66,7 @@ THIRD_PARTY = {
     "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",
     "kaldialign": "metrics.py",
+    "kenlm": "lm/kenlm_model.py",
     "kaldifst": "fst/",
     "pynini": "fst/",
     "pywrapfst": "fst/",

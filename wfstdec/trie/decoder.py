@@ -26,7 +26,13 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.sources import AnyLM, TakenLM, any_lm_over, read_any_lm
+from wfstdec.lm.sources import (
+    AnyLM,
+    TakenLM,
+    any_lm_over,
+    listed_words,
+    read_any_lm,
+)
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Hypothesis
@@ -76,9 +82,11 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     Args:
         tokens: A file or table of the V output units of the acoustic model.
         lexicon: A file or object; None decodes tokens.
-        lm: An ARPA file, a folder of `NgramLM.save`, `read_arpa`'s result or an
-            `NgramLM`, over words with a lexicon and over tokens without; None for no
-            language model.
+        lm: An ARPA file, a KenLM binary, a folder of `NgramLM.save`, `read_arpa`'s
+            result, an `NgramLM` or a model of one's own (`UserLM`), over words with a
+            lexicon and over tokens without; None for no language model. What has no
+            n-grams to list (the latter, KenLM's probing format) is asked as the search
+            goes, and cannot have the look-ahead `"ngram"`.
         options: Search options.
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
@@ -337,10 +345,8 @@ def spelled_words(
             end.
         LexiconError: Tokens can spell none of its words.
     """
-    words: Any = lm and getattr(lm, "words", None)
-    if isinstance(lm, NgramLM):
-        words = lm.labels
-    if not isinstance(words, tuple | list):
+    words = listed_words(lm)
+    if words is None:
         raise OptionError(
             "open_vocabulary without a lexicon and without a language model over words "
             "that are known, expected one of them: give a lexicon or an ARPA file"
@@ -384,5 +390,5 @@ def _vocabulary(
         known: Any = getattr(lm, "words", None)
         if known is not None:
             found = {word for word in entries.words if word in known}
-            entries = sayable(entries, found)
+            entries = sayable(entries, found, unk_cost)
     return entries, word_table(entries) if words is None else tuple(words)

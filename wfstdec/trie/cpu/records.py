@@ -156,6 +156,7 @@ class Scales(NamedTuple):
     begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one ends whose cost is known
+    end_credit: np.float32  # the same but for what the language model costs
     boosted: bool
     credit_cap: np.float32  # see `added_trie.py`
     num_labels: int  # word ids that phrases know are below it

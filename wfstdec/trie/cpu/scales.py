@@ -26,7 +26,7 @@ def scales_of(
     top_k = options.token_top_k
     inside = max(0.0, -options.token_insertion)
     begin = inside + max(0.0, -options.word_insertion)
-    word = begin if np.isfinite(space.max_word_gain) else math.inf
+    end, word = begin, begin if np.isfinite(space.max_word_gain) else math.inf
     if options.lm_scale > 0:
         begin += options.lm_scale * float(space.max_word_gain)
     return k.Scales(
@@ -43,6 +43,7 @@ def scales_of(
         begin_credit=np.float32(begin),
         inside_credit=np.float32(inside),
         word_credit=np.float32(word),
+        end_credit=np.float32(end),
         boosted=bool(boosts),
         credit_cap=credit_cap(space, options.lm_scale),
         num_labels=_num_words(boosts.phrases),
