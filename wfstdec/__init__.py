@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from wfstdec.wfst.choice import BackendChoice as BackendChoice
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import WfstOptions as WfstOptions
+    from wfstdec.wfst.segments import SegmentReader as SegmentReader
 
 __version__ = "0.1.0"
 
@@ -87,6 +88,7 @@ _HOMES = {
     "PackedGraph": "wfstdec.graph.packed",
     "PhraseCompiler": "wfstdec.boost.phrases",
     "PhraseOptions": "wfstdec.boost.phrases",
+    "SegmentReader": "wfstdec.wfst.segments",
     "TokenTable": "wfstdec.text.symbols",
     "TorchNgramLM": "wfstdec.transducer.automata",
     "TorchPhrases": "wfstdec.transducer.phrases",

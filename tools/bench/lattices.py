@@ -1,6 +1,7 @@
 """What lattices cost, how much is in them, and what rescoring gains.
 
     python -m tools.bench.lattices --output run.json
+    python -m tools.bench.lattices --decoder trie --output run.json
     python -m tools.bench.lattices --profile small
 
 CPU time of one thread by turns: decoding, decoding with lattices, rescoring; rescoring
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from tools.bench.timing import Turns
@@ -35,7 +36,7 @@ from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import count_errors, score_texts
-from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.wfst.options import WfstOptions
 
 _CUT, _COMPACT = "rescoring_of_cut_paths", "compact"
@@ -52,7 +53,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--lm", help="of the graph: a name in the data, or an ARPA file")
     add("--rescore", nargs="*", help="language models, names or ARPA files")
     add("--graphs", nargs="*", default=[], help="of these also the graph's WER")
-    add("--beam", type=float, default=13.0)
+    lattice_flags(parser)
     add("--beams", nargs="+", type=float, help="of lattices")
     return parse(parser, argv, PROFILES)
 
@@ -87,8 +88,7 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
     """A row for each lattice beam."""
     rows = []
     for beam in args.beams:
-        options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale, lattice_beam=beam)
-        decoder = case.wfst_decoder(options)
+        decoder = case.lattice_decoder(args, beam)
         hypotheses = decoder.decode(case.utterances)
         lattices = decoder.decode_lattice(case.utterances)
         assert best_texts(lattices) == [hyp.text for hyp in hypotheses]
@@ -115,7 +115,7 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
 
 
 def timed(
-    decoder: WfstDecoder,
+    decoder: LatticeDecoder,
     case: Case,
     lattices: list[Lattice],
     lms: dict[str, NgramLM],
@@ -175,7 +175,7 @@ def main(argv: list[str] | None = None) -> int:
     speech = load_set(args.set, inputs)
     case = make_case(speech, lm, inputs)
     assert case.graph is not None
-    words = case.graph.words
+    words = case.lattice_decoder(args, 0.0).vocabulary.words
     lms = {
         data.name_of_lm(data.find_lm(name, inputs.data)): NgramLM.from_arpa(
             data.find_lm(name, inputs.data), words

@@ -16,6 +16,7 @@ from numpy import uint32
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.lattice.labels import begins_token
 
 
 def weighed(
@@ -49,7 +50,8 @@ def weighed(
     )
     arcs = lattice.arcs.copy()
     if word_insertion is not None:
-        arcs["insertion_cost"] = np.where(arcs["olabel"] != 0, word_insertion, 0.0)
+        tokens = begins_token(lattice)
+        arcs["insertion_cost"] = scales.insertion_costs(arcs["olabel"] != 0, tokens)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, lattice.states.copy(), arcs, scales, beam)
 

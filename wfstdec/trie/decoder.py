@@ -22,11 +22,12 @@ from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BoostError, InputError, OptionError
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
-from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
@@ -43,18 +44,20 @@ from wfstdec.text.vocabulary import (
 )
 from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.hypotheses import HypothesisBuilder
+from wfstdec.trie.lattice_tables import LatticeTables
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.recorded import Recorded, lattice_of
 from wfstdec.trie.space import SearchSpace, lexicon_space, token_space, unk_label
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
+class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -161,6 +164,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
             threads=threads,
         )
         self._builder = HypothesisBuilder(space, self, spelling)
+        self._tables = LatticeTables(self, space)
 
     @property
     def open_spelling(self) -> OpenSpelling | None:
@@ -243,7 +247,24 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         return super().decode_nbest(logprobs, lengths, boosts)
 
     def _check_nbest(self) -> None:
-        """Any number of texts is found."""
+        """Any number of texts is found, but by sessions with lattices."""
+        if self._records and self.options.nbest > 1:
+            raise OptionError(
+                f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
+                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
+                "sessions without lattices"
+            )
+
+    def _check_recording(self) -> None:
+        if self.options.merge == "sum":
+            raise OptionError(
+                "merge='sum' for a lattice, whose costs are those of single paths, "
+                "expected 'max'"
+            )
+
+    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
+        tables, shift = self._tables.of(boosts.added), self.frame_shift_s
+        return lattice_of(recorded, tables, self.options, shift)
 
     def _nbest(
         self, result: list[TokenPath], boosts: CompiledBoosts

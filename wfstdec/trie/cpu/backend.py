@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -47,6 +48,9 @@ from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.space import SearchSpace, lookahead_cost
 
+if TYPE_CHECKING:
+    from wfstdec.trie.cpu.lattice import RecordingSearch
+
 NO_LIMIT = 1 << 40
 FIRST_ENTRIES = 1024
 NO_PHRASES = no_phrases()
@@ -77,6 +81,14 @@ class CpuBackend:
     def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(self, options, boosts, self._capacity)
+
+    def start_recording(
+        self, options: TrieOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.trie.cpu.lattice import RecordingSearch  # it imports this module
+
+        return RecordingSearch(self, options, boosts, self._capacity)
 
     def lay_out(self, phrases: PhraseBoosts | None) -> PhraseRows:
         """Phrases as the kernels take them; made once."""
@@ -194,6 +206,7 @@ class CpuSearch:
         base = np.array([start_cost(options, first["lookahead_cost"][0])])
         self._channel = k.Channel(frontier, trace, counts, base)
         self._settled = SettledTokens()
+        self._record: k.Record | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -209,7 +222,7 @@ class CpuSearch:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = kernels.advance(
-                    self._search, work, self._channel, logprobs, frame
+                    self._search, work, self._channel, self._record, logprobs, frame
                 )
                 work = self._grow(status, work)
         finally:
