@@ -1,0 +1,1 @@
+"""Other people's interfaces, carried out by searches of this package."""
