@@ -28,16 +28,15 @@ _SHIFT = uint64(29)
 @inlined
 def part_child(search, store, parent, char):
     """The part behind a character."""
-    parts, slots = store.parts, store.part_slots
-    mask = len(slots) - 1
-    slot = first_slot(parent, char, mask)
+    slots, mask = store.part_slots, len(store.part_slots) - 1
+    at = first_slot(parent, char, mask)
     while True:
-        node = int64(slots[slot])
-        if node < 0:
+        slot = slots[at]
+        if slot.node == 0:
             return _new_part(search, store, parent, char, slot)
-        if parts[node].parent == parent and parts[node].char == char:
-            return node
-        slot = (slot + 1) & mask
+        if slot.parent == parent and slot.char == char:
+            return int64(slot.node)
+        at = (at + 1) & mask
 
 
 @kernel
@@ -62,7 +61,7 @@ def _new_part(search, store, parent, char, slot):
         node.vocabulary, node.hot = vocabulary, hot
         _score_part(search, node)
     store.counts[k.NUM_PARTS] = count + 1
-    store.part_slots[slot] = count
+    slot.parent, slot.char, slot.node = parent, char, count
     return count
 
 
@@ -94,18 +93,17 @@ def _score_part(search, node):
 @inlined
 def text_child(search, store, parent, part):
     """The text with one more word."""
-    texts, slots, word = store.texts, store.text_slots, int64(part)
+    slots, mask, word = store.text_slots, len(store.text_slots) - 1, int64(part)
     if store.parts[part].char == k.CLOSED:
         word = int64(store.parts[part].parent)
-    mask = len(slots) - 1
-    slot = first_slot(parent, word, mask)
+    at = first_slot(parent, word, mask)
     while True:
-        node = int64(slots[slot])
-        if node < 0:
+        slot = slots[at]
+        if slot.node == 0:
             return _new_text(search, store, parent, word, slot)
-        if texts[node].parent == parent and texts[node].word == word:
-            return node
-        slot = (slot + 1) & mask
+        if slot.parent == parent and slot.char == word:
+            return int64(slot.node)
+        at = (at + 1) & mask
 
 
 @kernel
@@ -123,7 +121,7 @@ def _new_text(search, store, parent, word, slot):
         node.state = step(search.automaton, 0, before.state, part.label)[1]
     node.score = node.raw + scales.hotword_weight * node.hot_words
     store.counts[k.NUM_TEXTS] = count + 1
-    store.text_slots[slot] = count
+    slot.parent, slot.char, slot.node = parent, word, count
     node.history = _SEED
     above = count
     for _ in range(scales.history):

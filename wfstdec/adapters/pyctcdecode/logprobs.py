@@ -28,6 +28,9 @@ _LOG2_E = float32(1.4426950408889634)
 _LN2_HIGH, _LN2_LOW = float32(0.693359375), float32(-2.12194440e-4)
 _UNIT = float32(1 << 30)
 _LEAST_EXPONENT = float32(-87.0)
+_SLACK, _ROUNDING = 1e-3, float32(1e-5)
+_BLOCK = 64
+_LEAST_INT, _MAGNITUDE, _SIGN = int32(-(1 << 31)), int32((1 << 31) - 1), int32(31)
 _HALF, _ONE = float32(0.5), float32(1.0)
 _P2, _P3 = float32(1.6666665459e-1), float32(4.1665795894e-2)
 _P4, _P5 = float32(8.3334519073e-3), float32(1.3981999507e-3)
@@ -101,18 +104,21 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
     """
     num_frames, num_tokens = frames.shape
     best, total = np.empty(num_frames, np.int32), np.empty(num_frames, np.float64)
-    add_up = _add_up_float32 if frames.dtype == np.float32 else _add_up_float64
-    bad = add_up(frames, best, total)
+    if frames.dtype == np.float32:
+        bad = _add_up_float32(frames, frames.view(np.int32), best, total)
+    else:
+        bad = _add_up_float64(frames, best, total)
     if bad < num_frames:
         raise _bad_frame(frames[bad], bad)
     log_total = np.log(total).astype(frames.dtype)
+    near = frames.dtype.type(token_min_logp - _SLACK)
     scratch = np.empty((2, table_size(num_tokens)), np.int32)
     splits, row = np.zeros(num_frames + 1, np.int64), np.empty(num_tokens + 1, np.int32)
     size, frame = 4 * num_frames + num_tokens + 1, 0  # it grows
     tokens, logps = np.empty(size, np.int32), np.empty(size, np.float64)
     while True:
         frame = _keep(
-            (frames, best, log_total, float(token_min_logp)),
+            (frames, best, log_total, float(token_min_logp), near),
             (row, scratch[0], scratch[1]),
             (splits, tokens, logps),
             frame,
@@ -134,16 +140,20 @@ def _bad_frame(row: np.ndarray, frame: int) -> LogprobError:
 
 
 @kernel
-def _add_up_float32(frames, best, total):
+def _add_up_float32(frames, bits, best, total):
     """The best token of each frame and the sum of exp(logit - its); all frames done.
 
-    Sums are of integers: their order, and how many are added at a time, is nothing to
-    them. Returns the first frame with bad numbers, T if there is none.
+    Maxima and sums are of integers: their order is nothing to them, so that many are
+    done at a time. `bits` are the frames as int32. Returns the first frame with bad
+    numbers, T if there is none.
     """
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
-        x = frames[t]
-        top = _highest(x)
+        x, keys, highest = frames[t], bits[t], _LEAST_INT
+        for i in range(num_tokens):
+            key = keys[i]
+            highest = max(highest, key ^ ((key >> _SIGN) & _MAGNITUDE))
+        top = int32(highest ^ ((highest >> _SIGN) & _MAGNITUDE)).view(np.float32)
         if not (top < np.inf and top > -np.inf):
             return t
         units, good = int64(0), int32(0)
@@ -198,16 +208,27 @@ def _highest(x):
 
 @inlined
 def _first_of(x, value):
-    for i in range(len(x)):
-        if x[i] == value:
-            return i
-    return 0
+    begin = int64(0)
+    while not _has_any(x[begin : begin + _BLOCK], value):
+        begin += _BLOCK
+    while x[begin] != value:
+        begin += 1
+    return begin
+
+
+@inlined
+def _has_any(block, least):
+    """Whether one of some numbers is not below another; many are looked at at a time."""
+    found = int32(0)
+    for i in range(len(block)):
+        found += int32(block[i] >= least)
+    return found > 0
 
 
 @kernel
 def _keep(given, scratch, kept, first):
     """Fill in what is kept from frame `first` on; the frame that has no room, or T."""
-    frames, best, log_total, least = given
+    frames, best, log_total, least, near = given
     row, table, other = scratch
     splits, tokens, logps = kept
     num_frames, num_tokens = frames.shape
@@ -216,9 +237,13 @@ def _keep(given, scratch, kept, first):
         if at + num_tokens >= len(tokens):
             return t
         top, total = x[best[t]], log_total[t]
-        for i in range(num_tokens):
-            row[count] = i
-            count += int64(max(float((x[i] - top) - total), _FLOOR) >= least)
+        cut = (top + total + near) - abs(top) * _ROUNDING
+        for begin in range(0, num_tokens, _BLOCK):
+            if least > _FLOOR and not _has_any(x[begin : begin + _BLOCK], cut):
+                continue
+            for i in range(begin, min(begin + _BLOCK, num_tokens)):
+                row[count] = i
+                count += int64(max(float((x[i] - top) - total), _FLOOR) >= least)
         count = visit_order(row, count, best[t], table, other)
         for i in range(count):
             logp = float((x[row[i]] - top) - total)

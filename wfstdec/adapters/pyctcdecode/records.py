@@ -149,7 +149,8 @@ class Store(NamedTuple):
     Attributes:
         beams: BEAM [beam_width], the best first.
         parts, texts, frames: The trees; node 0 of the first two is the empty one.
-        part_slots, text_slots: int32, hash tables of nodes, at most half full.
+        part_slots, text_slots: SLOT, hash tables of nodes, at most half full; `char` is
+            the word of a text.
         entries: ENTRY, the beams of a frame in the order of their making.
         entry_slots: int64, a hash table: stamp and entry.
         order: int32, entries, the best first.

@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from numpy import int64
 
 from wfstdec.adapters.pyctcdecode import records as k
-from wfstdec.adapters.pyctcdecode.word_tree import first_slot
-from wfstdec.jit import kernel
+from wfstdec.adapters.pyctcdecode.word_tree import SLOT, enter
+from wfstdec.jit import inlined, kernel
 from wfstdec.jit.ordering import STACK
 
 _FIRST = 2048
@@ -49,15 +48,20 @@ class Pool:
                 self._stores.append(store)
 
 
+def _table_size(count: int) -> int:
+    """A power of 2, so that the table is at most half full."""
+    return 1 << (2 * count - 1).bit_length()
+
+
 def _new_store(beam_width: int, size: int) -> k.Store:
-    slots = 1 << (2 * size).bit_length()
+    slots = _table_size(size)
     return k.Store(
         beams=np.zeros(beam_width, k.BEAM),
         parts=np.zeros(size, k.PART),
         texts=np.zeros(size, k.TEXT),
         frames=np.zeros(max(size, beam_width), k.FRAMES),
-        part_slots=np.full(slots, -1, np.int32),
-        text_slots=np.full(slots, -1, np.int32),
+        part_slots=np.zeros(slots, SLOT),
+        text_slots=np.zeros(slots, SLOT),
         entries=np.zeros(size, k.ENTRY),
         entry_slots=np.zeros(slots, np.int64),
         order=np.zeros(size, np.int32),
@@ -78,12 +82,12 @@ def begin(search, store):
         store.entry_slots[:] = 0
     counts[:] = 0
     counts[k.STAMP] = stamp
-    store.part_slots[:] = -1
-    store.text_slots[:] = -1
+    _empty(store.part_slots)
+    _empty(store.text_slots)
     part, text, beam = store.parts[0], store.texts[0], store.beams[0]
     part.score, part.parent, part.char, part.length = 0.0, -1, -1, 0
     part.vocabulary = 0 if scales.has_lm and not scales.asks else -1
-    part.hot = 0 if len(search.hotwords.parent) > 1 else -1
+    part.hot = 0 if len(search.hotwords.word) > 1 else -1
     part.label = len(search.automaton.label_alias)
     part.is_known, part.is_hot, part.is_scored = False, False, True
     text.raw, text.score, text.ended, text.history = 0.0, 0.0, 0.0, 0
@@ -100,7 +104,7 @@ def enlarged(store: k.Store, status: int) -> k.Store:
         size = 2 * len(store.entries)
         return store._replace(
             entries=np.zeros(size, k.ENTRY),
-            entry_slots=np.zeros(1 << (2 * size).bit_length(), np.int64),
+            entry_slots=np.zeros(_table_size(size), np.int64),
             order=np.zeros(size, np.int32),
             keys=np.zeros(size, np.uint64),
             asks=np.zeros(2 * size, np.int64),
@@ -109,11 +113,11 @@ def enlarged(store: k.Store, status: int) -> k.Store:
         return store._replace(frames=_twice(store.frames))
     if status == k.GROW_PARTS:
         parts = _twice(store.parts)
-        slots = np.full(1 << (2 * len(parts)).bit_length(), -1, np.int32)
+        slots = np.zeros(_table_size(len(parts)), SLOT)
         _enter(parts["parent"], parts["char"], slots, store.counts[k.NUM_PARTS])
         return store._replace(parts=parts, part_slots=slots)
     texts = _twice(store.texts)
-    slots = np.full(1 << (2 * len(texts)).bit_length(), -1, np.int32)
+    slots = np.zeros(_table_size(len(texts)), SLOT)
     _enter(texts["parent"], texts["word"], slots, store.counts[k.NUM_TEXTS])
     return store._replace(texts=texts, text_slots=slots)
 
@@ -127,9 +131,11 @@ def _twice(array: np.ndarray) -> np.ndarray:
 @kernel
 def _enter(first, second, slots, count):
     """Put the nodes of a tree, but for the root, into an empty table."""
-    mask = len(slots) - 1
     for node in range(1, count):
-        slot = first_slot(int64(first[node]), int64(second[node]), mask)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & mask
-        slots[slot] = node
+        enter(slots, first[node], second[node], node)
+
+
+@inlined
+def _empty(slots):
+    for at in range(len(slots)):
+        slots[at].node = 0

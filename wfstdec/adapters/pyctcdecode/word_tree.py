@@ -20,21 +20,21 @@ _PARENT, _CHAR = uint64(0x9E3779B97F4A7C15), uint64(0xC2B2AE3D27D4EB4F)
 _HALF = uint64(32)
 
 
+SLOT = np.dtype([("parent", "<i4"), ("char", "<i4"), ("node", "<i4")])
+"""A place of a hash table of nodes: it is empty where `node` is 0, the root."""
+
+
 class WordTree(NamedTuple):
     """N nodes, the root first.
 
     Attributes:
-        slots: int32 [2 ** n > 2 N], a hash table of nodes, -1 where it is empty.
-        parent: int32 [N].
-        char: int32 [N], code points.
+        slots: SLOT [2 ** n > 2 N].
         word: int32 [N], the word that ends there, -1 if none.
         least: int32 [N], the length of the shortest listed word at or below the node;
             0 where there is none.
     """
 
     slots: np.ndarray
-    parent: np.ndarray
-    char: np.ndarray
     word: np.ndarray
     least: np.ndarray
 
@@ -52,10 +52,10 @@ def build_tree(words: Sequence[str], listed: np.ndarray | None = None) -> WordTr
     parent, char, depth, word = grow_tree(np.frombuffer(text, np.int32), splits)
     if listed is None:
         listed = np.ones(len(words), np.bool_)
-    slots = np.full(1 << (2 * len(parent) + 2).bit_length(), -1, np.int32)
+    slots = np.zeros(1 << (2 * len(parent)).bit_length(), SLOT)
     least = np.zeros(len(parent), np.int32)
     _fill(parent, char, depth, word, listed, slots, least)
-    return WordTree(*map(read_only, (slots, parent, char, word, least)))
+    return WordTree(*map(read_only, (slots, word, least)))
 
 
 @jit
@@ -67,10 +67,17 @@ def _fill(parent, char, depth, word, listed, slots, least):
         above = parent[node]
         if least[node] > 0 and (least[above] == 0 or least[node] < least[above]):
             least[above] = least[node]
-        slot = first_slot(parent[node], char[node], len(slots) - 1)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (len(slots) - 1)
-        slots[slot] = node
+        enter(slots, parent[node], char[node], node)
+
+
+@inlined
+def enter(slots, parent, char, node):
+    """Put a node into a table that lacks it."""
+    mask = len(slots) - 1
+    at = first_slot(parent, char, mask)
+    while slots[at].node > 0:
+        at = (at + 1) & mask
+    slots[at].parent, slots[at].char, slots[at].node = parent, char, node
 
 
 @inlined
@@ -84,9 +91,11 @@ def first_slot(parent, char, mask):
 def find_child(tree, node, char):
     """The node behind a character, or -1."""
     mask = len(tree.slots) - 1
-    slot = first_slot(node, char, mask)
+    at = first_slot(node, char, mask)
     while True:
-        child = int64(tree.slots[slot])
-        if child < 0 or (tree.parent[child] == node and tree.char[child] == char):
-            return child
-        slot = (slot + 1) & mask
+        slot = tree.slots[at]
+        if slot.node == 0:
+            return int64(-1)
+        if slot.parent == node and slot.char == char:
+            return int64(slot.node)
+        at = (at + 1) & mask
