@@ -23,9 +23,10 @@ from wfstdec.jit import read_only
 BPE_TOKEN = "▁"
 UNK_TOKEN = "⁇"
 UNK_BPE_TOKEN = "▁⁇▁"
-_SPECIAL = re.compile(r"[<\[].+[>\]]")
-_BLANK = re.compile(r"[<\[]pad[>\]]", re.IGNORECASE)
-_UNK = re.compile(r"[<\[]unk[>\]]", re.IGNORECASE)
+SPECIAL_TOKEN_PTN = re.compile(r"^[<\[].+[>\]]$")
+BLANK_TOKEN_PTN = re.compile(r"^[<\[]pad[>\]]$", re.IGNORECASE)
+UNK_TOKEN_PTN = re.compile(r"^[<\[]unk[>\]]$", re.IGNORECASE)
+"""Labels such as `<pad>` or `[UNK]`."""
 _CONTINUES = "##"
 _FEW = 0.8
 
@@ -113,13 +114,13 @@ def _as_characters(labels: list[str]) -> list[str]:
     """Letters, and a space between words."""
     if "|" in labels and " " not in labels:
         labels[labels.index("|")] = " "
-    labels = ["" if _BLANK.fullmatch(label) else label for label in labels]
+    labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
     if "_" in labels and "" not in labels:
         labels[labels.index("_")] = ""
     if "" not in labels:
         _log.info("no label is a blank: one is put behind the %d labels", len(labels))
         labels.append("")
-    labels = [UNK_TOKEN if _UNK.fullmatch(label) else label for label in labels]
+    labels = [UNK_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in labels]
     long = [label for label in labels if len(label) > 1]
     if long:
         _log.warning(
@@ -136,11 +137,13 @@ def _as_pieces(labels: list[str]) -> list[str]:
     """Pieces, '▁' before those that start words."""
     if any(label.startswith(_CONTINUES) for label in labels):
         labels = list(map(_from_hashes, labels))
-    labels = ["" if _BLANK.fullmatch(label) else label for label in labels]
+    labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
     if "" not in labels:
         _log.info("no label is a blank: one is put behind the %d labels", len(labels))
         labels.append("")
-    labels = [UNK_BPE_TOKEN if _UNK.fullmatch(label) else label for label in labels]
+    labels = [
+        UNK_BPE_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in labels
+    ]
     if UNK_BPE_TOKEN not in labels:
         _log.warning("no label is unknown (%r, <unk>), expected one", UNK_BPE_TOKEN)
     return labels
@@ -150,7 +153,7 @@ def _from_hashes(label: str) -> str:
     """A piece of the kind whose continuations begin with '##'."""
     if label.startswith(_CONTINUES):
         return label.removeprefix(_CONTINUES)
-    if _SPECIAL.fullmatch(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN):
+    if SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN):
         return label
     return BPE_TOKEN + label
 
@@ -191,7 +194,7 @@ def compile_tokens(alphabet: Alphabet) -> k.Tokens:
         np.array([is_bpe and label.endswith(BPE_TOKEN) for label in labels], np.bool_),
         *(char_splits, chars, first_splits, first_chars),
     )
-    return k.Tokens(*map(read_only, arrays))
+    return k.Tokens(*(read_only(array) for array in arrays))
 
 
 def _kind(label: str, is_bpe: bool) -> int:

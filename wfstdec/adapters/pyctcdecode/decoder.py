@@ -1,62 +1,48 @@
 """pyctcdecode's decoder: its calls, its outputs, another search behind them.
 
-    decoder = build_ctcdecoder(labels, "lm.arpa", unigrams, alpha=0.5, beta=1.5)
-    text = decoder.decode(logits)
-    beams = decoder.decode_beams(logits, hotwords=["kensho"])
-    text, lm_state, text_frames, logit_score, lm_score = beams[0]
+decoder = build_ctcdecoder(labels, "lm.arpa", unigrams, alpha=0.5, beta=1.5)
+text = decoder.decode(logits)
+beams = decoder.decode_beams(logits, hotwords=["kensho"])
+text, lm_state, text_frames, logit_score, lm_score = beams[0]
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from wfstdec.adapters.pyctcdecode import records as k
-from wfstdec.adapters.pyctcdecode.alphabet import (
-    Alphabet,
-    compile_tokens,
-    verify_alphabet_coverage,
-)
+from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
+from wfstdec.adapters.pyctcdecode.calls import Limits, Own, make_search
 from wfstdec.adapters.pyctcdecode.constants import (
-    DEFAULT_ALPHA,
     DEFAULT_BEAM_WIDTH,
-    DEFAULT_BETA,
     DEFAULT_HOTWORD_WEIGHT,
     DEFAULT_MIN_TOKEN_LOGP,
     DEFAULT_PRUNE_BEAMS,
     DEFAULT_PRUNE_LOGP,
-    DEFAULT_SCORE_LM_BOUNDARY,
-    DEFAULT_UNK_LOGP_OFFSET,
 )
-from wfstdec.adapters.pyctcdecode.folder import load_decoder, save_decoder
+from wfstdec.adapters.pyctcdecode.folder import (
+    ALPHABET,
+    LANGUAGE_MODEL,
+    download,
+    load_decoder,
+    save_decoder,
+)
 from wfstdec.adapters.pyctcdecode.hotwords import (
     NO_HOTWORDS,
     compile_hotwords,
     split_hotwords,
 )
-from wfstdec.adapters.pyctcdecode.language_model import (
-    AbstractLanguageModel,
-    LanguageModel,
-)
+from wfstdec.adapters.pyctcdecode.language_model import AbstractLanguageModel
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, read_logits
-from wfstdec.adapters.pyctcdecode.ngrams import (
-    LMState,
-    NgramScorer,
-    open_scorer,
-    unigrams_of,
-)
+from wfstdec.adapters.pyctcdecode.ngrams import LMState
 from wfstdec.adapters.pyctcdecode.reading import Found
-from wfstdec.adapters.pyctcdecode.search import AskedModel, run
+from wfstdec.adapters.pyctcdecode.search import run
 from wfstdec.adapters.pyctcdecode.store import Pool
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree
 from wfstdec.errors import InputError, OptionError
-from wfstdec.jit import read_only
-from wfstdec.lm.null import NULL_AUTOMATON
 
 Frames = tuple[int, int]
 WordFrames = tuple[str, Frames]
@@ -64,19 +50,6 @@ OutputBeam = tuple[str, Any, list[WordFrames], float, float]
 """Text, state of the language model, words with frames, logit score, whole score."""
 OutputBeamMPSafe = tuple[str, list[WordFrames], float, float]
 """The same without the state."""
-
-_NOTHING = read_only(np.zeros(0, np.bool_))
-
-
-class _Limits(NamedTuple):
-    """What a call says of the search."""
-
-    beam_width: int
-    beam_prune_logp: float
-    token_min_logp: float
-    prune_history: bool
-    hotwords: Iterable[str] | None
-    hotword_weight: float
 
 
 class BeamSearchDecoderCTC:
@@ -94,6 +67,8 @@ class BeamSearchDecoderCTC:
     """
 
     _made: weakref.WeakSet[BeamSearchDecoderCTC] = weakref.WeakSet()
+    _ALPHABET_SERIALIZED_FILENAME = ALPHABET
+    _LANGUAGE_MODEL_SERIALIZED_DIRECTORY = LANGUAGE_MODEL
 
     def __init__(
         self,
@@ -106,16 +81,19 @@ class BeamSearchDecoderCTC:
         if threads is not None and threads < 1:
             raise OptionError(f"threads={threads!r}, expected 1 or more, or None")
         self._alphabet = alphabet
-        self._is_bpe = alphabet.is_bpe
-        self._tokens = compile_tokens(alphabet)
         self._num_tokens = len(alphabet.labels)
         self._model_key = os.urandom(16)
         self.model_container = {self._model_key: language_model}
         self._threads = threads or len(os.sched_getaffinity(0))
-        self._faithful = faithful
+        self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
         self._pool = Pool()
         self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
         BeamSearchDecoderCTC._made.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are decoders of their own."""
+        parts = self._alphabet, self._language_model, self._threads, self._own.faithful
+        return _rebuilt, (type(self), *parts)
 
     @property
     def _language_model(self) -> Any:
@@ -192,7 +170,7 @@ class BeamSearchDecoderCTC:
             OptionError: A number is out of range, or a state of another model.
             BoostError: Hotwords that are no list of strings.
         """
-        limits = _Limits(
+        limits = Limits(
             beam_width,
             beam_prune_logp,
             token_min_logp,
@@ -217,7 +195,7 @@ class BeamSearchDecoderCTC:
         lm_start_state: Any = None,
     ) -> str:
         """The best text of an utterance; see `decode_beams`. It prunes histories."""
-        limits = _Limits(
+        limits = Limits(
             beam_width,
             beam_prune_logp,
             token_min_logp,
@@ -250,7 +228,7 @@ class BeamSearchDecoderCTC:
             hotwords: For all utterances.
             hotword_weight: Nats.
         """
-        limits = _Limits(
+        limits = Limits(
             beam_width,
             beam_prune_logp,
             token_min_logp,
@@ -276,7 +254,7 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
         """`decode` of many utterances, in threads; see `decode_beams_batch`."""
-        limits = _Limits(
+        limits = Limits(
             beam_width,
             beam_prune_logp,
             token_min_logp,
@@ -305,55 +283,23 @@ class BeamSearchDecoderCTC:
             return list(pool.map(call, range(len(items))))
 
     def _find(
-        self, logits: Any, limits: _Limits, lm_start_state: Any, count: int | None
+        self, logits: Any, limits: Limits, lm_start_state: Any, count: int | None
     ) -> tuple[list[Found], Callable[[Found], Any]]:
         """The endings of an utterance, and what gives their states to users."""
-        _check(limits)
         frames = read_logits(logits, self._num_tokens)
         kept = keep_tokens(frames, limits.token_min_logp)
         model = self._language_model
-        search, asked = self._search(model, limits, lm_start_state)
+        search, asked = make_search(
+            model,
+            limits,
+            lm_start_state,
+            self._hotword_tree(limits.hotwords),
+            self._own,
+        )
         found = run(self._pool, search, kept, asked, count)
         if asked is not None:
             return found, lambda one: asked.states[one.state]
         return found, lambda one: None if model is None else LMState(one.state)
-
-    def _search(
-        self, model: Any, limits: _Limits, start: Any
-    ) -> tuple[k.Search, AskedModel | None]:
-        """What the kernels search with, and the model that the host asks for them."""
-        scorer = compiled_scorer(model)
-        asks = model is not None and scorer is None
-        if start is None and model is not None:
-            start = model.get_start_state()
-        search = k.Search(
-            tokens=self._tokens,
-            scales=self._scales(model, limits, asks),
-            automaton=NULL_AUTOMATON if scorer is None else scorer.lm.automaton,
-            vocabulary=NO_HOTWORDS if scorer is None else model.tree,
-            is_listed=_NOTHING if scorer is None else model.is_listed,
-            hotwords=self._hotword_tree(limits.hotwords),
-            start_state=0 if scorer is None else scorer.check(start).state,
-        )
-        return search, AskedModel(model, start, self._faithful) if asks else None
-
-    def _scales(self, model: Any, limits: _Limits, asks: bool) -> k.Scales:
-        compiled = model is not None and not asks
-        return k.Scales(
-            beam_width=limits.beam_width,
-            beam_prune_logp=float(limits.beam_prune_logp),
-            prunes_history=bool(limits.prune_history),
-            history=1 if model is None else max(1, model.order - 1),
-            alpha=float(model.alpha) if compiled else 0.0,
-            beta=float(model.beta) if compiled else 0.0,
-            unk_offset=float(model.unk_score_offset) if compiled else 0.0,
-            hotword_weight=float(limits.hotword_weight),
-            has_lm=model is not None,
-            asks=asks,
-            boundary=compiled and bool(model.score_boundary),
-            is_bpe=self._is_bpe,
-            faithful=self._faithful,
-        )
 
     def _hotword_tree(self, hotwords: Iterable[str] | None) -> WordTree:
         """The tree of a list; that of the last list is kept."""
@@ -383,16 +329,32 @@ class BeamSearchDecoderCTC:
         """
         return cls(*load_decoder(filepath, unigram_encoding))
 
+    @classmethod
+    def load_from_hf_hub(
+        cls, model_id: str, cache_dir: str | None = None, **kwargs: Any
+    ) -> BeamSearchDecoderCTC:
+        """Download a decoder's folder from the Hugging Face hub, and read it.
 
-def compiled_scorer(model: Any) -> NgramScorer | None:
-    """The arrays of a model whose scores the kernels make; None of any other."""
-    kind = type(model)
-    own = ("score", "score_partial_token", "get_start_state")
-    if not isinstance(model, LanguageModel) or any(
-        getattr(kind, name) is not getattr(LanguageModel, name) for name in own
-    ):
-        return None
-    return model.scorer if isinstance(model.scorer, NgramScorer) else None
+        Args:
+            model_id: Such as `"kensho/5gram-spanish-kenLM"`.
+            cache_dir: Where downloads are kept; None for a folder of pyctcdecode's.
+            kwargs: For `huggingface_hub.snapshot_download`.
+
+        Raises:
+            BackendError: huggingface_hub is not installed.
+            FormatError: The folder is no decoder's.
+        """
+        return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
+
+
+def _rebuilt(
+    kind: type[BeamSearchDecoderCTC],
+    alphabet: Alphabet,
+    model: Any,
+    threads: int,
+    faithful: bool,
+) -> BeamSearchDecoderCTC:
+    return kind(alphabet, model, threads=threads, faithful=faithful)
 
 
 def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:
@@ -400,73 +362,3 @@ def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:
     if hotwords is None or isinstance(hotwords, str):
         return hotwords
     return tuple(hotwords)
-
-
-def _check(limits: _Limits) -> None:
-    """Raise where a number is out of range."""
-    width = limits.beam_width
-    if not isinstance(width, int | np.integer) or width < 1:
-        raise OptionError(f"beam_width={width!r}, expected 1 or more")
-    if not limits.beam_prune_logp <= 0:
-        raise OptionError(
-            f"beam_prune_logp={limits.beam_prune_logp!r}, expected nats, 0 or below"
-        )
-    if np.isnan(limits.token_min_logp):
-        raise OptionError(f"token_min_logp={limits.token_min_logp!r}, expected nats")
-    if not np.isfinite(limits.hotword_weight):
-        raise OptionError(f"hotword_weight={limits.hotword_weight!r}, expected nats")
-
-
-def build_ctcdecoder(
-    labels: list[str],
-    kenlm_model_path: str | os.PathLike[str] | None = None,
-    unigrams: Collection[str] | None = None,
-    alpha: float = DEFAULT_ALPHA,
-    beta: float = DEFAULT_BETA,
-    unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
-    lm_score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
-    *,
-    threads: int | None = None,
-    faithful: bool = False,
-) -> BeamSearchDecoderCTC:
-    """Make a decoder.
-
-    Args:
-        labels: One for each output of the model; see `Alphabet.build_alphabet`.
-        kenlm_model_path: An ARPA file, plain or gzip, or a KenLM binary; None decodes
-            without a language model.
-        unigrams: The words that are known; None takes those of an ARPA file.
-        alpha: Weight of the language model.
-        beta: Reward of a word, nats.
-        unk_score_offset: Added to the log10-prob of unknown words.
-        lm_score_boundary: Whether utterances begin with `<s>` and end with `</s>`.
-        threads: Utterances of a batch side by side; None for one per processor.
-        faithful: Whether what is wrong in 0.5.0 is done as there.
-
-    Raises:
-        TokenTableError: Labels that are none.
-        InputError: The language model is damaged or cannot be read.
-        OptionError: A parameter is out of range.
-
-    Warns (by logging):
-        Where labels can spell few of the unigrams.
-    """
-    alphabet = Alphabet.build_alphabet(labels)
-    scorer = None if kenlm_model_path is None else open_scorer(kenlm_model_path)
-    if unigrams is None and scorer is not None:
-        unigrams = unigrams_of(scorer, faithful)
-    if unigrams is not None:
-        verify_alphabet_coverage(alphabet, unigrams)
-    language_model = None
-    if scorer is not None:
-        language_model = LanguageModel(
-            scorer,
-            unigrams,
-            alpha=alpha,
-            beta=beta,
-            unk_score_offset=unk_score_offset,
-            score_boundary=lm_score_boundary,
-        )
-    return BeamSearchDecoderCTC(
-        alphabet, language_model, threads=threads, faithful=faithful
-    )

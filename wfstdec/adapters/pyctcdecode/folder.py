@@ -1,9 +1,9 @@
 """Folders of decoders, in pyctcdecode's format: what one writes the other reads.
 
-    alphabet.json                      {"labels": [...], "is_bpe": ...}
-    language_model/attrs.json          alpha, beta, unk_score_offset, score_boundary
-    language_model/unigrams.txt        a word a line
-    language_model/*.arpa, *.bin       the model's own file
+alphabet.json                      {"labels": [...], "is_bpe": ...}
+language_model/attrs.json          alpha, beta, unk_score_offset, score_boundary
+language_model/unigrams.txt        a word a line
+language_model/*.arpa, *.bin       the model's own file
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
 from wfstdec.adapters.pyctcdecode.language_model import LanguageModel
-from wfstdec.errors import FormatError, InputError
+from wfstdec.errors import BackendError, FormatError, InputError
 from wfstdec.text.files import atomic_write
 
 ALPHABET, LANGUAGE_MODEL = "alphabet.json", "language_model"
@@ -158,3 +158,19 @@ def _write(path: Path, text: str, encoding: str | None = None) -> None:
             file.write(text.encode(encoding or "utf-8"))
     except (UnicodeEncodeError, LookupError) as error:
         raise FormatError(f"{path}: cannot write: {error}") from error
+
+
+def download(model_id: str, cache_dir: str | None, **options: Any) -> str:
+    """The folder of a model of the Hugging Face hub, downloaded if it is not there.
+
+    Raises:
+        BackendError: huggingface_hub is not installed.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise BackendError(
+            f"huggingface_hub cannot be imported ({error}); pip install huggingface_hub"
+        ) from error
+    cache = cache_dir or str(Path.home() / ".cache" / "pyctcdecode")
+    return snapshot_download(model_id, cache_dir=cache, **options)

@@ -12,6 +12,7 @@ asked for each word and each beginning of a word once.
 from __future__ import annotations
 
 import abc
+import copy
 import logging
 from collections.abc import Collection
 from typing import Any
@@ -27,7 +28,9 @@ from wfstdec.adapters.pyctcdecode.constants import (
     LOG_BASE_CHANGE_FACTOR,
 )
 from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer, Scorer, open_scorer
+from wfstdec.adapters.pyctcdecode.word_tree import WordTree
 from wfstdec.errors import OptionError
+from wfstdec.jit import read_only
 
 _log = logging.getLogger("wfstdec.adapters")
 _FEW_UNIGRAMS = 1000
@@ -79,7 +82,7 @@ class AbstractLanguageModel(abc.ABC):
         """
         raise NotImplementedError(f"{cls.__name__} cannot be loaded")
 
-    def reset_params(self, **params: Any) -> None:
+    def reset_params(self, **params: Any) -> None:  # noqa: B027 (may be left out)
         """Change parameters in place."""
 
 
@@ -128,11 +131,23 @@ class LanguageModel(AbstractLanguageModel):
         if isinstance(self._scorer, NgramScorer):
             self._list(self._scorer)
 
+    def __deepcopy__(self, memo: dict) -> LanguageModel:
+        """All but the parameters never changes, and is shared."""
+        return copy.copy(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrays are to be read-only again where they were pickled."""
+        vars(self).update(state)
+        if self.is_listed is not None:
+            self.is_listed = read_only(self.is_listed)
+            self.tree = WordTree(*(read_only(array) for array in self.tree))
+
     def _list(self, scorer: NgramScorer) -> None:
         """Lay out for the search which words are known."""
         words, known = scorer.words, self._unigram_set
         unigrams = np.array([word in known for word in words], np.bool_)
-        self.is_listed = unigrams if known else np.ones(len(words), np.bool_)
+        listed = unigrams if known else np.ones(len(words), np.bool_)
+        self.is_listed = read_only(listed)
         self.tree = scorer.tree_of(unigrams)
 
     def _known(self, unigrams: Collection[str]) -> set[str]:
@@ -156,7 +171,9 @@ class LanguageModel(AbstractLanguageModel):
             if not number or not np.isfinite(value):
                 raise OptionError(f"{name}={value!r}, expected a number")
         if not isinstance(self.score_boundary, bool | np.bool_):
-            raise OptionError(f"score_boundary={self.score_boundary!r}, expected a bool")
+            raise OptionError(
+                f"score_boundary={self.score_boundary!r}, expected a bool"
+            )
 
     def reset_params(self, **params: Any) -> None:
         """Change alpha, beta, unk_score_offset or score_boundary; None changes nothing.
@@ -301,4 +318,3 @@ class MultiLanguageModel(AbstractLanguageModel):
             for lm, one in zip(self._language_models, state, strict=True)
         ]
         return sum(scores) / len(scores)
-

@@ -1,6 +1,6 @@
 """Logits as pyctcdecode takes them, to the tokens that a frame is searched with.
 
-    frames = read_logits(logits, num_tokens)          # checked; float32 or float64 [T, V]
+    frames = read_logits(logits, num_tokens)      # checked; float32 or float64 [T, V]
     kept = keep_tokens(frames, token_min_logp)
     kept.tokens[kept.splits[t] : kept.splits[t + 1]]  # in the order of their visits
 
@@ -218,7 +218,7 @@ def _first_of(x, value):
 
 @inlined
 def _has_any(block, least):
-    """Whether one of some numbers is not below another; many are looked at at a time."""
+    """Whether one of some numbers is not below another; no loop is left early."""
     found = int32(0)
     for i in range(len(block)):
         found += int32(block[i] >= least)

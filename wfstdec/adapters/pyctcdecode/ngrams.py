@@ -1,13 +1,14 @@
 """The probabilities behind a language model: n-grams in arrays, or the kenlm module.
 
-    scorer = open_scorer("lm.arpa")           # or .arpa.gz, a KenLM binary, kenlm.Model
-    logp, state = scorer.score(scorer.start(True), "the")     # nats
-    scorer.end(state), scorer.has("the"), scorer.order
+scorer = open_scorer("lm.arpa")           # or .arpa.gz, a KenLM binary, kenlm.Model
+logp, state = scorer.score(scorer.start(True), "the")     # nats
+scorer.end(state), scorer.has("the"), scorer.order
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ import numpy as np
 from wfstdec.adapters.pyctcdecode.constants import LOG_BASE_CHANGE_FACTOR
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
 from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.lm.automaton import frozen
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import read_lines
@@ -36,8 +38,15 @@ class LMState(NamedTuple):
 class Scorer(Protocol):
     """Probabilities of words, nats, by state."""
 
-    path: str | None
-    order: int
+    @property
+    def path(self) -> str | None:
+        """Its file."""
+        ...
+
+    @property
+    def order(self) -> int:
+        """The highest n of its n-grams."""
+        ...
 
     def has(self, word: str) -> bool:
         """Whether it has the word."""
@@ -69,12 +78,18 @@ class NgramScorer:
     """
 
     def __init__(self, model: ArpaModel, path: str | None = None) -> None:
-        self.path, self.order = path, model.order
+        self.path: str | None = path
+        self.order = model.order
         self.words = tuple(sorted(set(model.words) - _MARKS - {_EPSILON}))
         unk_cost = None
         if model.unk is None:
             unk_cost = -_NO_UNK_LOG10 * LOG_BASE_CHANGE_FACTOR
         self.lm = NgramLM.from_arpa(model, (_EPSILON, *self.words), unk_cost=unk_cost)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrays are to be read-only again where they were pickled."""
+        vars(self).update(state)
+        self.lm = replace(self.lm, automaton=frozen(self.lm.automaton))
 
     @cached_property
     def labels(self) -> dict[str, int]:
@@ -102,8 +117,8 @@ class NgramScorer:
         is_state = isinstance(state, LMState)
         if not is_state or not 0 <= state.state < self.lm.num_states:
             raise OptionError(
-                f"language model state {state!r}, expected one that a decoder with this "
-                "model has returned"
+                f"language model state {state!r}, expected one that a decoder with "
+                "this model has returned"
             )
         return state
 
@@ -175,9 +190,7 @@ def open_scorer(model: Any) -> Scorer:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if not isinstance(path, str):
-        raise OptionError(
-            f"language model {model!r}, expected a path or a kenlm.Model"
-        )
+        raise OptionError(f"language model {model!r}, expected a path or a kenlm.Model")
     if not Path(path).is_file():
         if not is_path:
             return KenlmScorer(model, path)
@@ -229,7 +242,24 @@ def unigrams_of(scorer: Scorer, faithful: bool) -> list[str] | None:
         return None
     if not faithful or scorer.path is None:
         return list(scorer.words)
-    words, lines = set(scorer.words), read_lines(scorer.path)
-    begin, end = (lines.index(f"\\{n}-grams:") for n in (1, 2))
+    return sorted(load_unigram_set_from_arpa(scorer.path) & set(scorer.words))
+
+
+def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
+    """The words of an ARPA file whose lines have a back-off weight.
+
+    Raises:
+        FormatError: It cannot be read, or has no unigrams.
+    """
+    lines = read_lines(arpa_path)
+    sections = [i for i, line in enumerate(lines) if line.startswith("\\")]
+    begin = next((i for i in sections if lines[i].strip() == "\\1-grams:"), len(lines))
+    end = next((i for i in sections if i > begin), len(lines))
     fields = [line.strip().split("\t") for line in lines[begin:end]]
-    return [one[1] for one in fields if len(one) == 3 and one[1] in words]
+    words = {one[1] for one in fields if len(one) == 3}
+    if not words:
+        raise FormatError(
+            f"{arpa_path}: no unigrams with a back-off weight, expected an ARPA file of "
+            "order 2 or more"
+        )
+    return words

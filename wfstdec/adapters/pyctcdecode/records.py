@@ -114,7 +114,7 @@ class Tokens(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """Options as the kernels take them; nats, but for `unk_offset` (as it was given)."""
+    """Options as the kernels take them, in nats but for `unk_offset` (log10)."""
 
     beam_width: int
     beam_prune_logp: float

@@ -1,14 +1,12 @@
 """One utterance through the kernels; what is too small grows, and the host is asked.
 
-    searcher = Searcher(pool, search, asked)
-    found = searcher.run(kept_tokens, 1)          # `Found`, best first
+searcher = Searcher(pool, search, asked)
+found = searcher.run(kept_tokens, 1)          # `Found`, best first
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 from wfstdec.adapters.pyctcdecode import kernels
 from wfstdec.adapters.pyctcdecode import records as k

@@ -8,6 +8,7 @@ pool.give(store)
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,10 @@ class Pool:
         self._first_size = first_size
         self._lock = threading.Lock()
         self._stores: list[k.Store] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy begins empty."""
+        return Pool, (self._first_size,)
 
     def take(self, beam_width: int) -> k.Store:
         """A store for so many beams."""

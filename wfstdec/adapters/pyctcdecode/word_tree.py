@@ -1,8 +1,8 @@
 """Words as a tree of characters in arrays: the known ones, and hotwords.
 
-    tree = build_tree(["ab", "abc"])
-    node = find_child(tree, 0, ord("a"))        # -1 where no word goes on so
-    tree.word[node], tree.least[node]           # -1 and 2: 'ab' is the shortest below
+tree = build_tree(["ab", "abc"])
+node = find_child(tree, 0, ord("a"))        # -1 where no word goes on so
+tree.word[node], tree.least[node]           # -1 and 2: 'ab' is the shortest below
 """
 
 from __future__ import annotations
