@@ -96,21 +96,22 @@ def test_batches_and_new_parameters(tmp_path):
         assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("faithful", [True, False])
-def test_real_speech_spelled_by_phones(faithful):
-    """The demo's speech, its phones as letters; words are what is between spaces."""
-    import pyctcdecode
+def test_real_speech_spelled_by_phones():
+    """The demo's speech, its phones as letters; words are what is between spaces.
 
+    In float32 only the best text is compared: beams that are equal but for rounding
+    stand in either order, since NumPy's exp and ours round differently.
+    """
     tokens = read_tokens(RECIPE / "tokens.txt")
     labels = list(tokens.names)
     labels[tokens.blank], labels[tokens.index("<wb>", "separator")] = "", " "
-    theirs = pyctcdecode.build_ctcdecoder(labels)
-    ours = build_ctcdecoder(labels, faithful=faithful)
-    for logprobs in utterances(8):
-        expected = theirs.decode_beams(logprobs)
-        found = ours.decode_beams(logprobs)
-        assert_same(expected, found) if faithful else None
-        assert found[0][0] == expected[0][0]
+    theirs, ours = both(labels, None)
+    usual = build_ctcdecoder(labels)
+    for logprobs in utterances(10):
+        wide = logprobs.astype(np.float64)
+        assert_same(theirs.decode_beams(wide), ours.decode_beams(wide))
+        assert theirs.decode(logprobs) == ours.decode(logprobs)
+        assert theirs.decode(logprobs) == usual.decode(logprobs)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

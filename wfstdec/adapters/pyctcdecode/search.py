@@ -54,22 +54,33 @@ class AskedModel:
 
     def answer_endings(self, search: k.Search, store: k.Store) -> None:
         """Score whole utterances."""
-        spaced = {}
-        for entry in store.entries[: store.counts[k.ASKS]]:
-            spaced[int(entry["text"])] = entry["word_end"] == 0
-        for node in store.asks[: store.counts[k.ASKS]].tolist():
-            text = store.texts[node]
-            if node > 0 and not text["is_scored"]:
+        count = store.counts[k.ASKS]
+        asked = store.asks[:count].tolist()
+        spaced = {
+            int(entry["text"]) for entry in store.entries[:count] if not entry["word_end"]
+        }
+        for node in asked:
+            if not store.texts[node]["is_scored"]:
                 self._score(search, store, node)
-            if self._faithful and spaced[node]:
-                state = self.states[text["state"]]
-                score, after = self._model.score(state, "", is_last_word=True)
-                text["state"] = len(self.states)
-                self.states.append(after)
-                text["ended"] = text["raw"] + score
-            else:
-                text["ended"] = text["raw"] + self._end(store, node)
+        ended = [
+            self._ended(store, node, self._faithful and node in spaced)
+            for node in asked
+        ]
+        for node, (score, state) in zip(asked, ended, strict=True):
+            text = store.texts[node]
+            text["ended"], text["state"] = text["raw"] + score, state
             text["is_ended"] = True
+
+    def _ended(
+        self, store: k.Store, node: int, with_nothing: bool
+    ) -> tuple[float, int]:
+        """What the end of an utterance adds, and the state behind it."""
+        at = int(store.texts[node]["state"])
+        if not with_nothing:
+            return self._end(store, node), at
+        score, after = self._model.score(self.states[at], "", is_last_word=True)
+        self.states.append(after)
+        return score, len(self.states) - 1
 
     def _end(self, store: k.Store, node: int) -> float:
         """What the end adds: asked for, or the difference that it makes to a word."""
