@@ -1,8 +1,8 @@
 """Random cases for the prefix search with a language model over words.
 
-    case = random_case(seed, tmp_path)
-    decoder = build_ctcdecoder(case.labels, case.arpa, case.unigrams, **case.lm)
-    decoder.decode_beams(case.logits, **case.options)
+case = random_case(seed, tmp_path)
+decoder = build_ctcdecoder(case.labels, case.arpa, case.unigrams, **case.lm)
+decoder.decode_beams(case.logits, **case.options)
 """
 
 import importlib.util

@@ -73,9 +73,7 @@ def test_an_utterance_in_parts(tmp_path):
 
 def test_batches_and_new_parameters(tmp_path):
     case = random_case(1, tmp_path)._replace(options={"hotwords": ["ab"]})
-    (tmp_path / "lm.arpa").write_text(
-        random_arpa(np.random.default_rng(0), 3), "utf-8"
-    )
+    (tmp_path / "lm.arpa").write_text(random_arpa(np.random.default_rng(0), 3), "utf-8")
     theirs, ours = both(case.labels, str(tmp_path / "lm.arpa"), list(WORDS))
     rng = np.random.default_rng(2)
     batch = [

@@ -239,7 +239,9 @@ def test_kenlm_models_and_paths_are_the_same(arpa):
     alphabet = Alphabet.build_alphabet(LETTERS)
     given = kenlm.Model(arpa)
     beams = [
-        BeamSearchDecoderCTC(alphabet, LanguageModel(model, ["a", "ab"])).decode_beams(x)
+        BeamSearchDecoderCTC(alphabet, LanguageModel(model, ["a", "ab"])).decode_beams(
+            x
+        )
         for model in (arpa, given, KenlmScorer(given, arpa))
     ]
     logging.disable(logging.NOTSET)

@@ -96,7 +96,6 @@ def test_all_texts_and_scores(part, tmp_path):
         assert totals == sorted(totals, reverse=True)
 
 
-
 def test_a_state_goes_on_where_the_last_part_ended(tmp_path):
     """Two parts are scored as one sentence, each with an end of its own."""
     for seed in range(300, 330):
@@ -115,9 +114,7 @@ def test_a_state_goes_on_where_the_last_part_ended(tmp_path):
             for word in text.split():
                 _, before = model.score(before, word)
             assert before == state
-            found = decoder.decode_beams(
-                case.logits, **options, lm_start_state=state
-            )
+            found = decoder.decode_beams(case.logits, **options, lm_start_state=state)
             for other, _, _, logit, total in found[:5]:
                 expected, at = 0.0, state
                 for word in other.split():

@@ -148,9 +148,7 @@ def test_threads_and_company_change_nothing(tmp_path):
     )
     expected = [one.decode_beams(logits) for logits in batch]
     found = many.decode_beams_batch(object(), batch)
-    assert found == [
-        [(text, *rest) for text, _, *rest in beams] for beams in expected
-    ]
+    assert found == [[(text, *rest) for text, _, *rest in beams] for beams in expected]
     texts = many.decode_batch(None, batch, prune := 100)
     assert texts == [one.decode(logits, prune) for logits in batch]
 

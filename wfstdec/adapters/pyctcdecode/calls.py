@@ -1,4 +1,4 @@
-"""What a call of the decoder says, checked, and what kernels search with, made of it."""
+"""What a call of the decoder says, checked; what kernels search with, made of it."""
 
 from __future__ import annotations
 

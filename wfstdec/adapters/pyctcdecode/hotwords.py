@@ -1,7 +1,7 @@
 """Hotwords as pyctcdecode counts them: by word, and by the beginning of one.
 
-    tree = compile_hotwords(split_hotwords(["new york", "kensho"]))    # three words
-    weight * words of a text that are hot  +  weight * len(part) / len(shortest so begun)
+tree = compile_hotwords(split_hotwords(["new york", "kensho"]))    # three words
+weight * words of a text that are hot  +  weight * len(part) / len(shortest so begun)
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
     words = {one[1] for one in fields if len(one) == 3}
     if not words:
         raise FormatError(
-            f"{arpa_path}: no unigrams with a back-off weight, expected an ARPA file of "
-            "order 2 or more"
+            f"{arpa_path}: no unigrams with a back-off weight, expected an ARPA file "
+            "of order 2 or more"
         )
     return words

@@ -57,7 +57,9 @@ class AskedModel:
         count = store.counts[k.ASKS]
         asked = store.asks[:count].tolist()
         spaced = {
-            int(entry["text"]) for entry in store.entries[:count] if not entry["word_end"]
+            int(entry["text"])
+            for entry in store.entries[:count]
+            if not entry["word_end"]
         }
         for node in asked:
             if not store.texts[node]["is_scored"]:
