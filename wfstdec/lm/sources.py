@@ -12,26 +12,77 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wfstdec.errors import OptionError
+from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.ngram import NgramLM, load_lm
+from wfstdec.lm.user import UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_lexicon, load_tokens, sayable, word_table
 
-AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM
+AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | LazyLM
 """An ARPA file, a folder that `NgramLM.save` wrote, or an object."""
+TakenLM = ArpaModel | NgramLM | UserLM | LazyLM
+"""The same once files are read."""
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
-    """Read a file or map a saved folder; objects stay as they are.
+    """Read a file or map a saved folder; n-gram models stay as they are.
 
     Raises:
         ArpaError: A malformed file.
         FormatError: It cannot be read, or the folder is no language model.
+        OptionError: A user's own model.
+    """
+    found = read_any_lm(lm)
+    if not isinstance(found, ArpaModel | NgramLM):
+        raise OptionError(
+            f"a language model of the class {type(found).__name__!r}, expected one of "
+            "n-grams: models of one's own are for the trie decoder on the CPU"
+        )
+    return found
+
+
+def read_any_lm(lm: AnyLM) -> TakenLM:
+    """As `read_lm`; a user's own model stays as it is.
+
+    Raises:
+        ArpaError: A malformed file.
+        FormatError: It cannot be read, or the folder is no language model.
+        OptionError: It is no language model.
+    """
+    if isinstance(lm, str | os.PathLike):
+        return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
+    if isinstance(lm, ArpaModel | NgramLM | UserLM | LazyLM):
+        return lm
+    raise OptionError(
+        f"lm={lm!r}, expected a file, a folder of NgramLM.save, or an object with the "
+        "methods start, score and finish"
+    )
+
+
+def any_lm_over(
+    lm: TakenLM,
+    labels: TokenTable | Sequence[str],
+    unk_cost: float | None = None,
+) -> NgramLM | LazyLM:
+    """As `lm_over`, also of a user's own model, which is asked as a search goes.
+
+    Raises:
+        ArpaError: As `NgramLM.from_arpa`.
+        OptionError: As `lm_over`; `unk_cost` with a model of the user's.
     """
     if isinstance(lm, ArpaModel | NgramLM):
-        return lm
-    return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
+        return lm_over(lm, labels, unk_cost)
+    if unk_cost is not None:
+        raise OptionError(
+            f"unk_cost={unk_cost!r} with a language model of one's own, expected None: "
+            "its score() says what words cost that it does not know"
+        )
+    if isinstance(lm, LazyLM):
+        same = LazyLM(lm.model, labels)
+        return lm if same.labels == lm.labels else same
+    return LazyLM(lm, labels)
 
 
 def lm_over(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +25,7 @@ from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.jit.ordering import STACK
+from wfstdec.lm.queries import LmArrays
 from wfstdec.search.acoustics import pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.added_trie import (
@@ -174,9 +176,11 @@ class CpuSearch:
     ) -> None:
         self._backend, self._options, self._boosts = backend, options, boosts
         space, added = backend.space, backend.added_trie(boosts.added)
+        new_words = boosts.added.words if boosts.added is not None else ()
+        self._lm = LmArrays(space.automaton, new_words)
         first_added = space.trie.num_nodes
         self._search = k.Search(
-            space=space,
+            space=space._replace(automaton=self._lm.now),
             scales=scales_of(options, space, boosts),
             words=backend.listed(boosts),
             phrases=backend.lay_out(boosts.phrases),
@@ -185,7 +189,7 @@ class CpuSearch:
             first_added=first_added,
             first_open=first_added + added.num_nodes,
         )
-        first = _first_entry(self._search)
+        first = _first_entry(self._search, space)
         frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
         frontier[:1] = first
         counts = np.zeros(8, np.int64)
@@ -206,21 +210,40 @@ class CpuSearch:
         num_tokens = logprobs.shape[1]
         work = self._backend.take_work(num_tokens, len(self._channel.frontier))
         try:
-            frame, status = 0, -1
-            while status != k.OK:
-                status, frame = kernels.advance(
-                    self._search, work, self._channel, logprobs, frame
-                )
-                work = self._grow(status, work)
+            with self._lm:
+                frame, status = 0, -1
+                self._take_model()
+                while status != k.OK:
+                    status, frame = kernels.advance(
+                        self._search, work, self._channel, logprobs, frame
+                    )
+                    work = self._grow(status, work)
+                    if self._lm.answer():
+                        self._take_model()
         finally:
             self._backend.give_work(work)
+
+    def _take_model(self) -> None:
+        """Let kernels have the language model's arrays as they are now."""
+        space = self._search.space._replace(automaton=self._lm.now)
+        self._search = self._search._replace(space=space)
+
+    def _endings(self, find: Any, channel: k.Channel) -> np.ndarray:
+        """What a kernel of `endings.py` finds, ENDING [N]."""
+        with self._lm:
+            self._take_model()
+            endings = find(self._search, channel)
+            while self._lm.answer():
+                self._take_model()
+                endings = find(self._search, channel)
+        return endings
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
         counts, channel = self._channel.counts, self._in_order()
         complete = False
         if counts[k.DIED] < 0:
-            endings = accepted_endings(self._search, channel)
+            endings = self._endings(accepted_endings, channel)
             complete = bool((endings["cost"] < np.inf).any())
         if not complete:
             endings = unfinished_endings(self._search, channel)
@@ -243,7 +266,7 @@ class CpuSearch:
         at = int(unfinished["cost"].argmin())
         ended = np.float32(np.inf)
         if counts[k.DIED] < 0:
-            accepted = accepted_endings(self._search, channel)
+            accepted = self._endings(accepted_endings, channel)
             ended = accepted["cost"].min(initial=np.inf)
         (best,) = _as_endings(unfinished[at : at + 1])
         entry = channel.frontier[at // 2]
@@ -258,10 +281,12 @@ class CpuSearch:
 
     def _ending_pron(self, entry: np.ndarray) -> int:
         """The cheapest pronunciation that ends at the node of an entry, or -1."""
-        space, added = self._search.space, self._search.added
-        steps = Steps(space, self._options, self._boosts, added)
+        space, added = self._backend.space, self._search.added
         names = ("state", "node", "boost", "spelling", "text")
-        return steps.ending_pron(Key(*(int(entry[name]) for name in names)))
+        key = Key(*(int(entry[name]) for name in names))
+        with self._lm as lm:
+            steps = Steps(space, self._options, self._boosts, added, lm)
+            return steps.ending_pron(key)
 
     def _tokens(self, ending: Ending, since: int = 0) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
@@ -282,8 +307,9 @@ class CpuSearch:
     def _in_order(self) -> k.Channel:
         """The channel with its entries in order: the first of equal endings wins."""
         frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
-        names = ("text", "spelling", "boost", "node", "state", "cost")
-        order = np.lexsort([frontier[name] for name in names])
+        keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
+        states = self._lm.orders(frontier["state"])
+        order = np.lexsort([*keys, states, frontier["cost"]])
         return self._channel._replace(frontier=frontier[order])
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
@@ -349,10 +375,10 @@ def _num_words(phrases: PhraseBoosts | None) -> int:
     return phrases.num_labels
 
 
-def _first_entry(search: k.Search) -> np.ndarray:
+def _first_entry(search: k.Search, space: SearchSpace) -> np.ndarray:
     """The entry before the first frame, ENTRY [1]."""
-    space, first = search.space, np.zeros(1, k.ENTRY)
-    state = int(space.automaton.model_start[0])
+    first = np.zeros(1, k.ENTRY)
+    state = int(search.space.automaton.model_start[0])
     first["state"], first["node"] = state, space.start_node
     first["boost"] = search.phrases.start
     first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)

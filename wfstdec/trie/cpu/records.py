@@ -95,8 +95,9 @@ CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")]
 CACHE_BITS = 13
 """The cache has so many look-aheads, as a power of two."""
 
-OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE = range(4)
-"""What a kernel returns: done, or which arrays are too small for the next frame."""
+OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, ASK_MODEL = range(5)
+"""What a kernel returns: done, which arrays are too small for the next frame, or that
+the language model must be asked before it."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates, and the last stamp of the table (in
