@@ -129,6 +129,38 @@ def test_the_mean_of_two_models(tmp_path):
     assert np.allclose(numbers(one), numbers(two), atol=1e-5)
 
 
+class Own:
+    """A model as the trie decoder takes it: costs, and no class of ours."""
+
+    def __init__(self, scorer):
+        self._scorer, self.order, self.words = scorer, scorer.order, set(scorer.words)
+
+    def start(self):
+        return self._scorer.start(True)
+
+    def score(self, state, word):
+        logp, after = self._scorer.score(state, word)
+        return -logp, after
+
+    def finish(self, state):
+        return -self._scorer.end(state)
+
+
+def test_a_model_of_ones_own(tmp_path):
+    (tmp_path / "lm.arpa").write_text(random_arpa(np.random.default_rng(0), 3), "utf-8")
+    compiled = LanguageModel(str(tmp_path / "lm.arpa"), ["a", "ab", "bb"])
+    own = LanguageModel(Own(compiled.scorer), ["a", "ab", "bb"])
+    assert own.unigrams == compiled.unigrams == {"a", "ab"}
+    alphabet = Alphabet.build_alphabet(["", " ", "a", "b"])
+    logits = 3 * np.random.default_rng(5).normal(size=(14, 4))
+    one, two = (
+        BeamSearchDecoderCTC(alphabet, model).decode_beams(logits)
+        for model in (compiled, own)
+    )
+    assert [beam[:3] for beam in one] == [beam[:3] for beam in two]
+    assert np.allclose(numbers(one), numbers(two), atol=1e-5)
+
+
 def test_growing_changes_nothing(tmp_path):
     for seed in range(4000, 4030):
         case = random_case(seed, tmp_path, most_frames=30)

@@ -90,7 +90,8 @@ class LanguageModel(AbstractLanguageModel):
     """An n-gram model with the rewards of pyctcdecode.
 
     Args:
-        kenlm_model: An ARPA file, a KenLM binary, or what `kenlm.Model` made of one.
+        kenlm_model: An ARPA file, a KenLM binary, what `kenlm.Model` made of one, or a
+            model of one's own with `start`, `score` and `finish`.
         unigrams: The words that are known; those that the model lacks are left out.
             None: all words of the model are known, and no beginning of a word is.
         alpha: Weight of the model's log-probs.
@@ -106,6 +107,7 @@ class LanguageModel(AbstractLanguageModel):
     """
 
     JSON_ATTRS = ("alpha", "beta", "unk_score_offset", "score_boundary")
+    tree: WordTree
 
     def __init__(
         self,
@@ -122,7 +124,10 @@ class LanguageModel(AbstractLanguageModel):
         self._check()
         self._unigram_set: set[str] = set()
         if unigrams is None:
-            _log.warning("no unigrams: every beginning of a word counts as unknown")
+            _log.warning(
+                "no unigrams: every beginning of a word counts as unknown; give the "
+                "words that may be said (of an ARPA file they are taken)"
+            )
         else:
             self._unigram_set = self._known(unigrams)
         self._has_unigrams = unigrams is not None

@@ -20,13 +20,18 @@ from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.lm.automaton import frozen
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.user import UNK, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import read_lines
+from wfstdec.text.kenlm_binary import read_kenlm_header
 
 _NO_UNK_LOG10 = -100.0
 """What KenLM gives `<unk>` where a file has none."""
 _MARKS = {"<s>", "</s>", "<unk>", "<UNK>"}
 _EPSILON = "<eps>"
+_MOST_KNOWN = 1 << 20
+"""So many answers are kept at most."""
+_ALL_WORDS = 1 << 20
 
 
 class LMState(NamedTuple):
@@ -71,14 +76,18 @@ class NgramScorer:
     Args:
         model: What was read from an ARPA file.
         path: The file, for saving.
+        is_arpa: Whether it is an ARPA file.
 
     Attributes:
         words: All words but marks, sorted; the label of each is its position + 1.
         lm: Over these labels.
     """
 
-    def __init__(self, model: ArpaModel, path: str | None = None) -> None:
+    def __init__(
+        self, model: ArpaModel, path: str | None = None, is_arpa: bool = True
+    ) -> None:
         self.path: str | None = path
+        self.is_arpa = is_arpa
         self.order = model.order
         self.words = tuple(sorted(set(model.words) - _MARKS - {_EPSILON}))
         unk_cost = None
@@ -134,7 +143,7 @@ class NgramScorer:
 
 
 class KenlmScorer:
-    """A model of the kenlm module, asked word by word.
+    """A model of the kenlm module, asked word by word; what it said is kept.
 
     Args:
         model: A `kenlm.Model`.
@@ -144,7 +153,12 @@ class KenlmScorer:
     def __init__(self, model: Any, path: str) -> None:
         self._model, self.path = model, path
         self._make_state = _kenlm().State
+        self._known: dict[tuple[Any, str], tuple[float, Any]] = {}
         self.order = int(model.order)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles open the file again."""
+        return open_scorer, (self.path,)
 
     def has(self, word: str) -> bool:
         """See `Scorer`."""
@@ -159,62 +173,105 @@ class KenlmScorer:
 
     def score(self, state: Any, word: str) -> tuple[float, Any]:
         """See `Scorer`."""
-        after = self._make_state()
-        found = self._model.BaseScore(state, word, after)
-        return found * LOG_BASE_CHANGE_FACTOR, after
+        found = self._known.get((state, word))
+        if found is None:
+            after = self._make_state()
+            logp = self._model.BaseScore(state, word, after) * LOG_BASE_CHANGE_FACTOR
+            found = logp, after
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[state, word] = found
+        return found
 
     def end(self, state: Any) -> float:
         """See `Scorer`."""
         return self.score(state, "</s>")[0]
 
 
+class OwnScorer:
+    """A user's own model: `start`, `score` and `finish`, as `wfstdec.lm.user` has it.
+
+    Args:
+        model: The model; its `order` says how many words, the predicted one among
+            them, it looks at; without one all.
+    """
+
+    path = None
+
+    def __init__(self, model: UserLM) -> None:
+        self._model = model
+        self._words = getattr(model, "words", None)
+        self.order = int(getattr(model, "order", _ALL_WORDS))
+
+    def has(self, word: str) -> bool:
+        """See `Scorer`."""
+        return word != "" and (self._words is None or word in self._words)
+
+    def start(self, boundary: bool) -> Any:
+        """See `Scorer`."""
+        empty = None if boundary else getattr(self._model, "empty", None)
+        return (empty or self._model.start)()
+
+    def score(self, state: Any, word: str) -> tuple[float, Any]:
+        """See `Scorer`."""
+        cost, after = self._model.score(state, word if self.has(word) else UNK)
+        return -cost, after
+
+    def end(self, state: Any) -> float:
+        """See `Scorer`."""
+        return -self._model.finish(state)
+
+
 def open_scorer(model: Any) -> Scorer:
     """Open a model.
 
     Args:
-        model: An ARPA file, plain or gzip, a KenLM binary, a `kenlm.Model`, or what
-            `read_arpa` gave.
+        model: An ARPA file, plain or gzip, a KenLM binary, a `kenlm.Model`, what
+            `read_arpa` gave, or a `UserLM`.
 
     Raises:
         FormatError: There is no such file, or it cannot be read.
         ArpaError: The file is malformed.
-        BackendError: A binary, and the kenlm module is not installed.
+        BackendError: A binary of the probing format, and the kenlm module is not
+            installed.
         OptionError: It is none of these.
     """
+    if isinstance(model, NgramScorer | KenlmScorer | OwnScorer):
+        return model
     if isinstance(model, ArpaModel):
         return NgramScorer(model)
-    if isinstance(model, NgramScorer | KenlmScorer):
-        return model
     is_path = isinstance(model, str | os.PathLike)
     path = os.fspath(model) if is_path else getattr(model, "path", None)
     if isinstance(path, bytes):
         path = os.fsdecode(path)
-    if not isinstance(path, str):
-        raise OptionError(f"language model {model!r}, expected a path or a kenlm.Model")
+    if isinstance(path, str) and (is_path or hasattr(model, "BaseScore")):
+        return _open_file(path, None if is_path else model)
+    if isinstance(model, UserLM):
+        return OwnScorer(model)
+    raise OptionError(
+        f"language model {model!r}, expected a path, a kenlm.Model, or an object with "
+        "start, score and finish"
+    )
+
+
+def _open_file(path: str, model: Any) -> Scorer:
+    """Read a file, or ask the kenlm module where that cannot be; `model` is its own."""
     if not Path(path).is_file():
-        if not is_path:
+        if model is not None:
             return KenlmScorer(model, path)
         raise FormatError(f"{path}: no such file, expected a language model")
-    if not _is_binary(path):
-        return NgramScorer(read_arpa(path), path)
-    if is_path:
-        model = _open_kenlm(path)
-    return KenlmScorer(model, path)
-
-
-def _is_binary(path: str) -> bool:
-    """Whether a file begins as KenLM's binaries do."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(6) == b"mmap l"
-    except OSError as error:
-        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    header = read_kenlm_header(path)
+    if header is None or (header.is_trie and header.has_words):
+        return NgramScorer(read_arpa(path), path, is_arpa=header is None)
+    return KenlmScorer(model or _open_kenlm(path), path)
 
 
 def _open_kenlm(path: str) -> Any:
     kenlm = _kenlm(path)
+    config = kenlm.Config()
+    config.show_progress = False
     try:
-        return kenlm.Model(path)
+        return kenlm.Model(path, config)
     except (OSError, RuntimeError) as error:
         raise FormatError(f"{path}: kenlm cannot read it ({error})") from error
 
@@ -238,7 +295,7 @@ def unigrams_of(scorer: Scorer, faithful: bool) -> list[str] | None:
         scorer: The model.
         faithful: Only those whose line has a back-off weight, as pyctcdecode does.
     """
-    if not isinstance(scorer, NgramScorer):
+    if not isinstance(scorer, NgramScorer) or not scorer.is_arpa:
         return None
     if not faithful or scorer.path is None:
         return list(scorer.words)
