@@ -51,6 +51,7 @@ STRANGERS = {
     "wfst": {"trie", "fst"},
     "greedy": {"wfst", "graph", "transducer"},
     "align": {"trie", "greedy", "transducer"},
+    "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "transducer", "align"},
     "transducer": {"wfst", "graph", "fst", "gpu", "greedy"},
 }
 """Rooms above, or beside, that a room has nothing to do with all the same."""
@@ -66,6 +67,7 @@ THIRD_PARTY = {
     "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",
     "kaldialign": "metrics.py",
+    "kenlm": ("lm/kenlm_model.py", "adapters/pyctcdecode/ngrams.py"),
     "kaldifst": "fst/",
     "pynini": "fst/",
     "pywrapfst": "fst/",
@@ -73,6 +75,7 @@ THIRD_PARTY = {
     "cupy": "gpu/cupy_device.py",
     "torch": "transducer/",
     "onnxruntime": "transducer/onnx_model.py",
+    "huggingface_hub": "adapters/pyctcdecode/folder.py",
 }
 """What the library may import, and under which part of it."""
 
