@@ -71,8 +71,8 @@ COLUMNS: Columns = {
     "same": lambda row: f"{row['same_texts']}/{row['utterances']}",
 }
 LEGEND = (
-    "  made: files to a decoder and its first utterance; times: flashlight's seconds by "
-    "ours\n  same: best texts alike; the others have one score"
+    "  made: files to a decoder and its first utterance; times: flashlight's seconds\n"
+    "  by ours; same: best texts that are alike, the others have one score"
 )
 PROFILES: dict[str, Row] = {
     "full": {},
