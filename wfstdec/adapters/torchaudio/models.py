@@ -126,17 +126,18 @@ class OwnModel:
 
     Args:
         custom: The user's model.
+        most: No score of a label is above this.
     """
 
     automaton = NULL_AUTOMATON
     asked = True
 
-    def __init__(self, custom: Any) -> None:
-        self.custom = custom
+    def __init__(self, custom: Any, most: float = math.inf) -> None:
+        self.custom, self._most = custom, most
 
     def bounds(self, num_labels: int) -> np.ndarray:
-        """See `Model`: there are none."""
-        return np.full(num_labels, np.inf)
+        """See `Model`."""
+        return np.full(num_labels, self._most)
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
         """See `Model`."""
@@ -216,7 +217,8 @@ def file_model(path: str | os.PathLike[str], labels: Names) -> Model:
         return AutomatonModel(lm.automaton, found.order)
     if isinstance(found, UserLM):
         _warn_of_unknown(getattr(found, "words", labels.names), labels)
-        return OwnModel(_InLog10(found, labels))
+        least = float(getattr(found, "least_cost", 0.0))
+        return OwnModel(_InLog10(found, labels), _SLACK - least * _LOG10)
     raise FormatError(
         f"{os.fspath(path)}: a language model over labels of its own, expected an ARPA "
         "file or a KenLM binary"
