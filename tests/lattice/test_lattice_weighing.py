@@ -1,5 +1,6 @@
 """Other scales, other models, posteriors, confidences: against listing all paths."""
 
+import dataclasses
 import math
 
 import naive_lattice
@@ -99,6 +100,22 @@ def test_other_scales_without_a_new_search():
         assert_texts(weighed(lattice, **scales), least(expected))
     with pytest.raises(OptionError, match="lm_scale=-1.0, expected"):
         weighed(lattice, lm_scale=-1)
+
+
+def test_beams_that_paths_lie_on():
+    """Sums are rounded: no arc is kept whose state is not."""
+    checked = 0
+    for seed in range(60):
+        rng, lattice = random_lattice(seed)
+        arcs = lattice.arcs.copy()
+        arcs["graph_cost"] += rng.uniform(0, 1, len(arcs)).astype(np.float32)
+        other = weighed(dataclasses.replace(lattice, arcs=arcs), lattice_beam=9.0)
+        sums = [cost - other.search_cost for _, cost in totals(other)]
+        for beam in sorted(sums)[:12]:
+            for near in (beam, np.nextafter(beam, 0), np.float32(beam)):
+                check_lattice(weighed(other, lattice_beam=max(0.0, float(near))))
+                checked += 1
+    assert checked > 500
 
 
 def test_rescoring_prices_words_anew():

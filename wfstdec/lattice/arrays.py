@@ -32,9 +32,10 @@ STATE = np.dtype(
         ("final_excess", "<f4"),
     ]
 )
-"""A state: frames passed; what it was in the search; the graph's final cost before
-`lm_scale`, what ending pays or refunds of boosts, and what ending here costs more than
-the best end, which is `inf` where no path may end."""
+"""A state: frames passed; what it was in the search (of a graph: its state; of a trie:
+`trie/recorded.py`); the graph's final cost before `lm_scale`, what ending pays or
+refunds of boosts, and what ending here costs more than the best end, which is `inf`
+where no path may end."""
 ARC = np.dtype(
     [
         ("state", "<u4"),
@@ -50,7 +51,8 @@ ARC = np.dtype(
     ]
 )
 """An arc: where it leads from and to; labels and flags as those of graph arcs; the id
-of the graph's arc; costs, those of graph and acoustics before scales; its excess."""
+of the graph's arc, or for a trie its number by where it leads; costs, those of graph
+and acoustics before scales; its excess."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,24 @@ class LatticeScales:
         acoustic_scale: Multiplies acoustic costs.
         lm_scale: Multiplies graph costs, those of arcs and final ones.
         word_insertion: What each word's insertion cost is.
+        token_insertion: What that of each token is; of the trie decoder.
     """
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_insertion: float = 0.0
+    token_insertion: float = 0.0
+
+    def insertion_costs(self, words: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """The insertion costs of arcs, float32 [A].
+
+        Args:
+            words: bool [A], those with a word.
+            tokens: bool [A], those on which a token begins.
+        """
+        of_word, of_token = map(np.float32, (self.word_insertion, self.token_insertion))
+        token = np.where(tokens, of_token, np.float32(0))
+        return np.where(words, token + of_word, token)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,18 +23,19 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 from numpy import uint32
 
-from wfstdec.errors import OptionError
+from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
-from wfstdec.lattice.pairs import longer, places
+from wfstdec.lattice.labels import is_of_tokens, starts_token
+from wfstdec.lattice.pairs import in_order, longer, order_of, places
 from wfstdec.lattice.pronounced import pronounced
 from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 
-HISTORY_BEAM = 8.0
+HISTORY_BEAM = 5.0
 """Nats."""
 _OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
 """Which models are known to be over the words of which graphs."""
@@ -78,11 +79,14 @@ def rescored(
     states, arcs, order = _expand(
         (said, splits),
         lm.automaton,
-        (scales.acoustic_scale, scales.lm_scale, scales.word_insertion),
+        (scales.acoustic_scale, scales.lm_scale),
+        scales.insertion_costs(
+            said.arcs["olabel"] != 0, starts_token(said.arcs["ilabel"], lattice.tokens)
+        ),
         history_beam,
     )
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
-    return with_arcs(lattice, states, arcs, scales, beam, order)
+    return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
@@ -93,7 +97,13 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
 
     Raises:
         OptionError: It is over others.
+        LatticeError: The lattice is one of bare tokens.
     """
+    if is_of_tokens(lattice.tables):
+        raise LatticeError(
+            "is one of bare tokens, without words to price, expected a lattice of a "
+            "search with a lexicon or a graph"
+        )
     own = lattice.tables.own
     if own not in _OVER.get(lm, ()):
         if _is_over(lm, own.words):
@@ -116,7 +126,7 @@ def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
 
 
 @jit
-def _expand(lattice, automaton, scales, history_beam):
+def _expand(lattice, automaton, scales, insertions, history_beam):
     """The states and arcs of a lattice, for every history that a path brings there.
 
     Returns:
@@ -124,7 +134,7 @@ def _expand(lattice, automaton, scales, history_beam):
     """
     said, splits = lattice
     states, arcs, order = said.states, said.arcs, said.order
-    acoustic_scale, lm_scale, word_insertion = scales
+    acoustic_scale, lm_scale = scales
     pairs, slots = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
     # The pairs of a state stand in a list: the first, and then the one before.
@@ -145,11 +155,10 @@ def _expand(lattice, automaton, scales, history_beam):
                 continue
             for a in range(splits[state], splits[state + 1]):
                 arc, cost, after = arcs[a], said.cost[a], history
-                insertion, word = 0.0, np.int64(arc.olabel)
+                insertion, word = insertions[a], np.int64(arc.olabel)
                 if word != 0:
                     asked, after = kernels.step(automaton, 0, history, word)
                     cost += asked
-                    insertion = word_insertion
                     if not cost < np.inf:
                         continue
                 to = np.int64(arc.nextstate)
@@ -174,14 +183,14 @@ def _expand(lattice, automaton, scales, history_beam):
                 made[count] = arc
                 one = made[count]
                 one.state, one.nextstate = uint32(at), uint32(slots[slot])
-                one.graph_cost, one.insertion_cost = cost, np.float32(insertion)
+                one.graph_cost, one.insertion_cost = cost, insertion
                 count += 1
             at = before[at]
     place = places(pairs[:num], len(order))
     return (
         _number(said, automaton, pairs[:num], place),
-        _in_order(made[:count], place),
-        _order(order, pairs[:num]),
+        in_order(made[:count], place),
+        order_of(order, pairs[:num]),
     )
 
 
@@ -199,37 +208,3 @@ def _number(said, automaton, pairs, place):
             if not (reached and one.final_cost < np.inf):
                 one.final_excess = np.inf
     return made
-
-
-@jit
-def _in_order(arcs, place):
-    """The arcs between states in their places, sorted by state."""
-    first = np.zeros(len(place) + 1, np.int64)
-    for a in range(len(arcs)):
-        first[place[arcs[a].state] + 1] += 1
-    for s in range(len(place)):
-        first[s + 1] += first[s]
-    made = np.empty(len(arcs), ARC)
-    for a in range(len(arcs)):
-        state = place[arcs[a].state]
-        made[first[state]] = arcs[a]
-        one = made[first[state]]
-        one.state, one.nextstate = uint32(state), uint32(place[one.nextstate])
-        first[state] += 1
-    return made
-
-
-@jit
-def _order(order, pairs):
-    """The states of pairs, each before those that its arcs lead to, int64 [N]."""
-    count = np.zeros(len(order) + 1, np.int64)
-    for i in range(len(pairs)):
-        count[pairs[i, 0] + 1] += 1
-    for s in range(len(order)):
-        count[s + 1] += count[s]
-    found, num = np.empty(len(pairs), np.int64), 0
-    for state in order:
-        for at in range(count[state], count[state + 1]):
-            found[num] = at
-            num += 1
-    return found

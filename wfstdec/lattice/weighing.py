@@ -16,6 +16,7 @@ from numpy import uint32
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.lattice.labels import begins_token
 
 
 def weighed(
@@ -49,7 +50,8 @@ def weighed(
     )
     arcs = lattice.arcs.copy()
     if word_insertion is not None:
-        arcs["insertion_cost"] = np.where(arcs["olabel"] != 0, word_insertion, 0.0)
+        tokens = begins_token(lattice)
+        arcs["insertion_cost"] = scales.insertion_costs(arcs["olabel"] != 0, tokens)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, lattice.states.copy(), arcs, scales, beam)
 
@@ -74,6 +76,7 @@ def with_arcs(
     arcs: np.ndarray,
     scales: LatticeScales,
     lattice_beam: float,
+    *,
     order: np.ndarray | None = None,
 ) -> Lattice:
     """A lattice of other states and arcs, whose excess is made anew.
@@ -145,8 +148,8 @@ def _costs(order, states, arcs, scales):
             to, more = np.int64(arcs[a].nextstate), np.inf
             if costs[a] < np.inf and least[state] < np.inf:
                 more = least[state] + costs[a] - least[to]
-            arcs[a].excess = more
-            through[state] = min(through[state], through[to] + more)
+            arcs[a].excess = more  # rounded: what `_kept` compares is what adds up
+            through[state] = min(through[state], arcs[a].excess + through[to])
     return best, through
 
 

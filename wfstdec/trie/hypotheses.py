@@ -13,18 +13,19 @@ import numpy as np
 
 from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lm import kernels
+from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.lm.queries import LmArrays, LmQueries
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON
 from wfstdec.text.vocabulary import word_ids
 from wfstdec.trie.lexicon_trie import parents_of
 from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.space import NONE, SearchSpace, unk_label
+from wfstdec.trie.readings import pieces, timed
+from wfstdec.trie.space import NONE, SearchSpace
 
 
 class Spoken(NamedTuple):
@@ -65,8 +66,6 @@ class HypothesisBuilder:
         if spelling is not None and spelling.is_spelled:
             self._word_ids = word_ids(decoder.words)
         self._pron_length = _pron_lengths(space)
-        names = decoder.tokens.names
-        self._is_piece = any(name.startswith(WORD_START) for name in names)
 
     def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
@@ -101,11 +100,10 @@ class HypothesisBuilder:
         options, labels = self._decoder.options, path.token
         insertion = insertion_cost(options.token_insertion, len(path.token))
         if self.space.has_lexicon:
-            unknown = unk_label(self.space.automaton)
-            labels = np.array([word or unknown for word in spoken.words], np.int32)
+            labels = np.array([word or UNKNOWN for word in spoken.words], np.int32)
             insertion += insertion_cost(options.word_insertion, len(labels))
         costs = {
-            "graph": self._lm_cost(labels, path.complete) + spoken.pron_cost,
+            "graph": self._lm_cost(labels, path.complete, boosts) + spoken.pron_cost,
             "insertion": insertion,
             "boost": boosts.cost(spoken.words, path.token),
         }
@@ -113,15 +111,15 @@ class HypothesisBuilder:
             return CostAccount.of_total(options, total=path.search_cost, **costs)
         return CostAccount.of_path(options, acoustic=path.acoustic, **costs)
 
-    def _lm_cost(self, labels: np.ndarray, complete: bool) -> float:
+    def _lm_cost(
+        self, labels: np.ndarray, complete: bool, boosts: CompiledBoosts
+    ) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
-        automaton = self.space.automaton
-        if automaton is NULL_AUTOMATON:
+        if self.space.automaton is NULL_AUTOMATON:
             return 0.0
-        costs = np.empty(len(labels), np.float32)
-        state = kernels.walk(automaton, 0, automaton.model_start[0], labels, costs)
-        final = float(automaton.final_cost[state]) if complete else 0.0
-        return float(costs.sum(dtype=np.float64)) + final
+        added = boosts.added.words if boosts.added is not None else ()
+        with LmArrays(self.space.automaton, added) as lm:
+            return LmQueries(lm).total(labels, complete=complete)
 
     def words_of(
         self,
@@ -165,7 +163,8 @@ class HypothesisBuilder:
     ) -> tuple[list[str], list[tuple[int, int]], bool]:
         """Texts, positions in `rows`, and whether the last word is over."""
         if not self.space.has_lexicon:
-            return self._pieces(rows)
+            names, separator = self._decoder.tokens.names, self._decoder.separator
+            return pieces(rows[:, 0].tolist(), names, separator)
         spoken = self._spoken(rows, last_pron, added)
         return spoken.texts, spoken.spans, True
 
@@ -227,39 +226,10 @@ class HypothesisBuilder:
             spoken.spans.append((begin, stop))
         return spoken._replace(pron_cost=float(total))
 
-    def _pieces(
-        self, rows: np.ndarray
-    ) -> tuple[list[str], list[tuple[int, int]], bool]:
-        """Words of bare tokens: cut at separators or before a piece with a mark."""
-        names, separator = self._decoder.tokens.names, self._decoder.separator
-        texts: list[str] = []
-        spans: list[tuple[int, int]] = []
-        new_word = True
-        for i, token in enumerate(rows[:, 0].tolist()):
-            if token == separator:
-                new_word = True
-                continue
-            name = names[token]
-            by_mark = separator is None and self._is_piece
-            if new_word or (by_mark and name.startswith(WORD_START)):
-                texts.append("")
-                spans.append((i, i))
-            texts[-1] += name.removeprefix(WORD_START) if by_mark else name
-            spans[-1] = (spans[-1][0], i + 1)
-            new_word = separator is None and not self._is_piece
-        return texts, spans, new_word
-
     def _timed(
         self, texts: list[str], spans: list[tuple[int, int]], rows: np.ndarray
     ) -> list[Word]:
-        """Words with their times; a mark alone is no word."""
-        shift = self._decoder.frame_shift_s
-        words = []
-        for text, (first, stop) in zip(texts, spans, strict=True):
-            if text:
-                start, end = int(rows[first, 1]), int(rows[stop - 1, 2])
-                words.append(Word(text, start * shift, end * shift, start, end))
-        return words
+        return timed(texts, spans, rows, self._decoder.frame_shift_s)
 
 
 def _pron_lengths(space: SearchSpace) -> np.ndarray:

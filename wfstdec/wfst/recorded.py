@@ -26,16 +26,15 @@ are the lattice, arc for arc.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables
 from wfstdec.lattice.arrays import Lattice, LatticeScales
+from wfstdec.search.lattices import RecordingSearch
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
@@ -88,43 +87,14 @@ def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
     return cuts
 
 
-class RecordingSearch(Protocol):
-    """One utterance under way, of which a lattice is wanted."""
-
-    def advance(self, chunk: np.ndarray, /) -> None:
-        """As `Search.advance`."""
+class SettlingSearch(RecordingSearch, Protocol):
+    """One utterance under way, whose settled parts can be had."""
 
     def settle(self, shortest: int) -> list[Segment]:
         """The segments that are settled since the last call; they are forgotten.
 
         `shortest`: the fewest frames of a segment.
         """
-
-    def record(self) -> Recorded:
-        """End the utterance; what is kept of it, after the segments."""
-
-
-@runtime_checkable
-class RecordingBackend(Protocol):
-    """A backend that records lattices."""
-
-    def start_recording(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance."""
-
-
-@runtime_checkable
-class RecordingBatchBackend(Protocol):
-    """A backend that records the lattices of a whole batch."""
-
-    def record_batch(
-        self,
-        utterances: Sequence[Any],
-        options: WfstOptions,
-        boosts: Sequence[CompiledBoosts],
-    ) -> list[Recorded]:
-        """What is kept of each utterance, [T, V]."""
 
 
 def lattice_of(
