@@ -151,3 +151,35 @@ def test_without_a_lexicon_token_insertion_is_tuned(files, capsys):
 def test_what_cannot_be_tuned_is_one_line(files, capsys, given, message):
     assert wfstdec(files, "tune", *SPEECH, *given) == 1
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_best_of_what_was_kept(files, capsys):
+    """The figures of a list and a lattice are those of `decode` and `score`."""
+    given = ["--graph", "graph.npz", *TRIE, "--wfst", "beam=8", "--no-peers"]
+    given += ["--trie", "beam=8", "merge=max,sum", "--json", "c.json", "--oracle", "3"]
+    assert compare(files, *given) == 0
+    out, _ = capsys.readouterr()
+    assert "best of list %" in out and "WER of the best of 3 texts" in out
+    wfst, trie, summed = load_comparison(files / "c.json").points
+    assert summed.kept is None
+    trie_flags = ["--decoder", "trie", *TRIE]
+    for point, flags in ((wfst, ["--graph", "graph.npz"]), (trie, trie_flags)):
+        assert point.kept.lattice_wer <= point.kept.list_wer <= point.wer
+        decoded = ["decode", *flags, "--logprobs", "x.npz", "--beam", "8", "--nbest"]
+        decoded += ["3", "--format", "jsonl", "--lattices", "x.lat"]
+        assert wfstdec(files, *decoded, "--output", "x.jsonl") == 0
+        scored = ["score", "--ref", "ref.txt", "--hyp", "x.hyp", "--lattices", "x.lat"]
+        decoded = ["decode", *flags, "--logprobs", "x.npz", "--beam", "8"]
+        assert wfstdec(files, *decoded, "--output", "x.hyp") == 0
+        capsys.readouterr()
+        assert wfstdec(files, *scored, "--nbest-lists", "x.jsonl") == 0
+        told, _ = capsys.readouterr()
+        lists, lattices = (line for line in told.splitlines() if "best in" in line)
+        assert lists.startswith(f"%WER {point.kept.list_wer:.2f} [")
+        assert lattices.startswith(f"%WER {point.kept.lattice_wer:.2f} [")
+
+
+@pytest.mark.parametrize("given", ["0", "-1"])
+def test_no_texts_to_look_at(files, capsys, given):
+    assert compare(files, "--graph", "graph.npz", "--no-peers", "--oracle", given) == 1
+    assert f"oracle={given}, expected 1 or more" in capsys.readouterr().err

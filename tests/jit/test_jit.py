@@ -60,6 +60,8 @@ def modules_with_kernels():
 @pytest.mark.parametrize("name", list(modules_with_kernels()))
 def test_machine_code_is_keyed_by_all_sources_that_it_was_made_of(name):
     """Whatever a kernel names is of a module that its key knows."""
+    if name.startswith("wfstdec.transducer."):
+        pytest.importorskip("torch")
     known = sources(name)
     module = importlib.import_module(name)
     for one in vars(module).values():

@@ -1,5 +1,6 @@
 """Other scales, other models, posteriors, confidences: against listing all paths."""
 
+import dataclasses
 import math
 
 import naive_lattice
@@ -7,9 +8,11 @@ import naive_lm
 import numpy as np
 import pytest
 from lattice_cases import logprobs_of, paths_of, random_lattice_case
+from naive_rescoring import path_cost, pronunciations_in
 from naive_search_cases import easy_arpa
 
 from wfstdec.errors import LatticeError, OptionError
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
@@ -19,6 +22,7 @@ from wfstdec.lattice.rescoring import rescored
 from wfstdec.lattice.weighing import weighed
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
+from wfstdec.text.symbols import token_of
 from wfstdec.wfst.decoder import WfstDecoder
 
 
@@ -98,24 +102,43 @@ def test_other_scales_without_a_new_search():
         weighed(lattice, lm_scale=-1)
 
 
+def test_beams_that_paths_lie_on():
+    """Sums are rounded: no arc is kept whose state is not."""
+    checked = 0
+    for seed in range(60):
+        rng, lattice = random_lattice(seed)
+        arcs = lattice.arcs.copy()
+        arcs["graph_cost"] += rng.uniform(0, 1, len(arcs)).astype(np.float32)
+        other = weighed(dataclasses.replace(lattice, arcs=arcs), lattice_beam=9.0)
+        sums = [cost - other.search_cost for _, cost in totals(other)]
+        for beam in sorted(sums)[:12]:
+            for near in (beam, np.nextafter(beam, 0), np.float32(beam)):
+                check_lattice(weighed(other, lattice_beam=max(0.0, float(near))))
+                checked += 1
+    assert checked > 500
+
+
 def test_rescoring_prices_words_anew():
-    """Against the sentence costs of a scorer that knows nothing of automata."""
+    """Against a scorer that knows nothing of automata, and all ways to cut tokens."""
     several = 0
     for seed in range(80):
         rng, lattice = random_lattice(seed)
         arpa = easy_arpa(rng, lattice.words[1:])
         score = naive_lm.exact_scorer(naive_lm.parse_arpa(arpa), 3.0, False)
         lm = NgramLM.from_arpa(read_arpa_text(arpa), lattice.words, unk_cost=3.0)
-        said, pron = lattice.tables.pronunciations, {}
-        for word, cost in zip(said.word.tolist(), said.cost.tolist(), strict=True):
-            name = lattice.words[word]
-            pron[name] = min(cost, pron.get(name, math.inf))
+        said = pronunciations_in(lattice.tables)
         scale, insertion = float(rng.choice([0.5, 1, 2])), float(rng.choice([0, 0.5]))
         expected = []
         for arcs, _ in paths_of(lattice):
             words, one = words_of(lattice, arcs), lattice.arcs[list(arcs)]
             end = int(one["nextstate"][-1]) if arcs else 0
-            graph = score(words) + sum(pron.get(word, 0) for word in words)
+            graph = score(words)
+            graph += path_cost(
+                begun_in(lattice, one),
+                said if lattice.tables.marks_repeats else least_of_each(said),
+                lattice.tables.fillers,
+                lattice.reached_final,
+            )
             total = lattice.scales.acoustic_scale * one["acoustic_cost"].sum()
             total += one["boost_cost"].sum() + lattice.states["final_boost_cost"][end]
             total += scale * graph + insertion * len(words)
@@ -127,6 +150,20 @@ def test_rescoring_prices_words_anew():
         assert_texts(rescored(new, lm, history_beam=np.inf), least(expected))
         several += len(least(expected)) > 2
     assert several > 20
+
+
+def begun_in(lattice, arcs):
+    """Of each arc the token that begins, and the word, or None."""
+    blank = lattice.tokens.blank
+    for arc in arcs:
+        token = token_of(int(arc["ilabel"]) & LABEL_MASK)
+        begins = token not in (token_of(0), blank) and not arc["ilabel"] & REPEAT
+        yield token if begins else None, int(arc["olabel"]) or None
+
+
+def least_of_each(said):
+    """Pronunciations that no path has, of the least cost."""
+    return {word: [((-5,), min(c for _, c in ways))] for word, ways in said.items()}
 
 
 def read_arpa_text(text):

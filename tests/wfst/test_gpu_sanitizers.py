@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cuda_emulation.device import compile_kernels
 
-from wfstdec.wfst.gpu.layout import PROGRAM
+from wfstdec.wfst.gpu.layout import PROGRAM, Variant
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ FAULTS = {
 }
 
 
-def run(sanitizer, source, num_cases):
+def run(sanitizer, source, num_cases, *mode):
     """The random searches in a process of their own."""
     flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     library = compile_kernels(source, flags=flags)
@@ -68,13 +68,19 @@ def run(sanitizer, source, num_cases):
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    command = [sys.executable, str(SCRIPT), str(num_cases), str(library)]
+    command = [sys.executable, str(SCRIPT), str(num_cases), str(library), *mode]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_no_fault_is_found(sanitizer):
     done = run(sanitizer, PROGRAM.source(), 12)
+    assert (done.returncode, done.stdout) == (0, "12 cases agree\n"), done.stderr[:3000]
+
+
+def test_no_fault_is_found_with_added_words():
+    source = PROGRAM.source(Variant(added=True).macros)
+    done = run("address,undefined", source, 12, "added")
     assert (done.returncode, done.stdout) == (0, "12 cases agree\n"), done.stderr[:3000]
 
 

@@ -159,7 +159,7 @@ def test_files_keep_open_words(tmp_path):
     assert hyp.text == "nab an"
 
 
-def test_lattices_in_files_spell_and_are_not_rescored(tmp_path):
+def test_lattices_in_files_spell_and_are_rescored(tmp_path):
     graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
     decoder = WfstDecoder(graph, backend="cpu")
     (lattice,) = decoder.decode_lattice([frames("nab|an")])
@@ -169,8 +169,11 @@ def test_lattices_in_files_spell_and_are_not_rescored(tmp_path):
     (hyp,) = hypotheses_of(read, nbest_paths(read, 1))
     assert hyp.text == "nab an"
     lm = NgramLM.from_arpa(tmp_path / "arpa", read.words)
-    with pytest.raises(LatticeError, match="has open words"):
-        rescored(read, lm)
+    assert rescored(read, lm).search_cost == pytest.approx(lattice.search_cost)
+    unknown = graph.tables.open_word._replace(word_cost=None)
+    tables = dataclasses.replace(read.tables, open_word=unknown)
+    with pytest.raises(LatticeError, match="open words whose costs are not known"):
+        rescored(dataclasses.replace(read, tables=tables), lm)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +181,7 @@ def test_lattices_in_files_spell_and_are_not_rescored(tmp_path):
     [
         ({"word": 1}, "open words with label 1, expected that of '<open>'"),
         ({"kind": "runes"}, "open words of 'runes', expected one of 'pieces'"),
+        ({"word_cost": np.inf}, "open words cost inf, expected a finite number"),
         ({"token_cost": -1.0}, "tokens of open words cost -1.0, expected 0 or more"),
     ],
 )

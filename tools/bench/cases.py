@@ -27,9 +27,12 @@ from tools.bench.data import SpeechSet
 from wfstdec.compare.points import PeerInputs
 from wfstdec.errors import FormatError
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
@@ -121,6 +124,20 @@ class Case:
             self.graph, options, "cpu", frame_shift_s=shift, threads=threads
         )
 
+    def trie_decoder(
+        self, options: TrieOptions, threads: int | None = 1
+    ) -> TrieDecoder:
+        """Ours on the lexicon's trie, or on bare tokens, on the CPU."""
+        return TrieDecoder(
+            tokens=self.tokens,
+            lexicon=self.lexicon,
+            lm=self.arpa,
+            options=options,
+            separator=self.separator,
+            frame_shift_s=self.speech.frame_shift_s,
+            threads=threads,
+        )
+
     def peer_inputs(self) -> PeerInputs:
         """What peers are made of."""
         return PeerInputs(
@@ -132,6 +149,16 @@ class Case:
             lm_scale=self.lm_scale,
         )
 
+    def lattice_decoder(
+        self, args: argparse.Namespace, lattice_beam: float
+    ) -> LatticeDecoder:
+        """The decoder that `--decoder` names, with the flags of `lattice_flags`."""
+        shared = {"beam": args.beam, "lm_scale": self.lm_scale}
+        shared["lattice_beam"] = lattice_beam
+        if args.decoder == "wfst":
+            return self.wfst_decoder(WfstOptions(**shared))
+        return self.trie_decoder(TrieOptions(beam_size=args.beam_size, **shared))
+
     def headline(self) -> str:
         """The set and its size, in a line."""
         speech = self.speech
@@ -140,6 +167,14 @@ class Case:
             f"{speech.name}{note}, {self.lm}: {len(speech.logprobs)} utterances, "
             f"{speech.audio_s / 3600:.3f} h, lm_scale {self.lm_scale}"
         )
+
+
+def lattice_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of benchmarks that make lattices."""
+    add = parser.add_argument
+    add("--decoder", choices=["wfst", "trie"], default="wfst")
+    add("--beam", type=float, default=13.0)
+    add("--beam-size", type=int, default=256, help="of the trie decoder")
 
 
 def make_cases(names: Sequence[str], inputs: Inputs) -> Iterator[Case]:

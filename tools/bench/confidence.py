@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.compare.confidences import (
@@ -32,7 +32,6 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.metrics import score_texts
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.wfst.options import WfstOptions
 
 PROFILES: dict[str, Row] = {
     "full": {"sets": ["dev", "ljspeech"]},
@@ -59,17 +58,14 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = make_parser(__doc__)
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--lm", help="a name in the data, or an ARPA file")
-    parser.add_argument("--beam", type=float, default=13.0)
+    lattice_flags(parser)
     parser.add_argument("--lattice-beam", type=float, default=8.0)
     return parse(parser, argv, PROFILES)
 
 
 def decode(case: Case, args: argparse.Namespace) -> dict[str, Decoded]:
     """All utterances of a set."""
-    options = WfstOptions(
-        beam=args.beam, lm_scale=case.lm_scale, lattice_beam=args.lattice_beam
-    )
-    decoder, speech = case.wfst_decoder(options), case.speech
+    decoder, speech = case.lattice_decoder(args, args.lattice_beam), case.speech
     hypotheses = decoder.decode(case.utterances)
     lattices = decoder.decode_lattice(case.utterances)
     found = zip(speech.logprobs, hypotheses, lattices, strict=True)

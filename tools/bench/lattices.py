@@ -1,9 +1,12 @@
 """What lattices cost, how much is in them, and what rescoring gains.
 
     python -m tools.bench.lattices --output run.json
+    python -m tools.bench.lattices --decoder trie --output run.json
     python -m tools.bench.lattices --profile small
 
-CPU time of one thread by turns: decoding, decoding with lattices, rescoring. WER of the
+CPU time of one thread by turns: decoding, decoding with lattices, rescoring; rescoring
+as if a word's pronunciations differed in cost, so that paths are cut into words (made
+up: each costs 0.3 nats more than the one before); and compact lattices. WER of the
 best path, of the best of n-best lists and of lattices (what no choice can be better
 than), and of the best path after rescoring; beside it that of the language model's own
 graph where `--graphs` asks for it. Before anything is timed, best paths have to be the
@@ -14,24 +17,29 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from tools.bench.timing import Turns
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.compact import compact_lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import count_errors, score_texts
-from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.wfst.options import WfstOptions
 
+_CUT, _COMPACT = "rescoring_of_cut_paths", "compact"
 PROFILES: dict[str, Row] = {
     "full": {"rescore": ["lm_books.3g", "lm_books.4g"], "beams": [4.0, 6.0, 8.0]},
     "small": {"rescore": [], "beams": [6.0], "data": data.RECIPE, "utterances": 6},
@@ -45,7 +53,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--lm", help="of the graph: a name in the data, or an ARPA file")
     add("--rescore", nargs="*", help="language models, names or ARPA files")
     add("--graphs", nargs="*", default=[], help="of these also the graph's WER")
-    add("--beam", type=float, default=13.0)
+    lattice_flags(parser)
     add("--beams", nargs="+", type=float, help="of lattices")
     return parse(parser, argv, PROFILES)
 
@@ -80,8 +88,7 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
     """A row for each lattice beam."""
     rows = []
     for beam in args.beams:
-        options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale, lattice_beam=beam)
-        decoder = case.wfst_decoder(options)
+        decoder = case.lattice_decoder(args, beam)
         hypotheses = decoder.decode(case.utterances)
         lattices = decoder.decode_lattice(case.utterances)
         assert best_texts(lattices) == [hyp.text for hyp in hypotheses]
@@ -97,12 +104,18 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
             },
         }
         rows.append(row | timed(decoder, case, lattices, lms, args.repeats))
-        print(row | {key: rows[-1][key] for key in ("ratio", "rescoring_ratio")})
+        print(
+            row
+            | {
+                key: rows[-1][key]
+                for key in ("ratio", "rescoring_ratio", "other_ratio")
+            }
+        )
     return rows
 
 
 def timed(
-    decoder: WfstDecoder,
+    decoder: LatticeDecoder,
     case: Case,
     lattices: list[Lattice],
     lms: dict[str, NgramLM],
@@ -115,6 +128,10 @@ def timed(
     }
     for name, lm in lms.items():
         functions[name] = partial(_rescore_all, lattices, lm)
+    if lms:
+        priced = with_costs(lattices)
+        functions[_CUT] = partial(_rescore_all, priced, next(iter(lms.values())))
+    functions[_COMPACT] = partial(_compact_all, lattices)
     turns = Turns(functions)
     turns.repeat(repeats)
     seconds = {name: median(taken) for name, taken in turns.seconds.items()}
@@ -122,8 +139,28 @@ def timed(
     return {
         "ratio": round(seconds["decode_lattice"] / alone, 3),
         "rescoring_ratio": {name: round(seconds[name] / alone, 3) for name in lms},
+        "other_ratio": {
+            name: round(seconds[name] / alone, 3)
+            for name in (_CUT, _COMPACT)
+            if name in seconds
+        },
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
     }
+
+
+def with_costs(lattices: list[Lattice]) -> list[Lattice]:
+    """The same where the pronunciations of words differ in cost."""
+    tables = lattices[0].tables
+    said = tables.pronunciations
+    place = np.arange(len(said)) - said.word_splits[said.word]
+    cost = (0.3 * place).astype(np.float32)
+    priced = replace(tables, pronunciations=replace(said, cost=cost))
+    return [replace(one, tables=priced) for one in lattices]
+
+
+def _compact_all(lattices: list[Lattice]) -> None:
+    for one in lattices:
+        compact_lattice(one)
 
 
 def _rescore_all(lattices: list[Lattice], lm: NgramLM) -> None:
@@ -138,7 +175,7 @@ def main(argv: list[str] | None = None) -> int:
     speech = load_set(args.set, inputs)
     case = make_case(speech, lm, inputs)
     assert case.graph is not None
-    words = case.graph.words
+    words = case.lattice_decoder(args, 0.0).vocabulary.words
     lms = {
         data.name_of_lm(data.find_lm(name, inputs.data)): NgramLM.from_arpa(
             data.find_lm(name, inputs.data), words

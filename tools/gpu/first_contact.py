@@ -90,7 +90,17 @@ SANITIZERS = tuple(
         needs="compute-sanitizer",
     )
     for tool in TOOLS
-)
+) + (
+    Step(
+        "memcheck-added",
+        _module(
+            "tools.gpu.sanitize", "memcheck", "--added", "--output",
+            "{folder}/memcheck-added.txt",
+        ),
+        240,
+        needs="compute-sanitizer",
+    ),
+)  # fmt: skip
 BENCHMARKS = (
     Step("bench", _bench("dev"), LIMIT_S),
     Step(

@@ -2,6 +2,7 @@
 
 python -m tools.gpu.sanitize memcheck            # exit status 1 where it finds a fault
 python -m tools.gpu.sanitize racecheck --cases 12 --output report.txt
+python -m tools.gpu.sanitize memcheck --added    # searches with added words
 """
 
 from __future__ import annotations
@@ -20,23 +21,27 @@ FOUND = 9
 """The exit status that compute-sanitizer gives where it finds something."""
 
 
-def command(tool: str, cases: int, program: str = "compute-sanitizer") -> list[str]:
+def command(
+    tool: str, cases: int, program: str = "compute-sanitizer", *, added: bool = False
+) -> list[str]:
     """What runs."""
     words = [program, "--tool", tool, "--error-exitcode", str(FOUND)]
     words += ["--print-limit", "10000" if tool == "racecheck" else "20"]
     if tool == "racecheck":
         words += ["--racecheck-detect-level", "error"]
-    return [*words, sys.executable, str(SEARCHES), str(cases), "gpu"]
+    words += [sys.executable, str(SEARCHES), str(cases), "gpu"]
+    return [*words, "added"] if added else words
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tool", choices=TOOLS)
     parser.add_argument("--cases", type=int, default=12)
+    parser.add_argument("--added", action="store_true", help="with added words")
     parser.add_argument("--output", type=Path, help="for what it printed")
     parser.add_argument("--program", default="compute-sanitizer")
     args = parser.parse_args(argv)
-    words = command(args.tool, args.cases, args.program)
+    words = command(args.tool, args.cases, args.program, added=args.added)
     done = subprocess.run(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -14,9 +14,12 @@ from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import OptionError
 
 
-def add_speech_flags(parser: argparse.ArgumentParser) -> None:
+def add_speech_flags(
+    parser: argparse.ArgumentParser, *, needs_logprobs: bool = True
+) -> None:
     """The utterances."""
-    add_flags(parser, "--logprobs", "--ref", required=True)
+    add_flags(parser, "--logprobs", required=needs_logprobs)
+    add_flags(parser, "--ref", required=True)
     add_flags(parser, "--utterances", "--frame-shift")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import OptionError
-from wfstdec.wfst.options import DEFAULT_LATTICE_BEAM
+from wfstdec.search.option_checks import DEFAULT_LATTICE_BEAM
 
 LATTICE_FLAGS: dict[str, dict[str, Any]] = {
     "--lattice-beam": {
@@ -19,6 +19,13 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
     "--lattices": {
         "metavar": "FILE",
         "help": "lattices of all utterances, for wfstdec rescore and score",
+    },
+    "--oracle": {
+        "type": int,
+        "nargs": "?",
+        "const": 10,
+        "metavar": "N",
+        "help": "also the WER of the best of N texts (default: 10) and of lattices",
     },
     "--nbest-lists": {
         "metavar": "FILE",
@@ -37,6 +44,31 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
         "default": 1.0,
         "metavar": "X",
         "help": "times all costs, for --confidence and --mbr (default: 1)",
+    },
+    "--kaldi": {
+        "metavar": "FILE",
+        "help": "compact lattices as an archive for Kaldi's tools: text if it ends in "
+        ".txt, else binary",
+    },
+    "--kaldi-words": {
+        "metavar": "FILE",
+        "help": "the words of --kaldi by number, as Kaldi's words.txt",
+    },
+    "--test-lattices": {
+        "metavar": "FILE",
+        "help": "lattices to test what --posterior-scale found on; in place of every "
+        "second speaker of --lattices",
+    },
+    "--test-ref": {"metavar": "FILE", "help": "their references"},
+    "--confidences": {
+        "metavar": "FILE",
+        "help": "words with confidences, as 'wfstdec decode --confidence' writes them "
+        "(.ctm or .jsonl): tell how good these are",
+    },
+    "--reliability": {
+        "metavar": "FILE",
+        "help": "draw how many words are right against how sure they are: .png or .svg "
+        "(needs matplotlib)",
     },
 }
 READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")

@@ -1,7 +1,8 @@
 """Score hypotheses against references as Kaldi's compute-wer does.
 
 Utterances without a hypothesis count as deletions, and are named. With n-best lists
-(--nbest-lists) or lattices, also how good the best text in them is.
+(--nbest-lists) or lattices, also how good the best text in them is; with confidences,
+how good these are: normalised cross-entropy, area under the ROC curve.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import argparse
 from collections.abc import Sequence
 
 from wfstdec.cli.flags import add_flags
+from wfstdec.compare.confidences import score_confidences
 from wfstdec.compare.oracle import Oracle, lattice_oracle, list_oracle, read_lists
+from wfstdec.compare.plotting import check_plot, plot_reliability
+from wfstdec.errors import OptionError
+from wfstdec.io.confidences import read_confidences
 from wfstdec.io.text import read_text
 from wfstdec.lattice.file import open_lattices
 from wfstdec.metrics import Score, UtteranceScore, score_texts
@@ -22,11 +27,16 @@ NAMED_AT_MOST = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--ref", "--hyp", required=True)
-    add_flags(parser, "--worst", "--nbest-lists", "--lattices")
+    add_flags(parser, "--worst", "--nbest-lists", "--lattices", "--confidences")
+    add_flags(parser, "--reliability")
 
 
 def run(args: argparse.Namespace) -> None:
     """Read both files and print the score."""
+    if args.reliability and not args.confidences:
+        raise OptionError("--reliability without --confidences, expected both")
+    if args.reliability:
+        check_plot(args.reliability)
     references = read_text(args.ref)
     score = score_texts(references, read_text(args.hyp))
     print(report(score))
@@ -37,6 +47,11 @@ def run(args: argparse.Namespace) -> None:
     if args.lattices:
         lattices = open_lattices(args.lattices)
         print(oracle_line("lattices", lattice_oracle(references, lattices)))
+    if args.confidences:
+        found = score_confidences(references, read_confidences(args.confidences))
+        print(found)
+        if args.reliability:
+            plot_reliability({str(found): found.bins}, args.reliability)
     for utterance in score.worst(args.worst):
         print(aligned(utterance))
 

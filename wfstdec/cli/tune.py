@@ -11,10 +11,15 @@ Without a lexicon, what is tuned is the insertion of tokens; of the greedy decod
 no insertion can change, the blank penalty (above 0: more tokens). Tokens without a
 language model have no LM scale. Tune on other data than you test on.
 
+With --posterior-scale, what is tuned is the scale of confidences on lattices, for the
+best normalised cross-entropy: on every second speaker, tested on the others (a speaker
+is what stands in an id before the first '-'); or on all, tested on --test-lattices.
+
     wfstdec tune --graph graph.npz --wfst beam=8 --logprobs dev.npz --ref dev.txt
     wfstdec tune --tokens ... --lexicon ... --arpa ... --trie beam_size=64 ...
     wfstdec tune --tokens ... --lm bpe_lm --greedy ...
     wfstdec tune --model model.npz --transducer-lm pieces.arpa --transducer ...
+    wfstdec tune --posterior-scale --lattices dev.lat --ref dev.txt
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ import argparse
 from collections.abc import Iterable
 
 import wfstdec
-from wfstdec.cli import compare_flags
+from wfstdec.cli import compare_flags, posterior_scale
 from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.flags import add_flags
 from wfstdec.compare.searches import DecoderSearch
@@ -36,17 +41,29 @@ HELP = "LM scale and word insertion for a dev set"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    compare_flags.add_speech_flags(parser)
+    compare_flags.add_speech_flags(parser, needs_logprobs=False)
     compare_flags.add_model_flags(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     for name in ("--wfst", "--trie", "--greedy", "--transducer"):
         add_flags(which, name, default=None, nargs="*")
+    tried = "tune the scale of posteriors of --lattices; scales to try first, if any"
+    add_flags(which, "--posterior-scale", default=None, nargs="*", help=tried)
+    add_flags(parser, "--lattices", "--test-lattices", "--test-ref", "--reliability")
     add_flags(parser, "--boost", "--lm-scale-range", "--insertion-range")
     add_flags(parser, "--boost-range", "--max-trials")
 
 
 def run(args: argparse.Namespace) -> None:
     """Search, say every trial, and then the best."""
+    if args.posterior_scale is not None:
+        posterior_scale.run(args)
+        return
+    for name in ("lattices", "test_lattices", "test_ref", "reliability"):
+        if getattr(args, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{flag} without --posterior-scale, expected both")
+    if args.logprobs is None:
+        raise OptionError("no --logprobs, expected what is decoded")
     searches, speech = _searches(args), compare_flags.speech_of(args)
     prepare, boosts = one_setting(searches), None
     tunable = searches[0].tunable

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.compare.grids import label
+from wfstdec.compare.oracle import KeptErrors
 from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.compare.points import SearchFacts, Setting
 from wfstdec.errors import FormatError
@@ -47,6 +48,8 @@ class Point:
             made until all is decoded; see `memory.Peak`.
         model_s: CPU seconds of these in a model that the search runs itself, one for
             each turn; empty where log-probs were given.
+        kept: Errors of the best of n-best lists and lattices; None where nobody asked,
+            or the search keeps none.
     """
 
     search: str
@@ -60,6 +63,7 @@ class Point:
     unfinished: float | None
     memory_mb: float
     model_s: tuple[float, ...] = ()
+    kept: KeptErrors | None = None
 
     @property
     def wer(self) -> float:
@@ -180,7 +184,7 @@ def pareto(points: Iterable[Point]) -> list[Point]:
 
 
 def _point(found: dict[str, Any]) -> Point:
-    found = {"model_s": (), **found}  # older files are without
+    found = {"model_s": (), "kept": None, **found}  # older files are without
     values = {field.name: found.pop(field.name) for field in fields(Point)}
     if found:
         raise ValueError(f"unknown {min(found)!r}")
@@ -188,6 +192,8 @@ def _point(found: dict[str, Any]) -> Point:
     values["errors"] = WordErrors(**values["errors"])
     if values["phrases"] is not None:
         values["phrases"] = PhraseScore(**values["phrases"])
+    if values["kept"] is not None:
+        values["kept"] = KeptErrors(**values["kept"])
     values["cpu_s"] = tuple(values["cpu_s"])
     values["model_s"] = tuple(values["model_s"])
     return Point(**values)

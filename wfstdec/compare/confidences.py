@@ -9,7 +9,7 @@ equal word (Kaldi's choice among alignments). Of N words with confidences:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,65 @@ class Reliability(NamedTuple):
     confidence: float
     right: float
     words: int
+
+
+class Quality(NamedTuple):
+    """How good confidences are.
+
+    Attributes:
+        nce: Normalised cross-entropy.
+        auc: The area under the ROC curve.
+        words: How many words there are.
+        right: The share of them that is right.
+        bins: For a reliability plot.
+    """
+
+    nce: float
+    auc: float
+    words: int
+    right: float
+    bins: list[Reliability]
+
+    def __str__(self) -> str:
+        share = f"{self.words} words, {100 * self.right:.1f} % right"
+        return f"NCE {self.nce:.3f}, AUC {self.auc:.3f} ({share})"
+
+
+def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
+    """All measures of the confidences of some words.
+
+    Raises:
+        FormatError: All words are right, or all are wrong.
+    """
+    return Quality(
+        normalised_cross_entropy(confidences, right),
+        area_under_roc(confidences, right),
+        len(right),
+        sum(right) / len(right),
+        reliability(confidences, right),
+    )
+
+
+def score_confidences(
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[tuple[str, float]]],
+) -> Quality:
+    """Of hypotheses whose utterances have a reference.
+
+    Args:
+        references: Words by utterance.
+        hypotheses: Words with their confidences.
+
+    Raises:
+        FormatError: All words are right, or all are wrong; or there are none.
+    """
+    right: list[bool] = []
+    confidences: list[float] = []
+    for utterance, said in hypotheses.items():
+        if utterance in references:
+            right += right_words(references[utterance], [word for word, _ in said])
+            confidences += [confidence for _, confidence in said]
+    return quality(confidences, right)
 
 
 def right_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[bool]:
@@ -89,6 +148,8 @@ def _checked(
     confidences: Sequence[float], right: Sequence[bool]
 ) -> tuple[np.ndarray, np.ndarray]:
     p, is_right = np.asarray(confidences, float), np.asarray(right, bool)
+    if not len(is_right):
+        raise FormatError("no words, expected some with confidences")
     if is_right.all() or not is_right.any():
         raise FormatError(
             f"{is_right.sum()} of {len(is_right)} words are right, expected right ones "

@@ -2,6 +2,7 @@
 
 lattice_oracle(references, open_lattices("dev.lat")).wer
 list_oracle(references, read_lists("hyp.jsonl")).wer
+kept_errors(decoder, utterances, references, 10).lattice_wer
 """
 
 from __future__ import annotations
@@ -9,15 +10,84 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import FormatError
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.labels import is_of_tokens
 from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.metrics import count_errors
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.text.files import read_lines
 
 _Kept = TypeVar("_Kept")
+
+
+@dataclass(frozen=True)
+class KeptErrors:
+    """The errors of the best of what a decoder keeps of some utterances.
+
+    Attributes:
+        words: Of the references.
+        nbest: How long lists were, at most.
+        of_lists: The fewest word errors of any text of each list, added up.
+        of_lattices: The same of any path of each lattice; None for bare tokens, whose
+            lattices have no words.
+    """
+
+    words: int
+    nbest: int
+    of_lists: int
+    of_lattices: int | None
+
+    @property
+    def list_wer(self) -> float:
+        """Percent."""
+        return Oracle(self.of_lists, self.words).wer
+
+    @property
+    def lattice_wer(self) -> float | None:
+        """Percent."""
+        if self.of_lattices is None:
+            return None
+        return Oracle(self.of_lattices, self.words).wer
+
+
+def kept_errors(
+    decoder: LatticeDecoder,
+    utterances: Sequence[np.ndarray],
+    references: Sequence[Sequence[str]],
+    nbest: int,
+    boosts: Sequence[Any] | None = None,
+) -> KeptErrors:
+    """Decode lattices, one at a time, and count the fewest errors in each.
+
+    Args:
+        decoder: Ours, on a graph or a trie.
+        utterances: Log-probs, [T, V] each.
+        references: The words of each.
+        nbest: How many texts a list has.
+        boosts: Of each utterance; None for none.
+
+    Raises:
+        OptionError: The decoder's options allow no lattices.
+    """
+    of_lists = of_lattices = 0
+    has_words, reading = True, LatticeReading(nbest=nbest)
+    for i, (x, reference) in enumerate(zip(utterances, references, strict=True)):
+        given = None if boosts is None else [boosts[i]]
+        (lattice,) = decoder.decode_lattice([x], boosts=given)
+        texts = [one.text.split() for one in reading("", lattice)]
+        of_lists += min(count_errors(reference, text).total for text in texts)
+        has_words = not is_of_tokens(lattice.tables)
+        if has_words:
+            of_lattices += lattice_errors(lattice, reference)
+    words = sum(map(len, references))
+    return KeptErrors(words, nbest, of_lists, of_lattices if has_words else None)
 
 
 class Oracle(NamedTuple):

@@ -1,6 +1,7 @@
 """A comparison as a picture: WER against speed. Needs matplotlib, the extra `plot`.
 
     plot(comparison, "comparison.svg")
+    plot_reliability({"dev": bins}, "dev.svg")          # of word confidences
 
 One line, colour and marker for each search, from its narrowest to its widest setting;
 rings mark the Pareto front. The colours (Okabe and Ito) can be told apart by people who
@@ -10,10 +11,12 @@ are colour-blind, the markers by those who print in grey.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.confidences import Reliability
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.text.files import atomic_write
 
@@ -51,10 +54,60 @@ def plot(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> 
         axes = figure.add_subplot()
         _draw(axes, comparison)
         if path is not None:
-            metadata = {"Date": None} if kind == "svg" else {}
-            with atomic_write(path) as file:
-                figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+            _write(figure, path, kind)
     return figure
+
+
+def plot_reliability(
+    series: Mapping[str, Sequence[Reliability]],
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draw how many words are right against how sure they are; the diagonal is best.
+
+    Below, how many words each point stands for.
+
+    Args:
+        series: By what the legend calls them, bins as `confidences.reliability` makes.
+        path: Ends in `.png` or `.svg`.
+
+    Raises:
+        OptionError: The path ends in something else.
+        BackendError: matplotlib is not installed.
+        FormatError: The file cannot be written.
+    """
+    kind = None if path is None else check_plot(path)
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = matplotlib.figure.Figure(figsize=(5.0, 6.0), layout="constrained")
+        shares, counts = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+        shares.plot([0, 1], [0, 1], linestyle=":", color="#777777", linewidth=1.0)
+        for i, (name, bins) in enumerate(series.items()):
+            look = {
+                "label": name,
+                "color": COLOURS[i % len(COLOURS)],
+                "marker": MARKERS[i % len(MARKERS)],
+                "markersize": 5,
+                "linewidth": 1.2,
+            }
+            sure = [one.confidence for one in bins]
+            shares.plot(sure, [one.right for one in bins], **look)
+            counts.plot(sure, [one.words for one in bins], **look)
+        shares.set_ylabel("share of words that are right")
+        counts.set_ylabel("words")
+        counts.set_yscale("log")
+        counts.set_xlabel("confidence")
+        shares.legend(frameon=False, fontsize=8)
+        for axes in (shares, counts):
+            axes.grid(True, color="#dddddd", linewidth=0.5)
+        if path is not None:
+            _write(figure, path, kind)
+    return figure
+
+
+def _write(figure: Figure, path: str | os.PathLike[str], kind: str | None) -> None:
+    metadata = {"Date": None} if kind == "svg" else {}
+    with atomic_write(path) as file:
+        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
 def check_plot(path: str | os.PathLike[str]) -> str:

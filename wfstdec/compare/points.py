@@ -14,6 +14,7 @@ import numpy as np
 
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
 
@@ -88,6 +89,9 @@ class Search(Protocol):
 
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder that runs in one thread."""
+
+    def lattice_decoder(self, setting: Setting) -> LatticeDecoder | None:
+        """The same decoder for its lattices; None where it keeps none."""
 
 
 class Peer(Protocol):

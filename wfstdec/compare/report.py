@@ -37,7 +37,10 @@ PHRASE_COLUMNS: Columns = {
     "F %": lambda point: percent(_phrases(point).f_score),
 }
 
-
+ORACLE_COLUMNS: Columns = {
+    "best of list %": lambda point: _wer(point, "list_wer"),
+    "of lattice %": lambda point: _wer(point, "lattice_wer"),
+}
 MODEL_COLUMNS: Columns = {
     "model s": lambda point: _model_s(point)[0],
     "search s": lambda point: _model_s(point)[1],
@@ -49,6 +52,7 @@ def table(comparison: Comparison) -> str:
     has_phrases = any(point.phrases for point in comparison.points)
     has_models = any(point.model_s for point in comparison.points)
     columns = {**COLUMNS, **(PHRASE_COLUMNS if has_phrases else {})}
+    columns |= ORACLE_COLUMNS if any(p.kept for p in comparison.points) else {}
     columns |= MODEL_COLUMNS if has_models else {}
     fronts = [point for name in comparison.lists for point in comparison.front(name)]
     rows = [["", *columns]]
@@ -77,6 +81,11 @@ def headline(comparison: Comparison) -> str:
 def percent(share: float | None) -> str:
     """`12.5`, or `NONE`."""
     return NONE if share is None else f"{100 * share:.1f}"
+
+
+def _wer(point: Point, name: str) -> str:
+    wer = getattr(point.kept, name, None)
+    return NONE if wer is None else f"{wer:.2f}"
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -127,4 +136,15 @@ def _notes(comparison: Comparison) -> list[str]:
         "resident set while",
         "the decoder is made and decodes. *: no point is faster and as accurate.",
         *([f"Loaded before: {listed}."] if listed else []),
+        *_oracle_note(comparison),
+    ]
+
+
+def _oracle_note(comparison: Comparison) -> list[str]:
+    """What the errors of lists and lattices are."""
+    sizes = {point.kept.nbest for point in comparison.points if point.kept}
+    return [
+        f"Best of list, of lattice: the WER of the best of {size} texts, and of the "
+        "best path that was kept."
+        for size in sorted(sizes)
     ]

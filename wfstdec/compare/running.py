@@ -24,6 +24,7 @@ import numpy as np
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.memory import IS_EXACT, Peak
+from wfstdec.compare.oracle import KeptErrors, kept_errors
 from wfstdec.compare.phrase_scores import PhraseCounter
 from wfstdec.compare.points import Outcome, Search, Setting
 from wfstdec.compare.speech import Speech
@@ -51,6 +52,7 @@ class _Candidate:
     cpu_s: list[float] = field(default_factory=list)
     model_s: list[float] = field(default_factory=list)
     memory_mb: float = 0.0
+    kept: KeptErrors | None = None
 
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
         """Decode all, keep what was found, and time it."""
@@ -73,6 +75,14 @@ class _Candidate:
         if not self.found:
             self.found, self.memory_mb = found, peak.growth_mb
 
+    def look_at_lattices(self, speech: Speech, nbest: int) -> None:
+        """Count the errors of the best of what the search keeps; untimed."""
+        decoder = self.search.lattice_decoder(self.setting)
+        if decoder is not None:
+            utterances = list(speech.logprobs.values())
+            references = [speech.references[name] for name in speech.logprobs]
+            self.kept = kept_errors(decoder, utterances, references, nbest, self.boosts)
+
 
 def run(
     speech: Speech,
@@ -81,6 +91,7 @@ def run(
     boosts: Mapping[str, Mapping[str, Any] | BoostFile] | None = None,
     phrases: Iterable[str] = (),
     repeats: int = 3,
+    oracle: int | None = None,
 ) -> Comparison:
     """Compare searches on the same utterances.
 
@@ -92,12 +103,15 @@ def run(
             without any and with each list.
         phrases: Key phrases to score, words joined by spaces.
         repeats: Turns in which every point is timed.
+        oracle: Also count the errors of the best of so many texts, and of the best path
+            of lattices, of searches that keep some; None does not.
 
     Raises:
-        OptionError: No searches or settings, two of one name, or repeats below 1.
+        OptionError: No searches or settings, two of one name, or `repeats` or `oracle`
+            below 1.
         ShapeError, LogprobError, BoostError: As the decoders'.
     """
-    _check(searches, repeats)
+    _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
     lists: dict[str | None, Any] = {None: None}
     lists.update(boosts or {})
@@ -115,6 +129,8 @@ def run(
             candidate.decode(utterances)
             if turn == 0:
                 _say(_point(candidate, candidates, speech, counter))
+    for candidate in candidates if oracle is not None else ():
+        candidate.look_at_lattices(speech, oracle or 1)
     points = [_point(one, candidates, speech, counter) for one in candidates]
     facts = {
         search.name: replace(search.facts, takes_boosts=search.takes_boosts)
@@ -157,10 +173,11 @@ def _compiled(
     return list(search.compile_boosts([of(utterance) for utterance in speech.logprobs]))
 
 
-def _check(searches: Sequence[Search], repeats: int) -> None:
+def _check(searches: Sequence[Search], repeats: int, oracle: int | None) -> None:
     names = [search.name for search in searches]
-    if repeats < 1:
-        raise OptionError(f"repeats={repeats!r}, expected 1 or more")
+    for name, value in (("repeats", repeats), ("oracle", oracle)):
+        if value is not None and value < 1:
+            raise OptionError(f"{name}={value!r}, expected 1 or more")
     if not names or not all(search.settings for search in searches):
         raise OptionError(
             f"{len(names)} searches, expected at least one, each with settings"
@@ -197,6 +214,7 @@ def _point(
         unfinished=unfinished(one.found),
         memory_mb=one.memory_mb,
         model_s=tuple(round(seconds, 6) for seconds in one.model_s),
+        kept=one.kept,
     )
 
 

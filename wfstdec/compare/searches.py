@@ -21,6 +21,7 @@ from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.search.decoder import Decoder
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
@@ -81,6 +82,12 @@ class DecoderSearch:
 
         return decode
 
+    def lattice_decoder(self, setting: Setting) -> LatticeDecoder | None:
+        """See `Search.lattice_decoder`; a sum over alignments has no lattice."""
+        decoder = self.make(replace(self.base, **setting))
+        is_sum = getattr(decoder.options, "merge", None) == "sum"
+        return decoder if isinstance(decoder, LatticeDecoder) and not is_sum else None
+
 
 @dataclass(frozen=True, eq=False)
 class PeerSearch:
@@ -129,6 +136,9 @@ class PeerSearch:
             return [Outcome(text) for text in self.peer.decode(utterances, whole)]
 
         return decode
+
+    def lattice_decoder(self, _: Setting) -> None:
+        """Peers give texts alone."""
 
 
 def wfst_searches(

@@ -286,10 +286,15 @@ def _tables(
         topology=topology,
         marks_repeats=True,
         word_cost=word_cost,
+        silence_prob=_silence_prob(marked.fillers),
     )
     if open_costs is None:
         return tables
     return _with_open_word(tables, marked, open_costs)
+
+
+def _silence_prob(fillers: Fillers) -> float | None:
+    return None if fillers.silence is None else float(fillers.silence_prob)
 
 
 def _with_open_word(
@@ -303,7 +308,9 @@ def _with_open_word(
         tables,
         words=(*tables.words, OPEN_WORD),
         word_cost=np.append(tables.word_cost, [np.inf] * known).astype(np.float32),
-        open_word=OpenWord(len(tables.words), kind, float(costs.token_cost)),
+        open_word=OpenWord(
+            len(tables.words), kind, float(costs.token_cost), float(costs.word_cost)
+        ),
     )
 
 

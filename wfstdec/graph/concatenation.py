@@ -15,7 +15,7 @@ import numpy as np
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.graph.tables import GraphTables
 
 
 class Whole(NamedTuple):
@@ -58,28 +58,6 @@ def concatenate(graph: PackedGraph, overlay: Overlay, tables: GraphTables) -> Wh
     )
     whole = PackedGraph.pack(fst, arcs["ilabel"] & np.uint32(REPEAT) != 0, tables)
     return Whole(whole, *_found_again(whole, overlay))
-
-
-def with_words(
-    tables: GraphTables, words: tuple[str, ...], said: Pronunciations
-) -> GraphTables:
-    """Tables with more words and pronunciations.
-
-    Args:
-        tables: Of a graph.
-        words: Texts of the word ids behind those of the table.
-        said: Pronunciations of these, and of words of the table.
-    """
-    return GraphTables(
-        tokens=tables.tokens,
-        words=(*tables.words, *words),
-        pronunciations=tables.pronunciations.joined_with(said),
-        fillers=tables.fillers,
-        separated=tables.separated,
-        topology=tables.topology,
-        marks_repeats=tables.marks_repeats,
-        open_word=tables.open_word,
-    )
 
 
 def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.ndarray]:

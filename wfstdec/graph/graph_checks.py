@@ -113,6 +113,12 @@ def check_tables(tables: GraphTables) -> None:
             f"{len(costs)} costs of words, expected {len(words)} numbers, or none"
         )
     _check_open_word(tables)
+    silence = tables.silence_prob
+    if silence is not None and not (0 < silence < 1 and len(tables.fillers) == 1):
+        raise GraphError(
+            f"silence of probability {silence!r} and {len(tables.fillers)} fillers, "
+            "expected one above 0 and below 1, and one filler"
+        )
     if (said.word[1:] < said.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
     if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
@@ -125,7 +131,7 @@ def _check_open_word(tables: GraphTables) -> None:
     """Check the label of open words, if there is one."""
     if tables.open_word is None:
         return
-    word, kind, token_cost = tables.open_word
+    word, kind, token_cost, word_cost = tables.open_word
     if not 0 < word < len(tables.words) or tables.words[word] != OPEN_WORD:
         raise GraphError(
             f"open words with label {word}, expected that of {OPEN_WORD!r}"
@@ -135,6 +141,8 @@ def _check_open_word(tables: GraphTables) -> None:
         raise GraphError(f"open words of {kind!r}, expected one of {expected}")
     if not 0 <= token_cost <= -LEAST_COST:
         raise GraphError(f"tokens of open words cost {token_cost}, expected 0 or more")
+    if word_cost is not None and not abs(word_cost) <= -LEAST_COST:
+        raise GraphError(f"open words cost {word_cost}, expected a finite number")
 
 
 def _check_range(name: str, values: np.ndarray, top: int) -> None:

@@ -48,7 +48,10 @@ def table_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
         "marks_repeats": tables.marks_repeats,
     }
     if tables.open_word is not None:
-        meta["open_word"] = tables.open_word._asdict()
+        opened = tables.open_word._asdict().items()
+        meta["open_word"] = {name: x for name, x in opened if x is not None}
+    if tables.silence_prob is not None:
+        meta["silence_prob"] = tables.silence_prob
     known = {"word_cost": tables.word_cost} if len(tables.word_cost) else {}
     return known | {
         "tokens": _bytes(json.dumps(tables.tokens.names)),
@@ -85,7 +88,37 @@ def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
         marks_repeats=meta["marks_repeats"],
         word_cost=arrays.get("word_cost", np.zeros(0, np.float32)),
         open_word=None if opened is None else OpenWord(**opened),
+        silence_prob=meta.get("silence_prob"),
     )
+
+
+def added_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
+    """The words and pronunciations that an utterance has beside the graph's."""
+    assert tables.added is not None
+    own, said = tables.added
+    return {
+        "words": _bytes("\n".join(tables.words[len(own.words) :])),
+        "pronunciation_word": said.word,
+        "pronunciation_splits": said.splits,
+        "pronunciation_tokens": said.tokens,
+        "pronunciation_cost": said.cost,
+    }
+
+
+def added_from(
+    arrays: dict[str, np.ndarray],
+) -> tuple[tuple[str, ...], Pronunciations]:
+    """The inverse of `added_arrays`, not checked yet.
+
+    Raises:
+        KeyError, TypeError, ValueError: A part is missing or damaged.
+    """
+    text = arrays["words"].tobytes().decode()
+    columns = ("word", "splits", "tokens", "cost")
+    said = Pronunciations(*(arrays[f"pronunciation_{name}"] for name in columns))
+    if said.splits[-1] != len(said.tokens) or len(said.splits) != len(said.word) + 1:
+        raise ValueError("pronunciations and their tokens differ in number")
+    return tuple(text.split("\n")) if text else (), said
 
 
 def fingerprint_of(arrays: dict[str, np.ndarray]) -> str:

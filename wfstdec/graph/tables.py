@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -108,11 +108,25 @@ class OpenWord(NamedTuple):
         word: Its word id; the text is `OPEN_WORD`.
         kind: What the tokens are.
         token_cost: What each of their tokens costs, nats.
+        word_cost: What each word costs beside, nats; None where that is not known.
     """
 
     word: int
     kind: Kind
     token_cost: float
+    word_cost: float | None = None
+
+
+class Added(NamedTuple):
+    """What the tables of an utterance have beside those of the graph.
+
+    Attributes:
+        own: Those of the graph.
+        said: Pronunciations of the words that follow its own, and more of these.
+    """
+
+    own: GraphTables
+    said: Pronunciations
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +144,9 @@ class GraphTables:
         word_cost: float32 [W], what each word costs whatever was said before, nats,
             `inf` where that is not known; empty where no language model says it.
         open_word: The label of open words; None where the graph has none.
+        silence_prob: How probable the filler is in each place, if it is a silence whose
+            costs stand on arcs; None if not, and where that is not known.
+        added: What an utterance has beside these words; None for nothing.
     """
 
     tokens: TokenTable
@@ -141,6 +158,13 @@ class GraphTables:
     marks_repeats: bool = False
     word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     open_word: OpenWord | None = None
+    silence_prob: float | None = None
+    added: Added | None = None
+
+    @property
+    def own(self) -> GraphTables:
+        """Those of the graph, without what an utterance has beside."""
+        return self if self.added is None else self.added.own
 
     @cached_property
     def open_spelling(self) -> OpenSpelling | None:
@@ -148,3 +172,22 @@ class GraphTables:
         if self.open_word is None:
             return None
         return spelling_of(self.open_word.kind, self.tokens, self.fillers)
+
+
+def with_words(
+    tables: GraphTables, words: tuple[str, ...], said: Pronunciations
+) -> GraphTables:
+    """Tables with more words and pronunciations.
+
+    Args:
+        tables: Of a graph.
+        words: Texts of the word ids behind those of the table.
+        said: Pronunciations of these, and of words of the table.
+    """
+    return replace(
+        tables,
+        words=(*tables.words, *words),
+        pronunciations=tables.pronunciations.joined_with(said),
+        word_cost=np.zeros(0, np.float32),
+        added=Added(tables, said),
+    )

@@ -52,11 +52,18 @@ def write_lattice_fst(lattice: Lattice, path: str | os.PathLike[str]) -> None:
         file.write(data)
 
 
-def kaldi_lattice(utterance: str, lattice: Lattice) -> str:
+def kaldi_lattice(
+    utterance: str, lattice: Lattice, numbers: np.ndarray | None = None
+) -> str:
     """A lattice as an entry of a Kaldi text archive of lattices.
 
     The two costs of an arc are: all but the acoustic one, scaled; the acoustic one,
     before its scale. So Kaldi's acoustic scale is that of the search.
+
+    Args:
+        utterance: Its id.
+        lattice: Any.
+        numbers: int64 [W], what to call each word; None for their own numbers.
     """
     arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
     graph = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
@@ -66,6 +73,7 @@ def kaldi_lattice(utterance: str, lattice: Lattice) -> str:
     for state in range(lattice.num_states):
         while row < len(arcs) and arcs["state"][row] == state:
             to, word = arcs["nextstate"][row], arcs["olabel"][row]
+            word = word if numbers is None else numbers[word]
             costs = f"{graph[row]:.7g},{acoustic[row]:.7g}"
             lines.append(f"{state}\t{to}\t{label[row]}\t{word}\t{costs}")
             row += 1

@@ -32,9 +32,10 @@ STATE = np.dtype(
         ("final_excess", "<f4"),
     ]
 )
-"""A state: frames passed; what it was in the search; the graph's final cost before
-`lm_scale`, what ending pays or refunds of boosts, and what ending here costs more than
-the best end, which is `inf` where no path may end."""
+"""A state: frames passed; what it was in the search (of a graph: its state; of a trie:
+`trie/recorded.py`); the graph's final cost before `lm_scale`, what ending pays or
+refunds of boosts, and what ending here costs more than the best end, which is `inf`
+where no path may end."""
 ARC = np.dtype(
     [
         ("state", "<u4"),
@@ -50,7 +51,8 @@ ARC = np.dtype(
     ]
 )
 """An arc: where it leads from and to; labels and flags as those of graph arcs; the id
-of the graph's arc; costs, those of graph and acoustics before scales; its excess."""
+of the graph's arc, or for a trie its number by where it leads; costs, those of graph
+and acoustics before scales; its excess."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,29 @@ class LatticeScales:
         acoustic_scale: Multiplies acoustic costs.
         lm_scale: Multiplies graph costs, those of arcs and final ones.
         word_insertion: What each word's insertion cost is.
+        token_insertion: What that of each token is; of the trie decoder.
     """
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_insertion: float = 0.0
+    token_insertion: float = 0.0
+
+    def insertion_costs(self, words: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """The insertion costs of arcs, float32 [A].
+
+        Args:
+            words: bool [A], those with a word.
+            tokens: bool [A], those on which a token begins.
+        """
+        of_word, of_token = map(np.float32, (self.word_insertion, self.token_insertion))
+        token = np.where(tokens, of_token, np.float32(0))
+        return np.where(words, token + of_word, token)
 
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The good paths of an utterance; costs are in nats, lower is better.
+    """The good paths of an utterance, or of a segment; costs in nats, lower is better.
 
     States are sorted by (frame, graph state, boost state), arcs by (state, arc): the
     same from every backend. State 0 is the start.
@@ -81,9 +96,10 @@ class Lattice:
         tables: What labels mean: those of the graph.
         scales: What excess was added up by.
         lattice_beam: Paths that cost more than the best plus this are left out.
-        search_cost: The total of the best path, as the search added it up.
+        search_cost: The total of the best path, as the search added it up; of a
+            segment, from its first state on.
         reached_final: Whether ends are final states of the graph; if not, they are
-            all that the search was left with.
+            all that the search was left with, or the last state of a segment.
         num_frames: Frames that the paths cover.
         died_at_frame: The frame that nothing survived, or None.
         frame_shift_s: Seconds per frame.
@@ -104,6 +120,11 @@ class Lattice:
     def num_states(self) -> int:
         """S."""
         return len(self.states)
+
+    @property
+    def first_frame(self) -> int:
+        """The frame that it begins at: above 0 for a later segment of a session."""
+        return int(self.states["frame"][0])
 
     @property
     def num_arcs(self) -> int:

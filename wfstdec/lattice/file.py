@@ -5,8 +5,9 @@
     for utterance, lattice in open_lattices("dev.lat"): ...
 
 The file is a zip archive without compression: a header in JSON, the graph's tables
-once, and `STATE` and `ARC` arrays of each utterance in NumPy's format. The archive has
-a check sum of each part.
+once, and `STATE` and `ARC` arrays of each utterance in NumPy's format, with the words
+that it has beside those of the graph, and how these are said. The archive has a check
+sum of each part.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ import numpy as np
 from wfstdec.errors import FormatError, LatticeError
 from wfstdec.graph import packed_file
 from wfstdec.graph.graph_checks import check_tables
-from wfstdec.graph.tables import GraphTables
+from wfstdec.graph.tables import GraphTables, with_words
 from wfstdec.lattice.arrays import Lattice, LatticeScales, check_lattice
 from wfstdec.text.files import atomic_write
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+OLDER_VERSIONS = (1,)
+"""Read as well: 1 has no words of utterances."""
 _FORMAT = "wfstdec.lattices"
 _HEADER = "header.json"
 _TABLES = "tables.npz"
+_ADDED = "words.npz"
 _NUMBERS = (
     "lattice_beam",
     "search_cost",
@@ -90,24 +94,31 @@ class LatticeWriter:
         """
         if utterance in self._ids:
             raise LatticeError("has a lattice already, expected one", utterance)
+        own = lattice.tables.own
         if self._tables is None:
-            self._tables = lattice.tables
-            arrays: dict[str, Any] = {**packed_file.table_arrays(lattice.tables)}
-            with self._zip.open(_TABLES, "w") as part:
-                np.savez(part, **arrays)
-        if lattice.tables is not self._tables and (
-            lattice.tables.words != self._tables.words
-            or lattice.tables.tokens != self._tables.tokens
+            self._tables = own
+            self._write_arrays(_TABLES, packed_file.table_arrays(own))
+        if own is not self._tables and (
+            own.words != self._tables.words or own.tokens != self._tables.tokens
         ):
             raise LatticeError("is of another graph, expected one a file", utterance)
         number = len(self._header)
         for name, array in (("states", lattice.states), ("arcs", lattice.arcs)):
             with self._zip.open(f"{number}.{name}.npy", "w") as part:
                 np.lib.format.write_array(part, array, allow_pickle=False)
+        if lattice.tables.added is not None:
+            added = packed_file.added_arrays(lattice.tables)
+            self._write_arrays(f"{number}.{_ADDED}", added)
         numbers = {name: getattr(lattice, name) for name in _NUMBERS}
         scales = dataclasses.asdict(lattice.scales)
-        self._header.append({"id": utterance, "scales": scales, **numbers})
+        has_words = {"has_words": lattice.tables.added is not None}
+        self._header.append({"id": utterance, "scales": scales, **has_words, **numbers})
         self._ids.add(utterance)
+
+    def _write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        named: dict[str, Any] = {**arrays}
+        with self._zip.open(name, "w") as part:
+            np.savez(part, **named)
 
 
 class LatticeFile(Mapping[str, Lattice]):
@@ -134,7 +145,7 @@ class LatticeFile(Mapping[str, Lattice]):
                 f"{path}: not a readable file of lattices ({error}), expected what "
                 "`wfstdec decode --lattices` writes"
             ) from None
-        if (kind, version) != (_FORMAT, FORMAT_VERSION):
+        if kind != _FORMAT or version not in (FORMAT_VERSION, *OLDER_VERSIONS):
             raise LatticeError(
                 f"{path}: found {kind} version {version!r}, expected {_FORMAT} version "
                 f"{FORMAT_VERSION}; decode again"
@@ -157,11 +168,10 @@ class LatticeFile(Mapping[str, Lattice]):
         found = self._header[number]
         try:
             states, arcs = (self._read(number, name) for name in ("states", "arcs"))
-            assert self.tables is not None
             lattice = Lattice(
                 states,
                 arcs,
-                self.tables,
+                self._tables_of(number),
                 LatticeScales(**found["scales"]),
                 **{name: found[name] for name in _NUMBERS},
             )
@@ -177,12 +187,25 @@ class LatticeFile(Mapping[str, Lattice]):
         part = io.BytesIO(self._zip.read(f"{number}.{name}.npy"))
         return np.lib.format.read_array(part, allow_pickle=False)
 
-    def _read_tables(self) -> GraphTables:
-        with np.load(io.BytesIO(self._zip.read(_TABLES)), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        tables = packed_file.tables_from(arrays)
+    def _tables_of(self, number: int) -> GraphTables:
+        """The graph's, with the words of an utterance."""
+        assert self.tables is not None
+        if not self._header[number].get("has_words"):
+            return self.tables
+        arrays = self._read_arrays(f"{number}.{_ADDED}")
+        words, said = packed_file.added_from(arrays)
+        tables = with_words(self.tables, words, said)
         check_tables(tables)
         return tables
+
+    def _read_tables(self) -> GraphTables:
+        tables = packed_file.tables_from(self._read_arrays(_TABLES))
+        check_tables(tables)
+        return tables
+
+    def _read_arrays(self, name: str) -> dict[str, np.ndarray]:
+        with np.load(io.BytesIO(self._zip.read(name)), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
 
 
 def save_lattices(

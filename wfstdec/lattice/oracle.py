@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wfstdec.errors import LatticeError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.labels import is_of_tokens
 
 
 def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
@@ -19,7 +21,15 @@ def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
     Args:
         lattice: Any.
         reference: Words; those that the graph lacks are errors.
+
+    Raises:
+        LatticeError: The lattice is one of bare tokens.
     """
+    if is_of_tokens(lattice.tables):
+        raise LatticeError(
+            "is one of bare tokens, whose words are not known, expected a lattice of a "
+            "search with a lexicon or a graph"
+        )
     ids = {word: i for i, word in enumerate(lattice.words)}
     text = np.array([ids.get(word, -1) for word in reference], np.int64)
     splits, into = lattice.arcs_into

@@ -7,30 +7,38 @@
 The graph's costs are dropped, and not subtracted: where backing off was cheaper than
 what the graph's model says, or costs stand early on a path, the difference of two
 models would be wrong. In their place stand the model's, with true back-off, and those
-of pronunciations: a word costs the least of its own. Costs of silences are dropped.
+of pronunciations and silences, as a path has them (`pronounced.py`).
 
     state   a state of the lattice with a state of the model
-    arc     with a word: the model's step and the pronunciation; others cost nothing
+    arc     the model's step, if it has a word, and what is known of pronunciations
+
+Words that an utterance has beside those of the graph cost what the model asks for
+`<unk>`, and so do open words, with the cost of their spelling.
 """
 
 from __future__ import annotations
 
-import functools
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-from numpy import int32, uint32
+from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
+from wfstdec.lattice.labels import is_of_tokens, starts_token
+from wfstdec.lattice.pairs import in_order, longer, order_of, places
+from wfstdec.lattice.pronounced import pronounced
 from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 
-HISTORY_BEAM = 8.0
+HISTORY_BEAM = 5.0
 """Nats."""
+_OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
+"""Which models are known to be over the words of which graphs."""
 
 
 def rescored(
@@ -49,7 +57,7 @@ def rescored(
 
     Args:
         lattice: Any, also one that was rescored.
-        lm: Over the words of the graph.
+        lm: Over the words of the graph, or also those that the utterance adds.
         lm_scale: Times its costs; None is the lattice's.
         word_insertion: Of each word; None is the lattice's.
         lattice_beam: What costs more than the best path and this is left out; None
@@ -60,62 +68,73 @@ def rescored(
     Raises:
         OptionError: The model is over other words, or a value is out of range.
         LatticeError: The model allows no path: it lacks words, and has no `<unk>`.
-            Or the lattice has open words.
+            Or the lattice has open words of which it is not known what they cost.
     """
     check_lm(lattice, lm)
     scales = changed_scales(
         lattice.scales, lm_scale=lm_scale, word_insertion=word_insertion
     )
-    splits = np.searchsorted(lattice.arcs["state"], np.arange(lattice.num_states + 1))
-    states, arcs = _expand(
-        (lattice.states, lattice.arcs, lattice.order, splits),
+    said = pronounced(lattice)
+    splits = np.searchsorted(said.arcs["state"], np.arange(len(said.states) + 1))
+    states, arcs, order = _expand(
+        (said, splits),
         lm.automaton,
-        word_costs(lattice.tables),
-        (scales.acoustic_scale, scales.lm_scale, scales.word_insertion),
+        (scales.acoustic_scale, scales.lm_scale),
+        scales.insertion_costs(
+            said.arcs["olabel"] != 0, starts_token(said.arcs["ilabel"], lattice.tokens)
+        ),
         history_beam,
     )
-    arcs = arcs[np.argsort(arcs["state"], kind="stable")]
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
-    return with_arcs(lattice, states, arcs, scales, beam)
+    return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
-    """See that a model is over the words of a lattice, and that it can price them.
+    """See that a model is over the words of a lattice.
+
+    It may be without those that an utterance has beside the words of the graph: they
+    are then what it calls `<unk>`.
 
     Raises:
         OptionError: It is over others.
-        LatticeError: The lattice has open words.
+        LatticeError: The lattice is one of bare tokens.
     """
-    opened = lattice.tables.open_word
-    if opened is not None and (lattice.arcs["olabel"] == opened.word).any():
+    if is_of_tokens(lattice.tables):
         raise LatticeError(
-            "has open words, whose tokens have costs that a rescoring would lose; "
-            "expected a lattice of a graph without `open_vocabulary`"
+            "is one of bare tokens, without words to price, expected a lattice of a "
+            "search with a lexicon or a graph"
         )
-    labels, words = lm.labels, lattice.words
-    same = labels is None or labels is words or labels == words
-    if lm.unit != "word" or lm.num_labels != len(lattice.words) or not same:
-        raise OptionError(
-            f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
-            f"{len(lattice.words)} words of the lattice: NgramLM.from_arpa(arpa, "
-            "lattice.words)"
-        )
+    own = lattice.tables.own
+    if own not in _OVER.get(lm, ()):
+        if _is_over(lm, own.words):
+            _OVER.setdefault(lm, WeakSet()).add(own)
+        elif not _is_over(lm, lattice.words):
+            _refuse(lm, own.words)
 
 
-@functools.lru_cache(maxsize=16)
-def word_costs(tables: GraphTables) -> np.ndarray:
-    """What the pronunciation of each word costs at least, float32 [words]."""
-    said, costs = tables.pronunciations, np.full(len(tables.words), np.inf, np.float32)
-    np.minimum.at(costs, said.word, said.cost)
-    costs[costs == np.inf] = 0
-    return costs
+def _refuse(lm: NgramLM, words: tuple[str, ...]) -> None:
+    raise OptionError(
+        f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
+        f"{len(words)} words of the lattice: NgramLM.from_arpa(arpa, lattice.words)"
+    )
+
+
+def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
+    """Whether a model is over these words, as far as that is known."""
+    same = lm.labels is None or lm.labels is words or lm.labels == words
+    return lm.unit == "word" and lm.num_labels == len(words) and same
 
 
 @jit
-def _expand(lattice, automaton, word_costs, scales, history_beam):
-    """The states and arcs of a lattice, for every history that a path brings there."""
-    states, arcs, order, splits = lattice
-    acoustic_scale, lm_scale, word_insertion = scales
+def _expand(lattice, automaton, scales, insertions, history_beam):
+    """The states and arcs of a lattice, for every history that a path brings there.
+
+    Returns:
+        (`STATE`, `ARC`, sorted by state, int64: states before those behind them).
+    """
+    said, splits = lattice
+    states, arcs, order = said.states, said.arcs, said.order
+    acoustic_scale, lm_scale = scales
     pairs, slots = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
     # The pairs of a state stand in a list: the first, and then the one before.
@@ -135,19 +154,21 @@ def _expand(lattice, automaton, word_costs, scales, history_beam):
                 at = before[at]
                 continue
             for a in range(splits[state], splits[state + 1]):
-                arc, cost, after = arcs[a], np.float32(0), history
-                insertion, word = 0.0, np.int64(arc.olabel)
+                arc, cost, after = arcs[a], said.cost[a], history
+                insertion, word = insertions[a], np.int64(arc.olabel)
                 if word != 0:
-                    cost, after = kernels.step(automaton, 0, history, word)
-                    cost += word_costs[word]
-                    insertion = word_insertion
+                    asked, after = kernels.step(automaton, 0, history, word)
+                    cost += asked
                     if not cost < np.inf:
                         continue
                 to = np.int64(arc.nextstate)
                 slot = slot_of_pair(slots, pairs, to, after)
                 if slots[slot] < 0:
                     if num == len(pairs):
-                        pairs, slots, before, least = _longer(pairs, before, least)
+                        pairs, slots, before = longer(pairs, before)
+                        more_least = np.full(2 * num, np.inf)
+                        more_least[:num] = least
+                        least = more_least
                         slot = slot_of_pair(slots, pairs, to, after)
                     pairs[num, 0], pairs[num, 1] = to, after
                     slots[slot], before[num], last[to] = num, last[to], num
@@ -156,72 +177,34 @@ def _expand(lattice, automaton, word_costs, scales, history_beam):
                 total += acoustic_scale * arc.acoustic_cost
                 least[slots[slot]] = min(least[slots[slot]], total)
                 if count == len(made):
-                    longer = np.empty(2 * count, ARC)
-                    longer[:count] = made
-                    made = longer
+                    more = np.empty(2 * count, ARC)
+                    more[:count] = made
+                    made = more
                 made[count] = arc
                 one = made[count]
                 one.state, one.nextstate = uint32(at), uint32(slots[slot])
-                one.graph_cost, one.insertion_cost = cost, np.float32(insertion)
+                one.graph_cost, one.insertion_cost = cost, insertion
                 count += 1
             at = before[at]
-    return _number(states, automaton, pairs[:num], order), _renumber(
-        made[:count], pairs[:num], order
+    place = places(pairs[:num], len(order))
+    return (
+        _number(said, automaton, pairs[:num], place),
+        in_order(made[:count], place),
+        order_of(order, pairs[:num]),
     )
 
 
 @jit
-def _longer(pairs, before, least):
-    """Twice the room for pairs and what is known of them, and their hash table."""
-    num = len(pairs)
-    more = np.full((2 * num, 2), -1, np.int32)
-    more[:num] = pairs
-    slots = np.full(8 * num, -1, np.int32)
-    for i in range(num):
-        slots[slot_of_pair(slots, more, more[i, 0], more[i, 1])] = i
-    longer = np.full(2 * num, -1, np.int32)
-    longer[:num] = before
-    costs = np.full(2 * num, np.inf)
-    costs[:num] = least
-    return more, slots, longer, costs
-
-
-@jit
-def _places(pairs, num_states):
-    """The places of pairs sorted by state, int32 [N]; pairs of a state as they came."""
-    first = np.zeros(num_states + 1, np.int64)
-    for i in range(len(pairs)):
-        first[pairs[i, 0] + 1] += 1
-    for s in range(num_states):
-        first[s + 1] += first[s]
-    place = np.empty(len(pairs), np.int32)
-    for i in range(len(pairs)):
-        place[i] = int32(first[pairs[i, 0]])
-        first[pairs[i, 0]] += 1
-    return place
-
-
-@jit
-def _number(states, automaton, pairs, order):
+def _number(said, automaton, pairs, place):
     """The state of each pair, sorted; final costs are the model's."""
-    place = _places(pairs, len(order))
     made = np.empty(len(pairs), STATE)
     for i in range(len(pairs)):
-        made[place[i]] = states[pairs[i, 0]]
+        made[place[i]] = said.states[pairs[i, 0]]
         one = made[place[i]]
         if one.final_excess < np.inf:
             reached = one.final_cost < np.inf
-            one.final_cost = kernels.final(automaton, 0, pairs[i, 1])
+            asked = kernels.final(automaton, 0, pairs[i, 1])
+            one.final_cost = asked + said.final_cost[pairs[i, 0]]
             if not (reached and one.final_cost < np.inf):
                 one.final_excess = np.inf
     return made
-
-
-@jit
-def _renumber(arcs, pairs, order):
-    """The arcs between states in their places."""
-    place = _places(pairs, len(order))
-    for a in range(len(arcs)):
-        arcs[a].state = uint32(place[arcs[a].state])
-        arcs[a].nextstate = uint32(place[arcs[a].nextstate])
-    return arcs

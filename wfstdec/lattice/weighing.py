@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
-from wfstdec.lattice.arrays import Lattice, LatticeScales
+from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.lattice.labels import begins_token
 
 
 def weighed(
@@ -48,7 +50,8 @@ def weighed(
     )
     arcs = lattice.arcs.copy()
     if word_insertion is not None:
-        arcs["insertion_cost"] = np.where(arcs["olabel"] != 0, word_insertion, 0.0)
+        tokens = begins_token(lattice)
+        arcs["insertion_cost"] = scales.insertion_costs(arcs["olabel"] != 0, tokens)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, lattice.states.copy(), arcs, scales, beam)
 
@@ -73,6 +76,8 @@ def with_arcs(
     arcs: np.ndarray,
     scales: LatticeScales,
     lattice_beam: float,
+    *,
+    order: np.ndarray | None = None,
 ) -> Lattice:
     """A lattice of other states and arcs, whose excess is made anew.
 
@@ -83,28 +88,21 @@ def with_arcs(
         arcs: `ARC` [A], sorted by state; `excess` is not looked at. Written to.
         scales: What costs are added up by.
         lattice_beam: What costs more than the best path and this is left out.
+        order: int64 [S], as `Lattice.order`; None where it is not known.
 
     Raises:
         LatticeError: No path is left.
     """
-    made = replace(
-        lattice, states=states, arcs=arcs, scales=scales, lattice_beam=lattice_beam
-    )
-    order, costs, finals = made.order, made.arc_costs(), made.final_costs()
-    splits = np.searchsorted(arcs["state"], np.arange(len(states) + 1))
-    to = arcs["nextstate"].astype(np.int64)
-    least, extra = _costs(order, splits, to, costs, finals, arcs["excess"])
-    best = float(np.min(least + finals))
+    if order is None:
+        order = replace(lattice, states=states, arcs=arcs).order
+    by = scales.acoustic_scale, scales.lm_scale
+    best, through = _costs(order, states, arcs, by)
     if not best < np.inf:
-        raise LatticeError("no path is left, expected one that the model allows")
-    states["final_excess"] = least + finals - best
-    kept_arcs = arcs["excess"] + extra[to] - best <= lattice_beam
-    kept = extra - best <= lattice_beam
-    number = np.cumsum(kept, dtype=np.uint32) - np.uint32(1)
-    states, arcs = states[kept], arcs[kept_arcs]
-    for name in ("state", "nextstate"):
-        arcs[name] = number[arcs[name]]
-    states["final_excess"][states["final_excess"] > lattice_beam] = np.inf
+        raise LatticeError(
+            "no path is left, expected one that the model allows: does it lack words? "
+            "unk_cost is what they cost"
+        )
+    states, arcs = _kept(states, arcs, through, best, float(lattice_beam))
     return replace(
         lattice,
         states=states,
@@ -116,22 +114,77 @@ def with_arcs(
 
 
 @jit
-def _costs(order, splits, to, costs, finals, excess):
-    """Fill in the excess of arcs; costs of the best paths to and through states.
+def _costs(order, states, arcs, scales):
+    """Fill in all excess; the least cost, and those of the best paths through states.
 
-    `to`: int64 [A], where arcs lead. Returns two float64 [S].
+    Returns:
+        (float, float64 [S]).
     """
-    least = np.full(len(order), np.inf)
+    acoustic_scale, lm_scale = scales
+    splits = _splits(arcs, len(states))
+    costs, least = np.empty(len(arcs)), np.full(len(states), np.inf)
     least[0] = 0.0
     for state in order:
         for a in range(splits[state], splits[state + 1]):
-            least[to[a]] = min(least[to[a]], least[state] + costs[a])
-    through = least + finals
+            arc = arcs[a]
+            total = lm_scale * np.float64(arc.graph_cost)
+            total += arc.insertion_cost
+            total += arc.boost_cost
+            total += acoustic_scale * np.float64(arc.acoustic_cost)
+            costs[a] = total
+            to = np.int64(arc.nextstate)
+            least[to] = min(least[to], least[state] + total)
+    through = np.full(len(states), np.inf)
+    for state in range(len(states)):
+        one = states[state]
+        if one.final_excess < np.inf:
+            final = lm_scale * np.float64(one.final_cost) + one.final_boost_cost
+            through[state] = least[state] + final
+    best = through.min()
+    for state in range(len(states)):
+        states[state].final_excess = through[state] - best
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):
-            more = (
-                least[state] + costs[a] - least[to[a]] if costs[a] < np.inf else np.inf
-            )
-            excess[a] = more
-            through[state] = min(through[state], through[to[a]] + more)
-    return least, through
+            to, more = np.int64(arcs[a].nextstate), np.inf
+            if costs[a] < np.inf and least[state] < np.inf:
+                more = least[state] + costs[a] - least[to]
+            arcs[a].excess = more  # rounded: what `_kept` compares is what adds up
+            through[state] = min(through[state], arcs[a].excess + through[to])
+    return best, through
+
+
+@jit
+def _kept(states, arcs, through, best, beam):
+    """The states and arcs that cost no more than the best path and the beam."""
+    number, num = np.empty(len(states), np.int64), 0
+    for state in range(len(states)):
+        number[state] = -1
+        if through[state] - best <= beam:
+            number[state] = num
+            num += 1
+    kept_states, kept_arcs, count = np.empty(num, STATE), np.empty(len(arcs), ARC), 0
+    for state in range(len(states)):
+        if number[state] >= 0:
+            kept_states[number[state]] = states[state]
+            one = kept_states[number[state]]
+            if one.final_excess > beam:
+                one.final_excess = np.inf
+    for a in range(len(arcs)):
+        state, to = np.int64(arcs[a].state), np.int64(arcs[a].nextstate)
+        if arcs[a].excess + through[to] - best <= beam:
+            kept_arcs[count] = arcs[a]
+            arc = kept_arcs[count]
+            arc.state, arc.nextstate = uint32(number[state]), uint32(number[to])
+            count += 1
+    return kept_states, kept_arcs[:count].copy()
+
+
+@jit
+def _splits(arcs, num_states):
+    """Where the arcs of each state begin, int64 [S + 1]."""
+    splits = np.zeros(num_states + 1, np.int64)
+    for a in range(len(arcs)):
+        splits[arcs[a].state + 1] += 1
+    for s in range(num_states):
+        splits[s + 1] += splits[s]
+    return splits

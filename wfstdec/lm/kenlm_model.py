@@ -27,8 +27,6 @@ class KenlmModel:
 
     Args:
         path: A KenLM binary, or an ARPA file.
-        unk_cost: Nats for words that the model lacks, after which nothing is known of
-            what was said; None for what the model gives `<unk>`.
 
     Attributes:
         least_cost: No word costs less: a model whose back-offs are above 1 may give
@@ -42,9 +40,7 @@ class KenlmModel:
 
     least_cost = -1.0
 
-    def __init__(
-        self, path: str | os.PathLike[str], unk_cost: float | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
             import kenlm
         except ImportError:
@@ -54,7 +50,7 @@ class KenlmModel:
                 "format (build_binary trie), which is read without it"
             ) from None
         self.path = os.fspath(path)
-        header = read_kenlm_header(path)  # clear errors before KenLM's
+        read_kenlm_header(path)  # clear errors before KenLM's
         config = kenlm.Config()
         config.show_progress = False
         try:
@@ -63,8 +59,7 @@ class KenlmModel:
             raise FormatError(
                 f"{self.path}: KenLM cannot read it ({error}), expected a whole file"
             ) from None
-        self._new_state, self._has_words = kenlm.State, header and header.has_words
-        self._unk_cost = unk_cost
+        self._new_state = kenlm.State
 
     @property
     def words(self) -> Container[str]:
@@ -90,8 +85,6 @@ class KenlmModel:
 
     def score(self, state: Any, word: str) -> tuple[float, Any]:
         """The cost of a word, and the state behind it."""
-        if word == UNK and self._unk_cost is not None:
-            return self._unk_cost, self.empty()
         after = self._new_state()
         return _NATS * self._model.BaseScore(state, word, after), after
 

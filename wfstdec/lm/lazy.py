@@ -41,7 +41,7 @@ from wfstdec.lm.lazy_table import (
 from wfstdec.lm.user import UNK, Asked, UserLM, digest
 from wfstdec.text.symbols import TokenTable
 
-MAX_PAIRS = 1 << 23
+MAX_PAIRS = 1 << 21
 """Once the model was asked so much, searches that begin start with nothing."""
 FIRST_SLOTS = 1 << 12
 NO_ALIASES = np.zeros(0, np.int32)
@@ -81,6 +81,7 @@ class LazyLM:
         self.least_cost = self.asked.least_cost
         self.lock = threading.Lock()
         self._max_pairs = max_pairs
+        self._word_costs: np.ndarray | None = None
         self._answers = Answers(self)
 
     @property
@@ -97,7 +98,9 @@ class LazyLM:
 
     def word_costs(self) -> np.ndarray:
         """What each label costs where nothing was said, float32 [L]; in one batch."""
-        return self._costs(self.names)
+        if self._word_costs is None:
+            self._word_costs = read_only(self._costs(self.names))
+        return self._word_costs
 
     def unk_cost(self) -> float:
         """What `<unk>` costs where nothing was said; inf where there is none."""

@@ -162,7 +162,8 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             OptionError: This kind of decoder records none.
         """
         raise OptionError(
-            f"{type(self).__name__} records no lattices, expected a WfstDecoder"
+            f"{type(self).__name__} records no lattices, expected a WfstDecoder or a "
+            "TrieDecoder"
         )
 
     def phrase_compiler(
@@ -234,7 +235,21 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             OptionError: This kind of decoder has none.
         """
         raise OptionError(
-            f"{type(self).__name__} records no lattices, expected a WfstDecoder"
+            f"{type(self).__name__} records no lattices, expected a WfstDecoder or a "
+            "TrieDecoder"
+        )
+
+    def _settled(
+        self, search: Any, boosts: CompiledBoosts, min_frames: int
+    ) -> list[Lattice]:
+        """The settled segments of a session that records.
+
+        Raises:
+            OptionError: This kind of decoder has none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} hands out no settled lattices, expected a "
+            "WfstDecoder"
         )
 
     def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:

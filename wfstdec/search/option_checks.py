@@ -14,6 +14,9 @@ MAX_NATS = 1e6
 MAX_COUNT = (1 << 31) - 1
 """Counts may not be larger: there are no more states."""
 
+DEFAULT_LATTICE_BEAM = 8.0
+"""Nats; of a search whose beam is no narrower."""
+
 
 class CheckedOptions:
     """Checks of fields, for dataclasses of options; each raises `OptionError`."""
@@ -65,6 +68,28 @@ class CheckedOptions:
         if getattr(self, name) not in choices:
             known = ", ".join(map(repr, choices))
             raise OptionError(f"{name}={getattr(self, name)!r}, expected {known}")
+
+
+class LatticeOptions(CheckedOptions):
+    """Options of a search that records lattices: `beam` and `lattice_beam`."""
+
+    beam: float
+    lattice_beam: float | None
+
+    @property
+    def beam_of_lattice(self) -> float:
+        """`lattice_beam`, or what stands for it."""
+        given = self.lattice_beam
+        return min(DEFAULT_LATTICE_BEAM, self.beam) if given is None else given
+
+    def check_lattice_beam(self) -> None:
+        """Nats, no more than the beam, or `None`."""
+        expected = f"a number of nats, 0 to the beam ({self.beam!r}), or None"
+        good = self._is_lattice_beam
+        self.check("lattice_beam", good, expected, optional=True)
+
+    def _is_lattice_beam(self, value: float) -> bool:
+        return 0 <= value <= self.beam
 
 
 def is_count(low: int, high: int = MAX_COUNT) -> Callable[[Any], bool]:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wfstdec.errors import InputError, naming
+from wfstdec.errors import InputError, OptionError, naming
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from wfstdec.lattice.arrays import Lattice
     from wfstdec.search.decoder import Decoder
 
+SEGMENT_FRAMES = 50
+"""The fewest frames of a segment of a lattice, where nobody says how many."""
 SessionId = int | str
 """What a session is called."""
 
@@ -167,6 +169,8 @@ class Sessions:
     def close_nbest(self, session: SessionId) -> list[Hypothesis]:
         """End a session; its hypotheses, as `Decoder.decode_nbest` has them.
 
+        After `settled_lattices`: of what follows on the segments.
+
         Raises:
             InputError: An unknown or closed session.
             OptionError: The decoder finds only the best one; the session goes on.
@@ -177,8 +181,36 @@ class Sessions:
             with naming(session):
                 return self._decoder._finish_nbest(found.search, found.boosts)
 
+    def settled_lattices(
+        self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES
+    ) -> list[Lattice]:
+        """The segments of a session's lattice that were settled since the last call.
+
+        A segment ends where all paths that may still come out go through one state. It
+        is a lattice in its own right, whose frames are those of the session. The
+        session forgets it, so that its memory stays bounded; segments and the lattice
+        that `close_lattice` then gives, one after the other, are the whole one, arc for
+        arc. Where segments end does not depend on when they are asked for.
+
+        Args:
+            session: Made with `lattices=True`.
+            min_frames: The fewest frames of a segment, 1 or more.
+
+        Raises:
+            InputError: An unknown or closed session.
+            OptionError: `min_frames` is out of range, or the sessions were not made
+                with `lattices=True`.
+        """
+        if min_frames < 1:
+            raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
+        with self._lock:
+            found = self._find(session)
+            return self._decoder._settled(found.search, found.boosts, min_frames)
+
     def close_lattice(self, session: SessionId) -> Lattice:
-        """End a session; its lattice, as `WfstDecoder.decode_lattice` has it.
+        """End a session; its lattice, as `decode_lattice` of the decoder has it.
+
+        After `settled_lattices`: what follows on the segments.
 
         Raises:
             InputError: An unknown or closed session.

@@ -247,7 +247,8 @@ class _TrieReader:
         self, words: np.ndarray, prob: np.ndarray, backoff: np.ndarray
     ) -> NgramTable:
         """The n-grams in nats."""
-        if not ((prob < _LARGEST).all() and (np.abs(backoff) < _LARGEST).all()):
+        possible = (np.abs(prob) < _LARGEST) | np.isneginf(prob)
+        if not (possible.all() and (np.abs(backoff) < _LARGEST).all()):
             raise damaged(self.place, f"values of {words.shape[1]}-grams")
         costs = (np.asarray(values, np.float64) * _NATS for values in (prob, backoff))
         cost, backed = (np.asarray(found, np.float32) for found in costs)

@@ -129,11 +129,14 @@ def least_label_costs(automaton: Automaton | LazyLM, num_labels: int) -> np.ndar
     """No label costs less in any state, back-off included; float32 [L].
 
     Args:
-        automaton: A language model; 0 for all labels where it is none.
+        automaton: A language model; 0 for all labels where it is none. Of a user's own
+            what they cost without a history.
         num_labels: L.
     """
     if isinstance(automaton, LazyLM):
-        return np.full(num_labels, automaton.least_cost, np.float32)
+        costs = automaton.word_costs()[:num_labels].copy()
+        costs[np.isinf(costs)] = costs[np.isfinite(costs)].max(initial=0)
+        return costs
     if len(automaton.label_alias) == 0:
         return np.zeros(num_labels, np.float32)
     least = np.full(len(automaton.label_alias) + 1, _INF, np.float32)

@@ -1,7 +1,7 @@
 """The backends of the trie decoder, for `search.backends.make_backend`."""
 
 BACKENDS = {
-    "reference": "wfstdec.trie.reference:ReferenceBackend",
+    "reference": "wfstdec.trie.reference_backend:ReferenceBackend",
     "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
 }
 """Name to module, and what makes the backend of a search space there."""

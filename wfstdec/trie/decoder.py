@@ -22,14 +22,21 @@ from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BoostError, InputError, OptionError
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.sources import AnyLM, TakenLM, any_lm_over, read_any_lm
+from wfstdec.lm.sources import (
+    AnyLM,
+    TakenLM,
+    any_lm_over,
+    listed_words,
+    read_any_lm,
+)
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
-from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
@@ -46,18 +53,20 @@ from wfstdec.text.vocabulary import (
 )
 from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.hypotheses import HypothesisBuilder
+from wfstdec.trie.lattice_tables import LatticeTables
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.recorded import Recorded, lattice_of
 from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
+class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -73,9 +82,11 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
     Args:
         tokens: A file or table of the V output units of the acoustic model.
         lexicon: A file or object; None decodes tokens.
-        lm: An ARPA file, a folder of `NgramLM.save`, `read_arpa`'s result or an
-            `NgramLM`, over words with a lexicon and over tokens without; None for no
-            language model.
+        lm: An ARPA file, a KenLM binary, a folder of `NgramLM.save`, `read_arpa`'s
+            result, an `NgramLM` or a model of one's own (`UserLM`), over words with a
+            lexicon and over tokens without; None for no language model. What has no
+            n-grams to list (the latter, KenLM's probing format) is asked as the search
+            goes, and cannot have the look-ahead `"ngram"`.
         options: Search options.
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
@@ -164,6 +175,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
             threads=threads,
         )
         self._builder = HypothesisBuilder(space, self, spelling)
+        self._tables = LatticeTables(self, space)
 
     @property
     def open_spelling(self) -> OpenSpelling | None:
@@ -250,7 +262,24 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath]]):
         return super().decode_nbest(logprobs, lengths, boosts)
 
     def _check_nbest(self) -> None:
-        """Any number of texts is found."""
+        """Any number of texts is found, but by sessions with lattices."""
+        if self._records and self.options.nbest > 1:
+            raise OptionError(
+                f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
+                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
+                "sessions without lattices"
+            )
+
+    def _check_recording(self) -> None:
+        if self.options.merge == "sum":
+            raise OptionError(
+                "merge='sum' for a lattice, whose costs are those of single paths, "
+                "expected 'max'"
+            )
+
+    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
+        tables, shift = self._tables.of(boosts.added), self.frame_shift_s
+        return lattice_of(recorded, tables, self.options, shift)
 
     def _nbest(
         self, result: list[TokenPath], boosts: CompiledBoosts
@@ -316,10 +345,8 @@ def spelled_words(
             end.
         LexiconError: Tokens can spell none of its words.
     """
-    words: Any = lm and getattr(lm, "words", None)
-    if isinstance(lm, NgramLM):
-        words = lm.labels
-    if not isinstance(words, tuple | list):
+    words = listed_words(lm)
+    if words is None:
         raise OptionError(
             "open_vocabulary without a lexicon and without a language model over words "
             "that are known, expected one of them: give a lexicon or an ARPA file"
@@ -363,5 +390,5 @@ def _vocabulary(
         known: Any = getattr(lm, "words", None)
         if known is not None:
             found = {word for word in entries.words if word in known}
-            entries = sayable(entries, found)
+            entries = sayable(entries, found, unk_cost)
     return entries, word_table(entries) if words is None else tuple(words)

@@ -76,7 +76,12 @@ class Outcome(NamedTuple):
 
 def start_cost(options: TrieOptions, lookahead_cost: np.float32) -> float:
     """The base before the first frame: the look-ahead of the first entry, scaled."""
-    return options.lm_scale * float(lookahead_cost)
+    return options.lm_scale * float(charged(lookahead_cost))
+
+
+def charged(lookahead_cost: np.float32) -> np.float32:
+    """A look-ahead as it is given back: 0 where nothing can follow."""
+    return lookahead_cost if lookahead_cost < np.inf else np.float32(0)
 
 
 def paths_of(

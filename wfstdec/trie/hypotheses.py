@@ -18,13 +18,13 @@ from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.lm.queries import LmArrays, LmQueries
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON
 from wfstdec.text.vocabulary import word_ids
 from wfstdec.trie.lexicon_trie import parents_of
 from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.path import TokenPath
+from wfstdec.trie.readings import pieces, timed
 from wfstdec.trie.space import NONE, SearchSpace
 
 
@@ -66,8 +66,6 @@ class HypothesisBuilder:
         if spelling is not None and spelling.is_spelled:
             self._word_ids = word_ids(decoder.words)
         self._pron_length = _pron_lengths(space)
-        names = decoder.tokens.names
-        self._is_piece = any(name.startswith(WORD_START) for name in names)
 
     def build(self, path: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
         """The words, times and costs of a path."""
@@ -165,7 +163,8 @@ class HypothesisBuilder:
     ) -> tuple[list[str], list[tuple[int, int]], bool]:
         """Texts, positions in `rows`, and whether the last word is over."""
         if not self.space.has_lexicon:
-            return self._pieces(rows)
+            names, separator = self._decoder.tokens.names, self._decoder.separator
+            return pieces(rows[:, 0].tolist(), names, separator)
         spoken = self._spoken(rows, last_pron, added)
         return spoken.texts, spoken.spans, True
 
@@ -227,39 +226,10 @@ class HypothesisBuilder:
             spoken.spans.append((begin, stop))
         return spoken._replace(pron_cost=float(total))
 
-    def _pieces(
-        self, rows: np.ndarray
-    ) -> tuple[list[str], list[tuple[int, int]], bool]:
-        """Words of bare tokens: cut at separators or before a piece with a mark."""
-        names, separator = self._decoder.tokens.names, self._decoder.separator
-        texts: list[str] = []
-        spans: list[tuple[int, int]] = []
-        new_word = True
-        for i, token in enumerate(rows[:, 0].tolist()):
-            if token == separator:
-                new_word = True
-                continue
-            name = names[token]
-            by_mark = separator is None and self._is_piece
-            if new_word or (by_mark and name.startswith(WORD_START)):
-                texts.append("")
-                spans.append((i, i))
-            texts[-1] += name.removeprefix(WORD_START) if by_mark else name
-            spans[-1] = (spans[-1][0], i + 1)
-            new_word = separator is None and not self._is_piece
-        return texts, spans, new_word
-
     def _timed(
         self, texts: list[str], spans: list[tuple[int, int]], rows: np.ndarray
     ) -> list[Word]:
-        """Words with their times; a mark alone is no word."""
-        shift = self._decoder.frame_shift_s
-        words = []
-        for text, (first, stop) in zip(texts, spans, strict=True):
-            if text:
-                start, end = int(rows[first, 1]), int(rows[stop - 1, 2])
-                words.append(Word(text, start * shift, end * shift, start, end))
-        return words
+        return timed(texts, spans, rows, self._decoder.frame_shift_s)
 
 
 def _pron_lengths(space: SearchSpace) -> np.ndarray:

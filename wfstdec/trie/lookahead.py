@@ -187,8 +187,8 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lo
 def _of_answers(lm: LazyLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
     if kind == "ngram":
         raise OptionError(
-            "lookahead='ngram' with a language model of one's own, expected 'unigram' "
-            "or 'none': it has no n-grams; 'unigram' asks it for every word, once"
+            "lookahead='ngram' with a language model whose n-grams cannot be listed, "
+            "expected 'unigram' or 'none'; 'unigram' asks it for every word, once"
         )
     if kind == "none":
         return no_lookahead(trie)

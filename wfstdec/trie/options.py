@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.option_checks import LatticeOptions
 from wfstdec.trie.lookahead import LookaheadKind
 
 Merge = Literal["max", "sum"]
 
 
 @dataclass(frozen=True)
-class TrieOptions(CheckedOptions):
+class TrieOptions(LatticeOptions):
     """Options of the trie decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
@@ -43,6 +43,9 @@ class TrieOptions(CheckedOptions):
         boost_scale: Multiplies all boosts.
         blank_skip_threshold: At a frame where the blank's probability is at least
             this, only blanks are followed; `None` follows all.
+        lattice_beam: A lattice keeps what a path goes through that costs no more than
+            the best plus this; at most `beam`. `None` is 8, or the beam if that is
+            less.
 
     Raises:
         OptionError: A value is out of range.
@@ -61,6 +64,7 @@ class TrieOptions(CheckedOptions):
     blank_penalty: float = 0.0
     boost_scale: float = 1.0
     blank_skip_threshold: float | None = None
+    lattice_beam: float | None = None
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -73,3 +77,4 @@ class TrieOptions(CheckedOptions):
         self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("word_insertion", "token_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")
+        self.check_lattice_beam()

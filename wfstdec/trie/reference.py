@@ -48,6 +48,7 @@ from wfstdec.trie.endings import (
     Ending,
     Outcome,
     TraceNode,
+    charged,
     log_add,
     paths_of,
     start_cost,
@@ -116,17 +117,6 @@ class Candidate(NamedTuple):
 
 
 ByPhase = tuple[list[Candidate], list[Candidate]]
-
-
-class ReferenceBackend:
-    """A space, as it is."""
-
-    def __init__(self, space: SearchSpace) -> None:
-        self.space = space
-
-    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> ReferenceSearch:
-        """Begin an utterance."""
-        return ReferenceSearch(self.space, options, boosts)
 
 
 class ReferenceSearch:
@@ -385,7 +375,7 @@ class ReferenceSearch:
         nothing = WordEnd(NONE, NONE, F(0), NONE, NONE)
         for entry in self._frontier:
             rest = self._steps.rest(entry.key.boost, entry.key.node)
-            graph = F(F(self._options.lm_scale) * F(-entry.lookahead_cost))
+            graph = F(F(self._options.lm_scale) * F(-charged(entry.lookahead_cost)))
             for phase in entry.phases:
                 total = F(F(phase.cost + graph) + rest)
                 yield self._ending(total, entry, phase, nothing)

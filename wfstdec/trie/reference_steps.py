@@ -38,7 +38,7 @@ from wfstdec.trie.open_words import (
     spelling_cost,
 )
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost
+from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost, row_of
 from wfstdec.trie.texts import EMPTY_TEXT, extended, find_text, label_of
 
 F = np.float32
@@ -159,7 +159,7 @@ class Steps:
             return lookahead_cost(space, state, node)
         if not space.looks_ahead:
             return F(0)
-        unk_cost = space.unk_lookahead[state]
+        unk_cost = space.unk_lookahead[row_of(space, state)]
         if node < self._first_open:
             at = node - self._first_added
             return F(added_lookahead(self._added, unk_cost, at))

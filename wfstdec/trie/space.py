@@ -51,6 +51,8 @@ class SearchSpace(NamedTuple):
         open: Open words; none without a lexicon.
         max_word_gain: float32, the most by which the language model can lower the
             cost where a word ends, look-ahead included, before the scale.
+        word_floor: float32, what a word and the look-ahead behind it cost at least,
+            where they do so in every state: without a history. Else -inf.
         has_lexicon: Whether there is a lexicon.
         separator: The token between words, -1 for none.
         separator_optional: Whether words may follow each other without it.
@@ -68,6 +70,7 @@ class SearchSpace(NamedTuple):
     unk_lookahead: np.ndarray
     open: OpenWords
     max_word_gain: np.float32
+    word_floor: np.float32
     has_lexicon: bool
     separator: int
     separator_optional: bool
@@ -108,6 +111,7 @@ def lexicon_space(
         unk_lookahead=unk_lookahead,
         open=opened,
         max_word_gain=_max_word_gain(automaton, lookahead, opened),
+        word_floor=_word_floor(automaton, lookahead, opened, trie),
         has_lexicon=True,
         separator=NONE if separator is None else separator,
         separator_optional=separator is None or separator_optional,
@@ -134,6 +138,7 @@ def token_space(
         unk_lookahead=_unk_lookahead(automaton, "none"),
         open=no_open_words(),
         max_word_gain=_max_word_gain(automaton, lookahead, no_open_words()),
+        word_floor=np.float32(-np.inf),
         has_lexicon=False,
         separator=NONE,
         separator_optional=True,
@@ -150,7 +155,7 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
     """
     if not space.has_lexicon:
         return np.float32(0)
-    row = 0 if isinstance(space.automaton, LazyLM) else state
+    row = row_of(space, state)
     if node == 0:
         return space.lookahead.state_cost[row]
     cost = space.lookahead.unigram_cost[node]
@@ -161,6 +166,11 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
         unk_cost = space.unk_lookahead[row]
         cost = min(cost, np.float32(spelling_cost(space.open, unk_cost, length)))
     return cost
+
+
+def row_of(space: SearchSpace, state: int) -> int:
+    """Where arrays by state have a state; those of a `LazyLM` have but one."""
+    return 0 if isinstance(space.automaton, LazyLM) else state
 
 
 def unk_label(automaton: Automaton) -> int:
@@ -232,6 +242,22 @@ def _max_word_gain(
     if opened.is_open:  # open words that are charged at once, or in advance
         gain += max(0.0, -float(opened.word_cost + opened.token_cost)) + 1e-3
     return np.float32(max(0.0, gain))
+
+
+def _word_floor(
+    automaton: Automaton | LazyLM,
+    lookahead: Lookahead,
+    opened: OpenWords,
+    trie: LexiconTrie,
+) -> np.float32:
+    """What a word and the look-ahead behind it cost at least, in every state."""
+    if lookahead.uses_history:
+        return np.float32(-np.inf)
+    floor = _least_label_cost(automaton) + float(trie.pron_cost.min(initial=0))
+    if opened.is_open:
+        floor -= max(0.0, -float(opened.word_cost + opened.token_cost))
+    floor += float(lookahead.state_cost.min(initial=np.inf))
+    return np.float32(floor - 1e-3)
 
 
 def _least_label_cost(automaton: Automaton | LazyLM) -> float:

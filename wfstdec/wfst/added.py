@@ -18,10 +18,9 @@ import numpy as np
 
 from wfstdec.boost.added import AddedWords
 from wfstdec.errors import BoostError, GraphError
-from wfstdec.graph.concatenation import with_words
 from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.graph.tables import GraphTables, Pronunciations, with_words
 from wfstdec.wfst.alignment import Aligner
 
 

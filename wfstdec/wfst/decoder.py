@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.added import G2pLike, Pronouncer
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
-from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.phrases import Vocabulary
-from wfstdec.search.sessions import Sessions
 from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backends import BACKENDS
 from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
@@ -39,15 +38,13 @@ from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
 from wfstdec.wfst.recorded import (
     Recorded,
-    RecordingBackend,
-    RecordingBatchBackend,
+    SettlingSearch,
     lattice_of,
+    segment_lattice,
 )
 
-_Item = TypeVar("_Item")
 
-
-class WfstDecoder(Decoder[np.ndarray, BestPath]):
+class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends on the graph, its log-probs, the options and
@@ -101,7 +98,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         self._readings = Readings(graph.tables)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
-        self._records = False
 
     def decode(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -120,34 +116,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         other._auto, other._backend = None, self._auto.cuda()
         return other.decode(logprobs, lengths, boosts)
 
-    def decode_lattice(
-        self,
-        logprobs: Any,
-        lengths: Any = None,
-        boosts: BoostsLike | Sequence = None,
-        *,
-        lattice_beam: float | None = None,
-    ) -> list[Lattice]:
-        """All that the search kept near the best path, of each utterance.
-
-        Args:
-            logprobs: As in `decode`.
-            lengths: As in `decode`.
-            boosts: As in `decode`.
-            lattice_beam: Nats, at most the beam; `None` is that of the options.
-
-        Raises:
-            OptionError: `lattice_beam` is out of range.
-                Others as `decode`.
-        """
-        if lattice_beam is not None:
-            other = self.with_options(lattice_beam=lattice_beam)
-            return other.decode_lattice(logprobs, lengths, boosts)
-        utterances = self._utterances(logprobs, lengths)
-        compiled = self._compiled(boosts, len(utterances))
-        self._check_boosts(compiled)
-        return self._recorded(utterances, compiled, self._lattice)
-
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
@@ -164,42 +132,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
         compiled = self._compiled(boosts, len(utterances))
         self._check_boosts(compiled)
         return self._recorded(utterances, compiled, self._nbest_of)
-
-    def _recorded(
-        self,
-        utterances: Sequence[Any],
-        boosts: list[CompiledBoosts],
-        read: Callable[[Recorded, CompiledBoosts], _Item],
-    ) -> list[_Item]:
-        """What is made of each utterance's record."""
-        if isinstance(self._backend, RecordingBatchBackend):
-            found = self._backend.record_batch(utterances, self.options, boosts)
-            return list(map(read, found, boosts))
-        backend = self._recording_backend()
-
-        def record(i: int) -> _Item:
-            search = backend.start_recording(self.options, boosts[i])
-            search.advance(utterances[i])
-            return read(search.record(), boosts[i])
-
-        return self._of_each(utterances, record)
-
-    def sessions(self, *, lattices: bool = False) -> Sessions:
-        """Utterances that come in chunks, and that join and leave at any time.
-
-        Args:
-            lattices: Whether `close_nbest` and `close_lattice` will be asked for. Each
-                session then keeps its whole lattice, pruned as it grows.
-
-        Raises:
-            BackendError: The backend records no lattices.
-        """
-        if not lattices:
-            return super().sessions()
-        self._recording_backend()
-        other = copy.copy(self)
-        other._records = True
-        return Sessions(other)
 
     def choose_backend(
         self,
@@ -271,32 +203,17 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
             )
         return self._backend.memory_plan(num_utterances, num_frames)
 
-    def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
-        if not self._records:
-            return super()._open(boosts)
-        (compiled,) = self._compiled([boosts], 1)
-        self._check_boosts([compiled])
-        backend = self._recording_backend()
-        return backend.start_recording(self.options, compiled), compiled
-
     def _check_nbest(self) -> None:
         self._lattice_reader()
 
-    def _lattice_reader(self) -> Callable[[Any, CompiledBoosts], Lattice]:
-        if not self._records:
-            raise OptionError(
-                "sessions that record no lattices, expected "
-                "`decoder.sessions(lattices=True)`"
-            )
-        return lambda search, boosts: self._lattice(search.record(), boosts)
-
-    def _recording_backend(self) -> RecordingBackend:
-        if isinstance(self._backend, RecordingBackend):
-            return self._backend
-        raise BackendError(
-            "this backend records no lattices of sessions, expected backend='cpu', "
-            "'reference' or 'auto'"
-        )
+    def _settled(
+        self, search: SettlingSearch, boosts: CompiledBoosts, min_frames: int
+    ) -> list[Lattice]:
+        self._lattice_reader()  # raises where there is none
+        tables, _ = self._readings.of(boosts.added)
+        made = self.graph, self.options
+        shift, found = self.frame_shift_s, search.settle(min_frames)
+        return [segment_lattice(*made, one, shift, tables) for one in found]
 
     def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
         tables, _ = self._readings.of(boosts.added)
@@ -309,7 +226,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath]):
     def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
         lattice = self._lattice(recorded, boosts)
         found = nbest_paths(lattice, int(self.options.nbest))
-        return hypotheses_of(lattice, found, boosts, self._reader(boosts))
+        credited = None if lattice.first_frame else boosts  # those of all that was said
+        return hypotheses_of(lattice, found, credited, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         _, aligner = self._readings.of(boosts.added)

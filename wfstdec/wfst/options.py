@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wfstdec.search.option_checks import MAX_COUNT, CheckedOptions, is_count
-
-DEFAULT_LATTICE_BEAM = 8.0
-"""Nats; of a search whose beam is no narrower."""
+from wfstdec.search.option_checks import MAX_COUNT, LatticeOptions, is_count
 
 
 @dataclass(frozen=True)
-class WfstOptions(CheckedOptions):
+class WfstOptions(LatticeOptions):
     """Options of the WFST decoder; costs are in nats, lower is better.
 
         total = acoustic_scale * acoustic + lm_scale * graph
@@ -67,16 +64,5 @@ class WfstOptions(CheckedOptions):
         self.check_nats("word_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")
         self.check_width("beam_delta", optional=True)
-        expected = f"a number of nats, 0 to the beam ({self.beam!r}), or None"
-        good = self._is_lattice_beam
-        self.check("lattice_beam", good, expected, optional=True)
+        self.check_lattice_beam()
         self.check_count("nbest")
-
-    @property
-    def beam_of_lattice(self) -> float:
-        """`lattice_beam`, or what stands for it."""
-        given = self.lattice_beam
-        return min(DEFAULT_LATTICE_BEAM, self.beam) if given is None else given
-
-    def _is_lattice_beam(self, value: float) -> bool:
-        return 0 <= value <= self.beam

@@ -2,6 +2,7 @@
 
     LD_PRELOAD=libtsan.so python sanitized.py CASES LIBRARY    # of `compile_kernels`
     compute-sanitizer python sanitized.py CASES gpu            # on a GPU, by CuPy
+    ... python sanitized.py CASES LIBRARY added                # with added words
 
 Prints "CASES cases agree". A sanitizer that finds something says so and ends the
 process with an error.
@@ -14,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "oracles"))
 
+from added_cases import random_added_boosts, random_calls_graph
 from random_graphs import (
     random_boosts,
     random_graph,
@@ -75,15 +78,24 @@ class Gpu:
         return replace(chunk, buffer=buffer, address=buffer.data.ptr)
 
 
-def main(num_cases, library):
+def draw_search(rng, i, added):
+    """A random graph, its options, and boosts, with added words or none."""
+    if added:
+        graph, options = random_calls_graph(rng), random_options(rng)
+        return graph, options, random_added_boosts(rng, graph)
+    graph, options = random_graph(rng), random_options(rng)
+    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+    phrases = random_phrases(rng, graph) if i % 2 else None
+    return graph, options, CompiledBoosts(words, phrases)
+
+
+def main(num_cases, library, *, added=False):
     """Decode random batches on the device and by the specification."""
     machine = Gpu() if library == "gpu" else Emulated(library)
     for i in range(num_cases):
         rng = np.random.default_rng(i)
-        graph, options = random_graph(rng), random_options(rng)
+        graph, options, boosts = draw_search(rng, i, added)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 6, 7)]
-        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-        phrases = random_phrases(rng, graph) if i % 2 else None
         threads = int(rng.choice([32, 64]))
         shared_slots = int(rng.choice([0, 16, 128]))
         device = machine.device(rng, i, threads, shared_slots)
@@ -92,7 +104,6 @@ def main(num_cases, library):
         chunks = batch
         if i % 3:
             chunks = [machine.place(in_16_bits(x)) for x in batch]
-        boosts = CompiledBoosts(words, phrases)
         found = backend.decode_batch(chunks, options, [boosts] * len(batch))
         for logprobs, path in zip(batch, found, strict=True):
             search = ReferenceBackend(graph).start(options, boosts)
@@ -103,4 +114,4 @@ def main(num_cases, library):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], added="added" in sys.argv[3:])

@@ -148,6 +148,7 @@ def test_the_order_of_a_first_contact():
         "racecheck",
         "synccheck",
         "initcheck",
+        "memcheck-added",
     ]
     for steps in first_contact.RUNS.values():
         for step in steps:
@@ -287,6 +288,7 @@ def test_a_sanitizer_is_believed_where_the_searches_ran(
     words = ["memcheck", "--program", str(program), "--output", str(output)]
     assert sanitize.main(words) == expected
     assert printed in output.read_text()
+    assert command("memcheck", 12, added=True)[-2:] == ["gpu", "added"]
     racecheck = command("racecheck", 12)
     at = racecheck.index("--racecheck-detect-level")
     assert racecheck[at + 1] == "error"

@@ -11,26 +11,22 @@ changes a result.
 
 from __future__ import annotations
 
-import math
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.instalments import instalment_size
 from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.jit.ordering import STACK
 from wfstdec.lm.queries import LmArrays
-from wfstdec.search.acoustics import pricing_of
-from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.added_trie import (
     AddedTrie,
-    credit_cap,
     lay_out_added,
     least_label_costs,
     no_added,
@@ -41,6 +37,7 @@ from wfstdec.trie.cpu.endings import (
     accepted_endings,
     unfinished_endings,
 )
+from wfstdec.trie.cpu.scales import scales_of
 from wfstdec.trie.cpu.trace import settle_trace, trace_back
 from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
@@ -49,7 +46,10 @@ from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.space import SearchSpace, lookahead_cost
 
-NO_LIMIT = 1 << 40
+if TYPE_CHECKING:
+    from wfstdec.trie.cpu.lattice import RecordingSearch
+
+_Found = TypeVar("_Found")
 FIRST_ENTRIES = 1024
 NO_PHRASES = no_phrases()
 NO_ADDED = no_added()
@@ -79,6 +79,14 @@ class CpuBackend:
     def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(self, options, boosts, self._capacity)
+
+    def start_recording(
+        self, options: TrieOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        from wfstdec.trie.cpu.lattice import RecordingSearch  # it imports this module
+
+        return RecordingSearch(self, options, boosts, self._capacity)
 
     def lay_out(self, phrases: PhraseBoosts | None) -> PhraseRows:
         """Phrases as the kernels take them; made once."""
@@ -198,6 +206,7 @@ class CpuSearch:
         base = np.array([start_cost(options, first["lookahead_cost"][0])])
         self._channel = k.Channel(frontier, trace, counts, base)
         self._settled = SettledTokens()
+        self._record: k.Record | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -215,7 +224,8 @@ class CpuSearch:
                 self._take_model()
                 while status != k.OK:
                     status, frame = kernels.advance(
-                        self._search, work, self._channel, logprobs, frame
+                        *(self._search, work, self._channel, self._record),
+                        *(logprobs, frame),
                     )
                     work = self._grow(status, work)
                     if self._lm.answer():
@@ -228,22 +238,22 @@ class CpuSearch:
         space = self._search.space._replace(automaton=self._lm.now)
         self._search = self._search._replace(space=space)
 
-    def _endings(self, find: Any, channel: k.Channel) -> np.ndarray:
-        """What a kernel of `endings.py` finds, ENDING [N]."""
+    def _answered(self, find: Callable[[k.Search], _Found]) -> _Found:
+        """What kernels find once the language model has answered what they ask."""
         with self._lm:
             self._take_model()
-            endings = find(self._search, channel)
+            found = find(self._search)
             while self._lm.answer():
                 self._take_model()
-                endings = find(self._search, channel)
-        return endings
+                found = find(self._search)
+        return found
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
         counts, channel = self._channel.counts, self._in_order()
         complete = False
         if counts[k.DIED] < 0:
-            endings = self._endings(accepted_endings, channel)
+            endings = self._answered(lambda search: accepted_endings(search, channel))
             complete = bool((endings["cost"] < np.inf).any())
         if not complete:
             endings = unfinished_endings(self._search, channel)
@@ -266,7 +276,7 @@ class CpuSearch:
         at = int(unfinished["cost"].argmin())
         ended = np.float32(np.inf)
         if counts[k.DIED] < 0:
-            accepted = self._endings(accepted_endings, channel)
+            accepted = self._answered(lambda search: accepted_endings(search, channel))
             ended = accepted["cost"].min(initial=np.inf)
         (best,) = _as_endings(unfinished[at : at + 1])
         entry = channel.frontier[at // 2]
@@ -334,45 +344,6 @@ class CpuSearch:
                 longer[:kept] = channel.trace[:kept]
                 self._channel = channel._replace(trace=longer)
         return work
-
-
-def scales_of(
-    options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
-) -> k.Scales:
-    """The options as the kernels take them."""
-    top_k = options.token_top_k
-    inside = max(0.0, -options.token_insertion)
-    begin = inside + max(0.0, -options.word_insertion)
-    word = begin if np.isfinite(space.max_word_gain) else math.inf
-    if options.lm_scale > 0:
-        begin += options.lm_scale * float(space.max_word_gain)
-    return k.Scales(
-        beam=min(np.float32(options.beam), NO_CUTOFF),
-        beam_size=options.beam_size,
-        token_top_k=NO_LIMIT if top_k is None else top_k,
-        sums=options.merge == "sum",
-        by_text=options.merge == "sum" or options.nbest > 1,
-        nbest=options.nbest,
-        pricing=pricing_of(options),
-        lm_scale=np.float32(options.lm_scale),
-        word_insertion=np.float32(options.word_insertion),
-        token_insertion=np.float32(options.token_insertion),
-        begin_credit=np.float32(begin),
-        inside_credit=np.float32(inside),
-        word_credit=np.float32(word),
-        boosted=bool(boosts),
-        credit_cap=credit_cap(space, options.lm_scale),
-        num_labels=_num_words(boosts.phrases),
-        has_words=bool(boosts.words),
-        instalment=instalment_size(options.beam),
-    )
-
-
-def _num_words(phrases: PhraseBoosts | None) -> int:
-    """Phrases know the word ids below it."""
-    if phrases is None or phrases.unit != "word":
-        return NO_LIMIT
-    return phrases.num_labels
 
 
 def _first_entry(search: k.Search, space: SearchSpace) -> np.ndarray:

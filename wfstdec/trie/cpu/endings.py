@@ -16,7 +16,7 @@ from wfstdec.lm.kernels import final
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.begin import text_with
 from wfstdec.trie.cpu.boost_steps import boosts_at_end, credit_word, pay_step
-from wfstdec.trie.cpu.places import advance_of, num_word_ends, word_end
+from wfstdec.trie.cpu.places import advance_of, num_word_ends, olabel_of, word_end
 
 _INF = float32(np.inf)
 _ZERO = float32(0)
@@ -28,6 +28,7 @@ class LastWord(NamedTuple):
     Attributes:
         pron, label: The pronunciation that ends, and what the text grows by; -1 for
             none.
+        olabel: The word that ends, as lattices have it.
         graph_cost: Unscaled, without the entry's look-ahead.
         insertion, boost_cost: Of the word.
         rest: What boosts cost at the end.
@@ -35,6 +36,7 @@ class LastWord(NamedTuple):
 
     pron: int
     label: int
+    olabel: int
     graph_cost: np.float32
     insertion: np.float32
     boost_cost: np.float32
@@ -70,12 +72,13 @@ def _fill_accepted(search, channel, endings):
             last = LastWord(
                 pron=int64(-1),
                 label=int64(-1),
+                olabel=int64(0),
                 graph_cost=float32(end_cost - entry.lookahead_cost),
                 insertion=_ZERO,
                 boost_cost=_ZERO,
                 rest=boosts_at_end(search, entry.boost),
             )
-            at = _add_endings(scales, channel, entry, last, endings, at)
+            at = _add_endings(scales, channel, i, last, endings, at)
             continue
         for number in range(num_word_ends(search, entry.node)):
             end = word_end(search, entry, number)
@@ -87,17 +90,19 @@ def _fill_accepted(search, channel, endings):
             last = LastWord(
                 pron=int64(end.pron),
                 label=int64(end.label),
+                olabel=olabel_of(end),
                 graph_cost=float32(float32(end.cost + end_cost) - entry.lookahead_cost),
                 insertion=scales.word_insertion,
                 boost_cost=boost_cost,
                 rest=boosts_at_end(search, boost),
             )
-            at = _add_endings(scales, channel, entry, last, endings, at)
+            at = _add_endings(scales, channel, i, last, endings, at)
 
 
 @inlined
-def _add_endings(scales, channel, entry, last, endings, at):
-    """Add the endings of both phases; where the next one goes."""
+def _add_endings(scales, channel, i, last, endings, at):
+    """Add the endings of both phases of entry `i`; where the next one goes."""
+    entry = channel.frontier[i]
     for phase in range(2):
         before = entry.nonblank_cost if phase == 1 else entry.blank_cost
         cost = float32(before + float32(scales.lm_scale * last.graph_cost))
@@ -105,7 +110,9 @@ def _add_endings(scales, channel, entry, last, endings, at):
         cost = float32(cost + last.rest)
         ending = endings[at]
         ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
-        _fill_ending(ending, channel, entry, phase == 1)
+        _fill_ending(ending, channel, i, phase)
+        ending.graph_cost, ending.olabel = last.graph_cost, last.olabel
+        ending.boost_cost = float32(float32(last.boost_cost + _ZERO) + last.rest)
         if last.label >= 0 and scales.by_text:
             ending.text = text_with(entry.text, last.label)
         ending.pron = last.pron
@@ -114,8 +121,10 @@ def _add_endings(scales, channel, entry, last, endings, at):
 
 
 @inlined
-def _fill_ending(ending, channel, entry, nonblank):
-    """What an ending takes over from a phase of its entry."""
+def _fill_ending(ending, channel, i, phase):
+    """What an ending takes over from a phase of entry `i`."""
+    entry, nonblank = channel.frontier[i], phase == 1
+    ending.entry, ending.phase = i, phase
     ending.text = entry.text
     ending.trace = entry.nonblank_trace if nonblank else entry.blank_trace
     ending.token_end = channel.counts[k.FRAMES] if nonblank else entry.token_end
@@ -137,11 +146,13 @@ def _fill_unfinished(search, channel, endings):
         rest = boosts_at_end(search, entry.boost)
         if search.space.has_lexicon:
             rest = float32(rest + advance_of(search, entry.node))
-        graph_cost = float32(search.scales.lm_scale * float32(-entry.lookahead_cost))
+        lookahead = entry.lookahead_cost if entry.lookahead_cost < _INF else _ZERO
+        graph_cost = float32(search.scales.lm_scale * float32(-lookahead))
         for phase in range(2):
             before = entry.nonblank_cost if phase == 1 else entry.blank_cost
             cost = float32(float32(before + graph_cost) + rest)
             ending = endings[2 * i + phase]
             ending.cost = cost if before < _INF else _INF
-            _fill_ending(ending, channel, entry, phase == 1)
-            ending.pron = -1
+            _fill_ending(ending, channel, i, phase)
+            ending.graph_cost, ending.boost_cost = float32(-lookahead), rest
+            ending.olabel, ending.pron = 0, -1

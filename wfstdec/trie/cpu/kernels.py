@@ -51,6 +51,7 @@ from wfstdec.trie.cpu.next_tokens import (
     take_best_token,
 )
 from wfstdec.trie.cpu.places import lookahead_of, num_word_ends, token_of
+from wfstdec.trie.cpu.recording import note
 from wfstdec.trie.cpu.word_ends import end_word
 from wfstdec.trie.lexicon_trie import find_child
 
@@ -69,8 +70,10 @@ class Stay(NamedTuple):
 
 
 @kernel
-def advance(search, work, channel, logprobs, first):
+def advance(search, work, channel, record, logprobs, first):
     """Pass the frontier through the frames of a chunk from `first` on.
+
+    `record`: notes what lattices are made of; None notes nothing.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
@@ -96,14 +99,18 @@ def advance(search, work, channel, logprobs, first):
             counts[k.DIED] = counts[k.FRAMES]
             break
         cutoff = min(float32(emitted.least_cost + scales.beam), NO_CUTOFF)
-        num_entries = merge(
+        num_merged = merge(
             search, work, channel.frontier, emitted.num_candidates, cutoff
         )
-        num_entries = choose(search, work, num_entries)
+        num_entries = choose(search, work, num_merged)
         if num_entries > len(channel.frontier):
             return k.GROW_FRONTIER, frame
         if counts[k.TRACE] + 2 * num_entries > len(channel.trace):
             return k.GROW_TRACE, frame
+        if record is not None:
+            made = num_merged, num_entries, emitted.num_candidates
+            if not note(search, work, channel, record, made, cutoff):
+                return k.GROW_NOTED, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
         counts[k.CANDIDATES] += emitted.num_candidates
         settle(search, work, channel, num_entries)

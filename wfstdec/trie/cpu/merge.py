@@ -44,7 +44,7 @@ def _hash(state, node, boost, text):
 
 
 @inlined
-def _slot_of(work, stamp, c):
+def slot_of(work, stamp, c):
     """The slot of a candidate's entry, taken or free, and the entry there or -1."""
     slots, entries = work.slots, work.new_entries
     mask = uint64(len(slots) - 1)
@@ -71,7 +71,7 @@ def merge(search, work, frontier, num_candidates, cutoff):
         c = candidates[q]
         if c.cost > cutoff:
             continue
-        slot, i = _slot_of(work, stamp, c)
+        slot, i = slot_of(work, stamp, c)
         if i < 0:
             i = count
             count += 1

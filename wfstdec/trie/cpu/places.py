@@ -17,6 +17,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint64
 
 from wfstdec.jit import inlined
+from wfstdec.lattice.marks import OPEN
 from wfstdec.lm.kernels import row_of_state, step, unknown_label
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
@@ -233,3 +234,11 @@ def _end_beside(search, entry, number):
     if text == _EMPTY or find_text(added.texts, text) >= 0:
         cost = _INF
     return WordEnd(pron, int64(0), label, cost, int32(state), bonus)
+
+
+@inlined
+def olabel_of(end):
+    """The label of a word that ends in a lattice, `labels.OPEN` if it has no id."""
+    if end.pron == OPEN_PRON and end.word == 0:
+        return int64(OPEN)
+    return int64(end.label)

@@ -86,22 +86,58 @@ ENDING = np.dtype(
         ("pron", "<i4"),
         ("text", "<u8"),
         ("acoustic", "<f8"),
+        ("entry", "<i4"),
+        ("phase", "<i4"),
+        ("graph_cost", "<f4"),
+        ("boost_cost", "<f4"),
+        ("olabel", "<u4"),
     ]
 )
-"""A way to end, as `endings.Ending`."""
+"""A way to end, as `endings.Ending`; then what a lattice has of it: the position of the
+entry, its phase (1: nonblank), costs, and the label of the last word, 0 for
+none."""
+NOTED = np.dtype(
+    [
+        ("state", "<u4"),
+        ("nextstate", "<u4"),
+        ("ilabel", "<u4"),
+        ("pron", "<i4"),
+        ("excess", "<f4"),
+        ("acoustic", "<f4"),
+    ]
+)
+"""An arc that may be part of a lattice: states are twice a place, one more for its
+nonblank phase; `pron` is the pronunciation that ends, -1 for none."""
+PLACE = np.dtype(
+    [
+        ("spelling", "<u8"),
+        ("cost", "<f4"),
+        ("lookahead_cost", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("frame", "<i4"),
+        ("nonblank_first", "<i4"),
+        ("unused", "<i4"),
+    ]
+)
+"""An entry of some frontier, for a lattice; frames passed, and whether the search goes
+on from its nonblank phase."""
 
 CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
 """The look-ahead in a state (the upper half of the key) at a node (the lower)."""
 CACHE_BITS = 13
 """The cache has so many look-aheads, as a power of two."""
 
-OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, ASK_MODEL = range(5)
+OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 """What a kernel returns: done, which arrays are too small for the next frame, or that
 the language model must be asked before it."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates, and the last stamp of the table (in
 `Work`)."""
+NUM_ARCS, NUM_PLACES, FIRST = range(3)
+"""Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
 
 
 class Scales(NamedTuple):
@@ -120,6 +156,7 @@ class Scales(NamedTuple):
     begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one ends whose cost is known
+    end_credit: np.float32  # the same but for what the language model costs
     boosted: bool
     credit_cap: np.float32  # see `added_trie.py`
     num_labels: int  # word ids that phrases know are below it
@@ -147,6 +184,26 @@ class Channel(NamedTuple):
     trace: np.ndarray  # TRACE_NODE [N]
     counts: np.ndarray  # int64 [8]
     base: np.ndarray  # float64 [1]: what re-basing took off
+
+
+class Record(NamedTuple):
+    """What a recording search notes.
+
+    Attributes:
+        arcs: NOTED [A], in the order of frames.
+        places: PLACE [N], likewise; those of the frontier in its order.
+        counts: int64 [3].
+        limit: float32, the beam of the lattice.
+        extra: float32 [2 N], scratch: the extra cost of each state.
+        number: int32 [N], scratch: the new number of each place.
+    """
+
+    arcs: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+    limit: np.float32
+    extra: np.ndarray
+    number: np.ndarray
 
 
 class Work(NamedTuple):

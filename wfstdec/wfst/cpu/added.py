@@ -15,11 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.instalments import join as join_boosts
-from wfstdec.boost.instalments import owed_of, pay, state_of
-from wfstdec.boost.phrase_rows import step
-from wfstdec.boost.words import find_bonus
-from wfstdec.graph.arcs import CARRIES_WORD, LEADS_TO_EPSILON
+from wfstdec.graph.arcs import LEADS_TO_EPSILON
 from wfstdec.jit import inlined, kernel
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
@@ -27,10 +23,10 @@ from wfstdec.wfst.cpu.added_records import CALL_BITS
 from wfstdec.wfst.cpu.arc_costs import (
     LABEL,
     add_graph_and_insertion,
-    begun_label,
     bonus_of,
     flagged_arc,
     max_insertion_credit,
+    step_credited,
     top_bonus,
 )
 from wfstdec.wfst.cpu.recombination import (
@@ -46,7 +42,6 @@ _LOW, _WORD_OF_BITS = uint64(63), uint64(6)
 _NONE = uint64(k.NONE)
 _NO_LABEL = uint32(0)
 _ONE = uint64(1)
-_WORD = uint32(CARRIES_WORD)
 _ZERO = uint64(0)
 
 
@@ -204,7 +199,7 @@ def _pay(graph, scales, words, phrases, added, a, source):
     if phrases is None:
         paid, boost = float32(bonus_of(scales, words, arc) + added.bonus[a]), _NO_LABEL
     else:
-        paid, boost = _step_boosts(
+        paid, boost = step_credited(
             graph, scales, words, phrases, arc, source, added.bonus[a]
         )
     return paid, boost
@@ -229,31 +224,3 @@ def _write(phrases, added, channel, made, i, a, cost, boost):
     one.boost, one.source_boost = boost, _NO_LABEL
     if phrases is not None:
         one.source_boost = channel.boosts[i].boost
-
-
-@inlined
-def _step_boosts(graph, scales, words, phrases, arc, boost, bonus):
-    """As `step_boosts`, with what the arc itself is credited."""
-    token = begun_label(graph, arc)
-    word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
-    if token == _NO_LABEL and word == _NO_LABEL:
-        return float32(0), boost
-    owed, state, credit = owed_of(boost), state_of(boost), float32(0)
-    if word != _NO_LABEL:
-        if scales.has_words:
-            credit = find_bonus(words.keys, words.bonuses, word)
-    label = _NO_LABEL
-    if phrases.of_words:
-        label = word
-    elif phrases.of_tokens:
-        label = token
-    if label != _NO_LABEL:
-        if label >= phrases.num_labels:
-            label = _NO_LABEL  # which no phrase has, either
-        cost, state = step(phrases, state, label)
-        credit = float32(credit - cost)
-    credit = float32(credit + bonus)
-    if owed == _NO_LABEL and credit <= scales.instalment:
-        return credit, state
-    paid, owed = pay(owed, credit, scales.instalment)
-    return paid, join_boosts(owed, state)

@@ -74,6 +74,12 @@ def begun_label(graph, arc):
 @inlined
 def step_boosts(graph, scales, words, phrases, arc, boost):
     """What a step on an arc pays, and the next boost state; see `BoostAccount`."""
+    return step_credited(graph, scales, words, phrases, arc, boost, None)
+
+
+@inlined
+def step_credited(graph, scales, words, phrases, arc, boost, bonus):
+    """The same, with what the arc itself is credited; None for an arc of the graph."""
     token = begun_label(graph, arc)
     word = arc.olabel if arc.ilabel & _WORD else _NONE
     if token == _NONE and word == _NONE:
@@ -81,15 +87,20 @@ def step_boosts(graph, scales, words, phrases, arc, boost):
     owed, state, credit = owed_of(boost), state_of(boost), float32(0)
     if word != _NONE:
         if scales.has_words:
-            credit = find_bonus(words.keys, words.bonuses, arc.olabel)
+            credit = find_bonus(words.keys, words.bonuses, word)
     label = _NONE
     if phrases.of_words:
         label = word
     elif phrases.of_tokens:
         label = token
     if label != _NONE:
+        if bonus is not None:
+            if label >= phrases.num_labels:
+                label = _NONE  # which no phrase has, either
         cost, state = step(phrases, state, label)
         credit = float32(credit - cost)
+    if bonus is not None:
+        credit = float32(credit + bonus)
     if owed == _NONE and credit <= scales.instalment:
         return credit, state
     paid, owed = pay(owed, credit, scales.instalment)

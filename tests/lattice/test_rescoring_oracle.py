@@ -1,0 +1,168 @@
+"""Rescoring of real lattices against an oracle that decodes with the other model."""
+
+import dataclasses
+import io
+
+import naive
+import naive_cases
+import numpy as np
+import pytest
+from added_cases import boosts_of
+from naive_added import random_added_case
+from naive_open import random_open_case, spellings
+from naive_rescoring import OPEN, solve_rescored, table_of
+from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
+
+import wfstdec
+from wfstdec import OpenVocabulary, WfstDecoder
+from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lattice.arrays import check_lattice
+from wfstdec.lattice.file import open_lattices, save_lattices
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.lattice.rescoring import rescored
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import read_lexicon
+
+pytestmark = pytest.mark.usefixtures("quiet")
+ALL = {"beam": np.inf, "max_active": None, "lattice_beam": 1e6}
+
+
+def other_model(rng, words):
+    """ARPA text over some of the words, and what the others cost."""
+    arpa, _ = naive_cases.random_arpa(rng, list(words))
+    return arpa, float(rng.choice([0.5, 4.0])) if rng.random() < 0.5 else None
+
+
+def lattice_of(case, graph, boosts):
+    options = wfstdec.WfstOptions(**case.options | ALL)
+    decoder = WfstDecoder(graph, options, "cpu", threads=1)
+    (lattice,) = decoder.decode_lattice([case.logprobs], boosts=boosts)
+    return lattice
+
+
+def texts_of(lattice):
+    """All texts and what they cost."""
+    found = nbest_paths(lattice, 20000)
+    assert found.is_exact and len(found.arcs) < 20000
+    return {
+        tuple(lattice.words[w] for w in lattice.word_ids(arcs)): (
+            lattice.search_cost + excess
+        )
+        for arcs, excess in zip(found.arcs, found.excess, strict=True)
+    }
+
+
+def assert_rescored(rng, case, lattice, listed=(), opened=()):
+    """A lattice has what the oracle says; how many texts. 0 where none is possible."""
+    arpa, unk_cost = other_model(rng, table_of(case))
+    scales = {"lm_scale": float(rng.choice([0.6, 1, 2]))}
+    scales["word_insertion"] = float(rng.choice([0, -0.5]))
+    best = solve_rescored(case, arpa, unk_cost, scales, listed, opened)
+    model = read_arpa(io.BytesIO(arpa.encode()))
+    lm = NgramLM.from_arpa(model, lattice.tables.own.words, unk_cost=unk_cost)
+    if not (best.cost < np.inf and lattice.reached_final):
+        return 0
+    new = rescored(lattice, lm, lattice_beam=1e6, history_beam=np.inf, **scales)
+    check_lattice(new)
+    found = texts_of(new)
+    assert found.keys() == best.table.keys()
+    for words, cost in found.items():
+        assert cost == pytest.approx(best.table[words], rel=1e-5, abs=1e-4), words
+    return len(found)
+
+
+def with_costs(rng, case):
+    """The case with probabilities of pronunciations, and more of them."""
+    entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
+    said = {(entry.word, entry.tokens) for entry in entries}
+    letters = sorted({token for _, tokens in said for token in tokens})
+    for word, tokens in sorted(said):
+        if rng.random() < 0.5:
+            said.add((word, (*tokens, str(rng.choice(letters)))))
+            said.add((word, (str(rng.choice(letters)), *tokens[1:])))
+    lines = [
+        f"{word} {rng.choice([1.0, 0.5, 0.1]):g} {' '.join(tokens)}\n"
+        for word, tokens in sorted(said)
+    ]
+    return dataclasses.replace(case, lexicon="".join(lines), lexicon_has_probs=True)
+
+
+@pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+def test_words_cost_the_model_and_how_they_are_said(fillers, tmp_path):
+    """Pronunciations of different costs, silences, boosts: those of the path itself."""
+    texts = 0
+    for i in range(36):
+        rng = np.random.default_rng([3, i, len(fillers)])
+        case = naive_cases.random_case(
+            rng, fillers=fillers, topology=naive.TOPOLOGIES[i % 6]
+        )
+        case = with_costs(rng, case)
+        graph = graph_by_files(case, tmp_path)
+        texts += assert_rescored(rng, case, lattice_of(case, graph, case.boosts))
+    assert texts > 100
+
+
+@pytest.mark.parametrize("unit", ["word", "token"])
+def test_phrases_stay_what_they_are(unit, tmp_path):
+    texts = 0
+    for i in range(30):
+        rng = np.random.default_rng([4, i, len(unit)])
+        case = naive_cases.random_case(rng, topology="normal")
+        words = sorted(case.usable_words)
+        phrases = naive_cases.random_phrases(rng, words, unit)
+        case = with_costs(rng, dataclasses.replace(case, phrases=phrases))
+        graph = graph_by_files(case, tmp_path)
+        boosts = Boosts(case.boosts, compiled_phrases(case, graph, tmp_path))
+        texts += assert_rescored(rng, case, lattice_of(case, graph, boosts))
+    assert texts > 50
+
+
+def compiled_phrases(case, graph, folder):
+    options = PhraseOptions(**case.phrases.options)
+    if case.phrases.unit == "word":
+        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
+        return compiler.compile(case.phrases.weights)
+    path = folder / "lexicon"
+    lexicon = read_lexicon(path, graph.tokens, has_probs=case.lexicon_has_probs)
+    separator = case.separator and graph.tokens.ids[case.separator]
+    optional = case.separator_optional
+    speller = by_lexicon(lexicon, separator=separator, separator_optional=optional)
+    return PhraseCompiler(speller, graph.tokens, options).compile(case.phrases.weights)
+
+
+def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
+    """Also from a file, whose utterances have words of their own."""
+    texts, added = 0, set()
+    drawn = {}
+    for i in range(60):
+        rng = np.random.default_rng([5, i])
+        drawn = {"num_frames": 1 + i % 5, "topology": naive.TOPOLOGIES[i % 6]}
+        case, listed = random_added_case(rng, **drawn)
+        graph = graph_by_files(case, tmp_path)
+        lattice = lattice_of(case, graph, [boosts_of(case, listed)])
+        save_lattices(tmp_path / "x.lat", {"one": lattice, "two": lattice})
+        (_, read) = open_lattices(tmp_path / "x.lat").values()
+        assert read.words == lattice.words
+        assert read.tables.own.words == graph.words
+        texts += assert_rescored(rng, case, read, listed)
+        added.add(len(read.words) - len(graph.words))
+    assert texts > 100 and added >= {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", ["phones", "letters", "pieces"])
+def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
+    texts = said = 0
+    for i in range(18):
+        rng = np.random.default_rng([6, i, len(kind)])
+        drawn = {"num_frames": 1 + i % 4, "topology": naive.TOPOLOGIES[i % 6]}
+        opened = random_open_case(rng, kind, **drawn)
+        case, costs = opened.case, OpenVocabulary(*opened.costs)
+        graph = graph_by_files(case, tmp_path, open_vocabulary=costs)
+        boosts = [boosts_of(case, opened.listed)]
+        lattice = lattice_of(case, graph, boosts)
+        texts += assert_rescored(rng, case, lattice, opened.listed, spellings(opened))
+        said += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
+    assert texts > 30 and said > 8

@@ -1,0 +1,167 @@
+"""The oracle of rescoring: what texts cost under another model, by trying everything.
+
+    best = solve_rescored(case, arpa, options=...)     # a naive.Best; its table has all
+
+All alignments are read as words of the lexicon that the first model has, and then the
+second model prices them: by true back-off, as KenLM does. Nothing of the first one's
+costs is in the answer. Words of a list are `<unk>` to the model, unless the lexicon has
+them; open words always are.
+
+`path_cost` is the same for one path: its tokens and words as they come.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import naive
+import naive_lm
+import numpy as np
+from naive_added import Listed
+from naive_cases import Case
+
+OPEN = "<open>"
+_MARK, _OPEN = "+", "\0"
+_INF = math.inf
+
+
+def solve_rescored(
+    case: Case,
+    arpa: str,
+    unk_cost: float | None,
+    options: Mapping[str, float],
+    listed: Sequence[Listed] = (),
+    opened: Sequence[naive.Entry] = (),
+) -> naive.Best:
+    """The oracle's answer; open words are called `OPEN`.
+
+    Args:
+        case: What was searched.
+        arpa: The other model.
+        unk_cost: Of words that it lacks, in place of its `<unk>`.
+        options: In place of the case's.
+        listed: Words that a list added.
+        opened: Open words.
+    """
+    usable, boosts = case.usable_words, dict(case.boosts)
+    entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
+    lexicon = [entry for entry in entries if entry.word in usable]
+    for word, tokens, bonus in listed:
+        boosts[word + _MARK] = bonus
+        lexicon.append(naive.Entry(word + _MARK, tokens))
+    lexicon += [naive.Entry(_OPEN + w, tokens, cost) for w, tokens, cost in opened]
+    score = naive_lm.exact_scorer(naive_lm.parse_arpa(arpa), unk_cost, unk_cost is None)
+    fillers = naive.Fillers(
+        case.separator, case.separator_optional, case.silence, case.silence_prob
+    )
+
+    def price(words):
+        known = [word.removesuffix(_MARK) for word in words]
+        return score(tuple(word if word in usable else _OPEN for word in known))
+
+    best = naive.best(
+        case.logprobs,
+        tokens=case.tokens,
+        blank=case.blank,
+        lexicon=lexicon,
+        sentence_cost=price,
+        topology=case.topology,
+        fillers=fillers,
+        options=naive.Options(**{**case.options, **options}),
+        boosts=boosts,
+        phrase_cost=case.phrases.coster(lexicon, fillers) if case.phrases else None,
+    )
+    table: dict = {}
+    for words, cost in best.table.items():
+        text = tuple(OPEN if w[0] == _OPEN else w.removesuffix(_MARK) for w in words)
+        table[text] = min(cost, table.get(text, _INF))
+    return best._replace(table=table)
+
+
+def table_of(case: Case) -> list[str]:
+    """The words of the lexicon that the case's model has."""
+    entries = naive.parse_lexicon(case.lexicon, case.lexicon_has_probs)
+    return [w for w in dict(entries_by_word(entries)) if w in case.usable_words]
+
+
+def entries_by_word(entries):
+    """Pairs of a word and its entry."""
+    return [(entry.word, entry) for entry in entries]
+
+
+# ------------------------------------------------------------- paths by themselves
+Said = Mapping[int, Sequence[tuple[tuple[int, ...], float]]]
+
+
+def path_cost(
+    steps: Sequence[tuple[int | None, int | None]], said: Said, fillers, complete: bool
+) -> float:
+    """What the pronunciations of a path cost.
+
+    Args:
+        steps: Of each arc the token that begins, and the word, or None.
+        said: Tokens and costs of each word's pronunciations.
+        fillers: Tokens that may stand between words.
+        complete: Whether the last word must be whole, if that can be.
+    """
+    tokens: tuple[int, ...] = ()
+    words: tuple[int, ...] = ()
+    cost, lost = 0.0, False
+    for token, word in steps:
+        tokens += () if token is None else (token,)
+        words += () if word is None else (word,)
+        if not lost:
+            found = min(_begun(tokens, words, said, fillers), default=_INF)
+            lost, cost = not found < _INF, found if found < _INF else cost
+        if lost and word is not None:
+            cost += _least(word, said)
+    if complete and not lost:
+        whole = min(_whole(tokens, words, said, fillers), default=_INF)
+        return whole if whole < _INF else cost
+    return cost
+
+
+def _least(word, said):
+    return min((cost for _, cost in said.get(word, ())), default=0.0)
+
+
+def _whole(tokens, words, said, fillers):
+    """Costs of all ways to cut tokens into words, with fillers between."""
+    if not tokens and not words:
+        yield 0.0
+    if tokens and tokens[0] in fillers:
+        yield from _whole(tokens[1:], words, said, fillers)
+    for one, cost in said.get(words[0], ()) if words else ():
+        if tokens[: len(one)] == one:
+            for rest in _whole(tokens[len(one) :], words[1:], said, fillers):
+                yield cost + rest
+
+
+def _begun(tokens, words, said, fillers):
+    """The same where more may follow: words without tokens, or tokens without words."""
+    if not words:
+        while tokens and tokens[0] in fillers:
+            yield 0.0
+            tokens = tokens[1:]
+        yield 0.0
+        return
+    if not tokens:
+        yield sum(_least(word, said) for word in words)
+        return
+    if tokens[0] in fillers:
+        yield from _begun(tokens[1:], words, said, fillers)
+    waiting = sum(_least(word, said) for word in words[1:])
+    for one, cost in said.get(words[0], ()):
+        if tokens[: len(one)] == one:
+            for rest in _begun(tokens[len(one) :], words[1:], said, fillers):
+                yield cost + rest
+        elif one[: len(tokens)] == tokens:
+            yield cost + waiting
+
+
+def pronunciations_in(tables) -> dict[int, list[tuple[tuple[int, ...], float]]]:
+    """As `path_cost` takes them, of a graph's tables."""
+    said, found = tables.pronunciations, {}
+    for i, word in enumerate(np.asarray(said.word).tolist()):
+        tokens = said.tokens[said.splits[i] : said.splits[i + 1]].tolist()
+        found.setdefault(word, []).append((tuple(tokens), float(said.cost[i])))
+    return found

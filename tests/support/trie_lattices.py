@@ -1,0 +1,63 @@
+"""Lattices of trie searches, as tests read them."""
+
+import dataclasses
+
+import numpy as np
+
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.trie.lattice_paths import said_on
+
+
+def bits(lattice):
+    """All of a lattice, in a form that tells -0.0 from 0.0."""
+    rest = [getattr(lattice, f.name) for f in dataclasses.fields(lattice)[3:]]
+    return lattice.states.tobytes(), lattice.arcs.tobytes(), *map(repr, rest)
+
+
+def lattice_by(search, decoder, compiled, chunks):
+    """The lattice of an utterance in chunks."""
+    for chunk in chunks:
+        search.advance(np.ascontiguousarray(chunk, np.float32))
+    return decoder._lattice(search.record(), compiled)
+
+
+def alignment_on(lattice, arcs):
+    """The token of each frame."""
+    labels = lattice.arcs["ilabel"][list(arcs)] & LABEL_MASK
+    return tuple(int(label) - 1 for label in labels if label)
+
+
+def pieces_on(lattice, arcs):
+    """Words and what is between them, with how many tokens, as oracles have them."""
+    said, end, found = said_on(lattice, np.array(arcs, np.int64)), 0, []
+    for text, (first, stop) in zip(said.texts, said.spans, strict=True):
+        found += [(None, 1)] * (first - end) + [(text, stop - first)]
+        end = stop
+    rest = said.rows[end:, 0].tolist()
+    found += [(None, 1) for token in rest if token in lattice.tables.fillers]
+    return tuple(found)
+
+
+def near_paths(lattice, beam):
+    """Arcs and excess of all paths that cost no more than the best and a beam."""
+    outgoing = [[] for _ in range(lattice.num_states)]
+    for arc, (state, nextstate) in enumerate(lattice.arcs[["state", "nextstate"]]):
+        outgoing[state].append((arc, int(nextstate)))
+    excess, ends = lattice.arcs["excess"], lattice.states["final_excess"]
+    waiting, found = [((), 0, 0.0)], []
+    while waiting:
+        arcs, state, total = waiting.pop()
+        if total + ends[state] <= beam:
+            found.append((arcs, total + float(ends[state])))
+        for arc, nextstate in outgoing[state]:
+            if total + excess[arc] <= beam:
+                waiting.append(((*arcs, arc), nextstate, total + float(excess[arc])))
+    return found
+
+
+def tokens_on(lattice, arcs):
+    """The tokens that begin, in order."""
+    labels = lattice.arcs["ilabel"][list(arcs)]
+    begins = (labels & REPEAT == 0) & (labels & LABEL_MASK != 0)
+    tokens = (labels[begins] & LABEL_MASK).astype(int) - 1
+    return tuple(t for t in tokens.tolist() if t != lattice.tokens.blank)

@@ -1,0 +1,63 @@
+"""`wfstdec tune --posterior-scale`: the scale of confidences on lattices."""
+
+from __future__ import annotations
+
+import argparse
+
+from wfstdec.compare.plotting import check_plot, plot_reliability
+from wfstdec.compare.posterior_scale import (
+    SCALES,
+    Judged,
+    Measured,
+    by_speaker,
+    judge_all,
+    measure,
+    tune_posterior_scale,
+)
+from wfstdec.errors import OptionError
+from wfstdec.io.text import read_text
+from wfstdec.lattice.file import open_lattices
+
+
+def run(args: argparse.Namespace) -> None:
+    """Tune on some speakers, test on others, and draw what was tested.
+
+    Raises:
+        OptionError: Flags that are missing or have no place here.
+    """
+    if args.lattices is None:
+        raise OptionError("--posterior-scale without --lattices, expected both")
+    if (args.test_lattices is None) != (args.test_ref is None):
+        raise OptionError("--test-lattices and --test-ref, expected both or none")
+    if args.reliability:
+        check_plot(args.reliability)
+    given, others = _judged(args)
+
+    def say(trial: Measured) -> None:
+        if not args.quiet:
+            print(trial, flush=True)
+
+    tuning = tune_posterior_scale(given, args.posterior_scale or SCALES, say)
+    print(f"best of {len(tuning.trials)}: {tuning.best}")
+    tested = {scale: measure(others, scale) for scale in (tuning.best.scale, 1.0)}
+    for found in tested.values():
+        print(f"on others, {found}")
+    if args.reliability:
+        series = {
+            f"scale {s:g}, {m.quality}": m.quality.bins for s, m in tested.items()
+        }
+        plot_reliability(series, args.reliability)
+
+
+def _judged(args: argparse.Namespace) -> tuple[list[Judged], list[Judged]]:
+    """What to tune on, and what to test on."""
+    lattices, references = open_lattices(args.lattices), read_text(args.ref)
+    if args.test_lattices is not None:
+        test_references = read_text(args.test_ref)
+        tested = judge_all(open_lattices(args.test_lattices), test_references)
+        return judge_all(lattices, references), tested
+    given, others = by_speaker(lattices)
+    return (
+        judge_all(lattices, references, given),
+        judge_all(lattices, references, others),
+    )

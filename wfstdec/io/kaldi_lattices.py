@@ -1,0 +1,359 @@
+"""Archives of lattices as Kaldi's tools read and write them, text and binary.
+
+    with KaldiLatticeWriter("dev.ark", words="words.txt") as write:
+        for utterance, lattice in open_lattices("dev.lat").items():
+            write(utterance, lattice)                       # determinized
+    lattice_1best ark:dev.ark ...                           # Kaldi's, from there on
+
+    for utterance, compact in read_kaldi_lattices("dev.ark"): ...
+
+An entry is the utterance's id, a space, and an OpenFst file of type vector, or a line
+end and its text. Costs on arcs are all but the acoustic one, scaled; and the acoustic
+one, before its scale: Kaldi's acoustic scale is that of the search. Where Kaldi has
+transition ids there are labels: token + 1, one for each frame.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+
+from wfstdec.errors import FormatError, LatticeError
+from wfstdec.fst.openfst_binary import FST_MAGIC
+from wfstdec.io.lattices import kaldi_lattice, lattice_fst
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.compact import (
+    CompactArc,
+    CompactLattice,
+    Weight,
+    compact_lattice,
+)
+from wfstdec.text.files import atomic_write
+
+_LATTICE, _COMPACT = "lattice4", "compactlattice44"
+_ARC_TYPES = (_LATTICE, _COMPACT)
+_VERSION, _PROPERTIES = 2, 3
+_INFINITY = "Infinity"
+_NO_COSTS = struct.pack("<ff", np.inf, np.inf)
+
+
+class KaldiLatticeWriter:
+    """Writes an archive; it appears whole or not at all.
+
+    Args:
+        path: The archive.
+        compact: Determinized over words, as most of Kaldi's tools expect; or else all
+            paths, as in `lattice-to-post` and the like.
+        text: As `ark,t` and not as `ark`.
+        words: A file for the words by number, as Kaldi's `words.txt`; None for none.
+        beam: As for `compact_lattice`.
+
+    Raises:
+        FormatError: A file cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        compact: bool = True,
+        text: bool = False,
+        words: str | os.PathLike[str] | None = None,
+        beam: float | None = None,
+    ) -> None:
+        self._path, self._compact, self._text = path, compact, text
+        self._words_path, self._beam = words, beam
+        self._stack = ExitStack()
+        self._numbers: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self._file: IO[Any] = self._stack.enter_context(atomic_write(self._path))
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        if error[0] is None and self._words_path is not None:
+            with atomic_write(self._words_path, "w") as file:
+                file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
+        return self._stack.__exit__(*error)
+
+    def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice | None:
+        """Write a lattice; what was written of it, if it is compact.
+
+        Words have the numbers of the graph, those that utterances have beside it the
+        next ones, in the order in which they come.
+
+        Raises:
+            LatticeError: The id has white space in it, or is empty; or the lattice is
+                of another graph than those before.
+        """
+        if len(utterance.split()) != 1 or utterance != utterance.strip():
+            raise LatticeError("an id of an archive, expected one word", utterance)
+        numbers = self._number(utterance, lattice)
+        key = f"{utterance} ".encode()
+        if not self._compact:
+            if self._text:
+                self._file.write(kaldi_lattice(utterance, lattice, numbers).encode())
+            else:
+                self._file.write(key + _lattice_bytes(lattice, numbers))
+            return None
+        made = compact_lattice(lattice, beam=self._beam)
+        arcs = [
+            [arc._replace(word=int(numbers[arc.word])) for arc in row]
+            for row in made.arcs
+        ]
+        made = CompactLattice(arcs, made.final, made.beam)
+        data = compact_text(made).encode() if self._text else _compact_bytes(made)
+        self._file.write(key + data)
+        return made
+
+    def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
+        """The number of each word of a lattice, int64 [W]."""
+        own = lattice.tables.own.words
+        if not self._numbers:
+            self._numbers = {word: i for i, word in enumerate(own)}
+            self._own = own
+        if own is not self._own and own != self._own:
+            raise LatticeError("is of another graph, expected one a file", utterance)
+        for word in lattice.words[len(own) :]:
+            self._numbers.setdefault(word, len(self._numbers))
+        added = [self._numbers[word] for word in lattice.words[len(own) :]]
+        return np.append(np.arange(len(own)), np.array(added, np.int64))
+
+
+def compact_text(lattice: CompactLattice) -> str:
+    """A compact lattice as Kaldi prints it behind an utterance's id."""
+    lines = ["\n"]
+    for state, row in enumerate(lattice.arcs):
+        for word, to, weight in row:
+            lines.append(f"{state}\t{to}\t{word}\t{_text_of(weight)}\n")
+        final = lattice.final[state]
+        if final is not None:
+            lines.append(f"{state}\t{_text_of(final)}\n")
+    return "".join([*lines, "\n"])
+
+
+def _text_of(weight: Weight) -> str:
+    labels = "_".join(map(str, weight.labels))
+    return f"{weight.graph_cost:.7g},{weight.acoustic_cost:.7g},{labels}"
+
+
+def _header(arc_type: str, num_states: int) -> bytes:
+    names = (struct.pack("<i", len(n)) + n.encode() for n in ("vector", arc_type))
+    numbers = struct.pack("<iiQqqq", _VERSION, 0, _PROPERTIES, 0, num_states, 0)
+    return struct.pack("<i", FST_MAGIC) + b"".join(names) + numbers
+
+
+def _compact_bytes(lattice: CompactLattice) -> bytes:
+    parts = [_header(_COMPACT, lattice.num_states)]
+    for row, final in zip(lattice.arcs, lattice.final, strict=True):
+        parts.append(_weight_bytes(final) + struct.pack("<q", len(row)))
+        for word, to, weight in row:
+            parts.append(struct.pack("<ii", word, word) + _weight_bytes(weight))
+            parts.append(struct.pack("<i", to))
+    return b"".join(parts)
+
+
+def _weight_bytes(weight: Weight | None) -> bytes:
+    if weight is None:
+        return _NO_COSTS + struct.pack("<i", 0)
+    costs = struct.pack("<ff", weight.graph_cost, weight.acoustic_cost)
+    return costs + struct.pack(
+        f"<i{len(weight.labels)}i", len(weight.labels), *weight[2]
+    )
+
+
+_ARC = np.dtype(
+    [("ilabel", "<i4"), ("olabel", "<i4"), ("costs", "<f4", 2), ("nextstate", "<i4")]
+)
+
+
+def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
+    """All paths of a lattice, in Kaldi's binary form."""
+    fst, acoustic = lattice_fst(lattice), lattice.arcs["acoustic_cost"]
+    arcs = np.empty(lattice.num_arcs, _ARC)
+    arcs["ilabel"], arcs["nextstate"] = fst.ilabel, fst.nextstate
+    arcs["olabel"] = numbers[fst.olabel]
+    scaled = lattice.scales.acoustic_scale * acoustic.astype(np.float64)
+    arcs["costs"][:, 0] = lattice.arc_costs() - scaled
+    arcs["costs"][:, 1] = acoustic
+    parts, splits = [_header(_LATTICE, lattice.num_states)], fst.state_arc_splits
+    for state, final in enumerate(fst.final_cost.tolist()):
+        row = arcs[splits[state] : splits[state + 1]]
+        ends = struct.pack("<ff", final, 0.0) if final < np.inf else _NO_COSTS
+        parts.append(ends + struct.pack("<q", len(row)) + row.tobytes())
+    return b"".join(parts)
+
+
+def read_kaldi_lattices(
+    path: str | os.PathLike[str],
+) -> Iterator[tuple[str, CompactLattice]]:
+    """Read an archive, text or binary, of lattices or compact ones.
+
+    Of lattices that are not compact each arc becomes one, perhaps with word 0. `beam`
+    is infinite: an archive does not say what was left out.
+
+    Args:
+        path: The archive.
+
+    Yields:
+        Each utterance and its lattice.
+
+    Raises:
+        FormatError: It cannot be read, is truncated, or holds something else.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    at = 0
+    while at < len(data):
+        space = data.find(b" ", at)
+        key = data[at : space if space >= 0 else len(data)].strip()
+        if space < 0 or not key:
+            raise FormatError(f"{path}: no utterance id at byte {at}, expected one")
+        utterance = _id_of(key, path, at)
+        try:
+            if data[space + 1 : space + 2] == b"\n":
+                lattice, at = _read_text(data, space + 2)
+            else:
+                lattice, at = _Binary(data, space + 1).read()
+        except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
+            raise FormatError(
+                f"{path}: {utterance}: damaged or truncated ({error}), expected a "
+                "lattice of Kaldi's"
+            ) from None
+        yield utterance, lattice
+
+
+def _id_of(key: bytes, path: str | os.PathLike[str], at: int) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise FormatError(
+            f"{path}: no utterance id at byte {at}, expected a Kaldi archive"
+        ) from None
+
+
+def _made(rows: list[list[CompactArc]], final: list[Weight | None]) -> CompactLattice:
+    if not all(0 <= arc.nextstate < len(rows) for row in rows for arc in row):
+        raise ValueError("an arc to a state that is not there")
+    return CompactLattice(rows, final, np.inf)
+
+
+def _read_text(data: bytes, at: int) -> tuple[CompactLattice, int]:
+    """The lattice whose first line begins there, and where the next entry begins."""
+    rows: dict[int, list[CompactArc]] = {}
+    final: dict[int, Weight | None] = {}
+    top = -1
+    while True:
+        end = data.find(b"\n", at)
+        if end < 0:
+            raise ValueError("no empty line behind it")
+        fields, at = data[at:end].decode().split(), end + 1
+        if not fields:
+            break
+        state = int(fields[0])
+        if top < 0 and state:
+            raise ValueError(f"start state {state}, not 0")
+        top = max(top, state)
+        if len(fields) <= 2:
+            final[state] = _weight_of(fields[1]) if len(fields) == 2 else _ONE
+            continue
+        to, arc = int(fields[1]), _arc_of(fields)
+        top = max(top, to)
+        rows.setdefault(state, []).append(arc)
+    every = range(top + 1)
+    return _made([rows.get(s, []) for s in every], [final.get(s) for s in every]), at
+
+
+def _arc_of(fields: list[str]) -> CompactArc:
+    """`state next word [weight]`, or `state next label word [weight]`.
+
+    Kaldi leaves weights of no cost out; those that it writes have a comma.
+    """
+    weight = _weight_of(fields.pop()) if "," in fields[-1] else _ONE
+    _, to, *label, word = map(int, fields)
+    if label:
+        weight = weight._replace(labels=tuple(label) if label[0] else ())
+    return CompactArc(word, to, weight)
+
+
+_ONE = Weight(0.0, 0.0, ())
+
+
+def _weight_of(text: str) -> Weight:
+    graph, acoustic, *labels = text.split(",")
+    found = (
+        tuple(int(label) for label in labels[0].split("_") if label) if labels else ()
+    )
+    return Weight(_cost(graph), _cost(acoustic), found)
+
+
+def _cost(text: str) -> float:
+    return np.inf if text == _INFINITY else float(text)
+
+
+class _Binary:
+    """Reads an OpenFst file with weights of Kaldi's."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+
+    def read(self) -> tuple[CompactLattice, int]:
+        """The lattice, and where the next entry begins."""
+        if self._numbers("<i") != (FST_MAGIC,):
+            raise ValueError("no OpenFst file")
+        kind, arc_type = self._text(), self._text()
+        if kind != "vector" or arc_type not in _ARC_TYPES:
+            expected = " or ".join(map(repr, _ARC_TYPES))
+            raise ValueError(f"{kind!r} with arcs {arc_type!r}, not {expected}")
+        _, flags, _, start, num_states, _ = self._numbers("<iiQqqq")
+        if flags or not 0 <= start < num_states <= len(self._data):
+            raise ValueError("symbol tables, or no start state")
+        compact = arc_type == _COMPACT
+        rows, final = [], []
+        for _ in range(num_states):
+            final.append(self._weight(compact))
+            (count,) = self._numbers("<q")
+            if not 0 <= count <= len(self._data):
+                raise ValueError(f"{count} arcs")
+            rows.append([self._arc(compact) for _ in range(count)])
+        if start:
+            raise ValueError(f"start state {start}, not 0")
+        return _made(
+            rows, [w if w.graph_cost < np.inf else None for w in final]
+        ), self._at
+
+    def _arc(self, compact: bool) -> CompactArc:
+        ilabel, olabel = self._numbers("<ii")
+        weight = self._weight(compact)
+        if not compact and ilabel:
+            weight = weight._replace(labels=(ilabel,))
+        return CompactArc(olabel, self._numbers("<i")[0], weight)
+
+    def _weight(self, compact: bool) -> Weight:
+        graph, acoustic = self._numbers("<ff")
+        if not compact:
+            return Weight(graph, acoustic, ())
+        (length,) = self._numbers("<i")
+        if not 0 <= length <= len(self._data):
+            raise ValueError(f"{length} labels")
+        return Weight(graph, acoustic, self._numbers(f"<{length}i"))
+
+    def _text(self) -> str:
+        (length,) = self._numbers("<i")
+        if not 0 <= length <= 64:
+            raise ValueError(f"a name of {length} bytes")
+        self._at += length
+        return self._data[self._at - length : self._at].decode()
+
+    def _numbers(self, layout: str) -> tuple:
+        found = struct.unpack_from(layout, self._data, self._at)
+        self._at += struct.calcsize(layout)
+        return found

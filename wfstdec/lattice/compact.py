@@ -1,0 +1,299 @@
+"""Compact lattices: one path for each text, with its best cost and its tokens.
+
+    compact = compact_lattice(lattice)
+    compact.beam                       # what was kept: less where that was too much
+
+A lattice is determinized over words in the semiring of Kaldi's lattices, whose weights
+are pairs of costs with a string, of which plus takes the better one (Povey and others,
+"Generating exact lattices in the WFST framework", ICASSP 2012):
+
+    state    a set of (state of the lattice, what is owed there: costs and tokens)
+    arc      a word; the best costs of all that it leads to, and the tokens that these
+             have in common at the beginning
+    final    the best of the ends that are reached without a word
+
+States are made best first, by the best whole path through each, and what no path within
+the beam goes through is left out: so texts within it are all there, and have their best
+cost. If there are more states than allowed, the beam is halved, and it is begun anew;
+in the end only the best path is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.errors import OptionError
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.compact_kernels import Prepared, reach, scratch_for
+from wfstdec.text.symbols import EPSILON
+
+MAX_STATES = 20_000
+"""More states are not made."""
+_LEAST_BEAM = 0.01
+_GRID = 2.0**20
+"""Costs that are owed are equal if they are to this part of a nat."""
+
+
+class Weight(NamedTuple):
+    """A weight of Kaldi's: two costs, and a token + 1 for each frame."""
+
+    graph_cost: float
+    acoustic_cost: float
+    labels: tuple[int, ...]
+
+
+class CompactArc(NamedTuple):
+    """An arc with a word."""
+
+    word: int
+    nextstate: int
+    weight: Weight
+
+
+@dataclass(frozen=True)
+class CompactLattice:
+    """A lattice over words; state 0 is the start, arcs lead to higher states.
+
+    Attributes:
+        arcs: Of each state, by word.
+        final: Of each state; None where no path ends.
+        beam: Texts that cost no more than the best and this are there.
+    """
+
+    arcs: list[list[CompactArc]]
+    final: list[Weight | None]
+    beam: float
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return len(self.final)
+
+    @property
+    def num_arcs(self) -> int:
+        """A."""
+        return sum(map(len, self.arcs))
+
+
+def compact_lattice(
+    lattice: Lattice, *, beam: float | None = None, max_states: int = MAX_STATES
+) -> CompactLattice:
+    """Determinize a lattice over its words.
+
+    Args:
+        lattice: Any.
+        beam: Texts that cost more than the best one and this are left out; None is the
+            lattice's.
+        max_states: Where there would be more, the beam is halved until there are not.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+    beam = lattice.lattice_beam if beam is None else float(beam)
+    if not beam >= 0 or max_states < 1:
+        raise OptionError(
+            f"beam={beam!r} and max_states={max_states!r}, expected 0 or more nats and "
+            "one state or more"
+        )
+    prepared = Prepared(lattice)
+    while beam > _LEAST_BEAM:
+        made = _Determinized(prepared, beam, max_states)
+        if made.is_whole:
+            return made.compact()
+        beam = min(beam, prepared.width) / 2
+    return _best_path(lattice)
+
+
+class _Owed(NamedTuple):
+    """What is owed in a state of the lattice."""
+
+    state: int
+    costs: tuple[float, float, float]
+    labels: tuple[int, ...]
+
+
+class _Determinized:
+    """The states that are made so far."""
+
+    def __init__(self, prepared: Prepared, beam: float, max_states: int) -> None:
+        self._lattice, self._beam = prepared, beam
+        self._limit = prepared.rest[0] + beam + 1e-4
+        self._numbers: dict[tuple, int] = {}
+        self._subsets: list[list[_Owed]] = []
+        self._least: list[float] = []
+        self._waiting: list[tuple[float, int]] = []
+        self._arcs: dict[int, list[CompactArc]] = {}
+        self._final: dict[int, Weight | None] = {}
+        self._scratch = scratch_for(len(prepared.rest))
+        self._number([_Owed(0, (0.0, 0.0, 0.0), ())], 0.0)
+        while self._waiting and len(self._subsets) <= max_states:
+            _, number = heapq.heappop(self._waiting)
+            if number not in self._arcs:
+                self._go_on(number)
+        self.is_whole = not self._waiting
+
+    def compact(self) -> CompactLattice:
+        """The whole of it, its states in an order that arcs lead onwards in."""
+        order = _onwards(self._arcs)
+        place = {number: i for i, number in enumerate(order)}
+        arcs = [
+            [arc._replace(nextstate=place[arc.nextstate]) for arc in self._arcs[number]]
+            for number in order
+        ]
+        return CompactLattice(arcs, [self._final[n] for n in order], self._beam)
+
+    def _number(self, owed: list[_Owed], least: float) -> int:
+        """The number of a set, whose best way from the start costs `least`."""
+        key = tuple((o.state, round(o.costs[2] * _GRID), o.labels) for o in owed)
+        number = self._numbers.setdefault(key, len(self._subsets))
+        if number == len(self._subsets):
+            self._subsets.append(owed)
+            self._least.append(math.inf)
+        if least < self._least[number]:
+            self._least[number] = least
+            rest = min(o.costs[2] + self._lattice.rest[o.state] for o in owed)
+            heapq.heappush(self._waiting, (least + rest, number))
+        return number
+
+    def _go_on(self, number: int) -> None:
+        """Make the arcs of a set."""
+        owed, least, lattice = self._subsets[number], self._least[number], self._lattice
+        reached = reach(
+            (lattice.splits, lattice.to, lattice.word, lattice.costs, lattice.rest),
+            np.array([o.state for o in owed]),
+            np.array([o.costs for o in owed]),
+            self._limit - least,
+            self._scratch,
+        )
+        states, costs, before, ends, end_costs = reached
+        strings = _Strings(owed, states, before, lattice)
+        by_word: dict[int, dict[int, _Owed]] = {}
+        for arc, one in zip(ends.tolist(), end_costs.tolist(), strict=True):
+            state, found = (
+                int(lattice.to[arc]),
+                by_word.setdefault(int(lattice.word[arc]), {}),
+            )
+            if state not in found or one[2] < found[state].costs[2]:
+                labels = strings.behind(arc)
+                found[state] = _Owed(state, (one[0], one[1], one[2]), labels)
+        self._arcs[number] = [
+            self._arc(word, sorted(found.values()), least)
+            for word, found in sorted(by_word.items())
+        ]
+        self._final[number] = None
+        total = costs[:, 2] + lattice.final[states, 2]
+        at = int(np.argmin(total)) if len(total) else -1
+        if at >= 0 and total[at] + least <= self._limit:
+            graph, acoustic, _ = (costs[at] + lattice.final[states[at]]).tolist()
+            self._final[number] = Weight(graph, acoustic, strings.of(int(states[at])))
+
+    def _arc(self, word: int, owed: list[_Owed], least: float) -> CompactArc:
+        """An arc to what is owed, less what all have in common."""
+        best = min(owed, key=lambda o: (o.costs[2], o.state)).costs
+        common = _common([o.labels for o in owed])
+        rest = [
+            _Owed(o.state, _less(o.costs, best), o.labels[len(common) :]) for o in owed
+        ]
+        number = self._number(rest, least + best[2])
+        return CompactArc(word, number, Weight(best[0], best[1], common))
+
+
+class _Strings:
+    """The labels on the ways that a kernel found, made when they are asked for."""
+
+    def __init__(
+        self,
+        owed: list[_Owed],
+        states: np.ndarray,
+        before: np.ndarray,
+        lattice: Prepared,
+    ) -> None:
+        self._owed, self._lattice = owed, lattice
+        self._before = dict(zip(states.tolist(), before.tolist(), strict=True))
+        self._known: dict[int, tuple[int, ...]] = {}
+
+    def of(self, state: int) -> tuple[int, ...]:
+        """What is owed in a state: the labels of its way."""
+        way = []
+        while state not in self._known and self._before[state][0] >= 0:
+            way.append(state)
+            state = self._before[state][1]
+        if state not in self._known:
+            self._known[state] = self._owed[~self._before[state][0]].labels
+        labels = self._known[state]
+        for one in reversed(way):
+            labels = self._and(labels, self._before[one][0])
+            self._known[one] = labels
+        return labels
+
+    def behind(self, arc: int) -> tuple[int, ...]:
+        """The same with an arc."""
+        splits = self._lattice.splits
+        source = int(np.searchsorted(splits, arc, "right")) - 1
+        return self._and(self.of(source), arc)
+
+    def _and(self, labels: tuple[int, ...], arc: int) -> tuple[int, ...]:
+        label = int(self._lattice.label[arc])
+        return labels if label == EPSILON else (*labels, label)
+
+
+def _less(
+    costs: tuple[float, float, float], best: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    return costs[0] - best[0], costs[1] - best[1], costs[2] - best[2]
+
+
+def _common(strings: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """The longest beginning that strings have in common."""
+    first, last = min(strings), max(strings)
+    for i, label in enumerate(first):
+        if i == len(last) or last[i] != label:
+            return first[:i]
+    return first
+
+
+def _onwards(arcs: dict[int, list[CompactArc]]) -> list[int]:
+    """The states that a path from 0 reaches, each before those that arcs lead to."""
+    found: list[int] = []
+    seen: set[int] = {0}
+    open_states: list[tuple[int, Iterator[CompactArc]]] = [(0, iter(arcs[0]))]
+    while open_states:
+        state, rest = open_states[-1]
+        arc = next(rest, None)
+        if arc is None:
+            found.append(state)
+            open_states.pop()
+        elif arc.nextstate not in seen:
+            seen.add(arc.nextstate)
+            open_states.append((arc.nextstate, iter(arcs[arc.nextstate])))
+    return found[::-1]
+
+
+def _best_path(lattice: Lattice) -> CompactLattice:
+    """The best path alone."""
+    best = lattice.best_arcs()
+    arcs, total = lattice.arcs[best], lattice.arc_costs()[best]
+    arcs_of: list[list[CompactArc]] = [[]]
+    sums, labels = [0.0, 0.0], []
+    for arc, cost in zip(arcs, total.tolist(), strict=True):
+        acoustic = float(arc["acoustic_cost"])
+        sums[0] += cost - lattice.scales.acoustic_scale * acoustic
+        sums[1] += acoustic
+        label = int(arc["ilabel"]) & LABEL_MASK
+        labels += [label] if label != EPSILON else []
+        if arc["olabel"] != EPSILON:
+            weight = Weight(sums[0], sums[1], tuple(labels))
+            arcs_of[-1].append(CompactArc(int(arc["olabel"]), len(arcs_of), weight))
+            arcs_of.append([])
+            sums, labels = [0.0, 0.0], []
+    end = lattice.final_costs()[lattice.best_end]
+    final: list[Weight | None] = [None] * len(arcs_of)
+    final[-1] = Weight(sums[0] + float(end), sums[1], tuple(labels))
+    return CompactLattice(arcs_of, final, 0.0)

@@ -1,0 +1,245 @@
+"""The lattice in plain Python: the specification of what `recorded.py` says.
+
+It is the search of `reference.py`, which notes what it considers, and considers both
+phases of an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.lattice.marks import OPEN, REPEATED
+from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.trie.endings import charged
+from wfstdec.trie.open_words import OPEN_PRON
+from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.recorded import END, Recorded, RecordedArcs, RecordedEntries
+from wfstdec.trie.reference import (
+    BLANK,
+    INF,
+    NONBLANK,
+    ByPhase,
+    Candidate,
+    Entry,
+    F,
+    ReferenceSearch,
+)
+from wfstdec.trie.reference_steps import Key, WordEnd
+from wfstdec.trie.space import NONE, SearchSpace
+
+State = tuple[int, Key, int]
+"""Frames passed, the entry, its phase."""
+
+
+class _Arc(NamedTuple):
+    """An arc of the lattice; `nextstate` is None for the end."""
+
+    state: State
+    nextstate: State | None
+    ilabel: int
+    olabel: int
+    excess: np.float32
+    graph: np.float32
+    acoustic: np.float32
+    boost: np.float32
+
+
+class _Step(NamedTuple):
+    """What a step adds beside acoustics: the word that ends, graph and boost costs."""
+
+    end: WordEnd
+    graph: np.float32
+    boost: np.float32
+
+
+class RecordingSearch(ReferenceSearch):
+    """The search of one utterance, which keeps more of what it found."""
+
+    def __init__(
+        self, space: SearchSpace, options: TrieOptions, boosts: CompiledBoosts
+    ) -> None:
+        super().__init__(space, replace(options, nbest=1), boosts)
+        (first,) = self._frontier
+        self._entries: dict[tuple[int, Key], Entry] = {(0, first.key): first}
+        self._arcs: list[_Arc] = []
+        self._came_from: dict[int, tuple[Entry, int]] = {}
+        self._start_lookahead = charged(first.lookahead_cost)
+
+    def record(self) -> Recorded:
+        """End the utterance: what is kept of it."""
+        limit = F(self._options.beam_of_lattice)
+        extra: dict[State | None, np.float32] = {None: F(0)}
+        kept = []
+        for arc in reversed([*self._arcs, *self._ends()]):
+            through = F(arc.excess + extra.get(arc.nextstate, INF))
+            if through <= limit and through < INF:
+                kept.append(arc)
+                extra[arc.state] = min(through, extra.get(arc.state, INF))
+        return self._as_arrays(kept)
+
+    def _phases_of(self, entry: Entry) -> list[int]:
+        """Both phases that are there, first the one that the search goes on from."""
+        (first,) = super()._phases_of(entry)
+        other = NONBLANK if first == BLANK else BLANK
+        return [first, other] if entry.phases[other].cost < INF else [first]
+
+    def _frame(self, logprobs: np.ndarray) -> None:
+        self._came_from = {
+            id(phase): (entry, kind)
+            for entry in self._frontier
+            for kind, phase in enumerate(entry.phases)
+        }
+        super()._frame(logprobs)
+
+    def _entry(self, key: Key, by_phase: ByPhase, best: np.float32) -> Entry:
+        """Note what leads to an entry that goes on."""
+        for phase, candidates in enumerate(by_phase):
+            least = self._phase_cost(candidates)
+            for one in candidates:
+                excess = F(one.cost - least)
+                source, kind = self._came_from[id(one.source)]
+                self._arcs.append(self._arc(source, kind, one, phase, excess))
+        entry = super()._entry(key, by_phase, best)
+        self._entries[self._frames + 1, key] = entry
+        return entry
+
+    def _arc(
+        self, source: Entry, kind: int, one: Candidate, phase: int, excess: np.float32
+    ) -> _Arc:
+        token = self._space.blank
+        repeated = 0
+        if one.token != NONE:
+            token = one.token
+        elif phase == NONBLANK:
+            token, repeated = self._steps.token_of(one.key.node), REPEATED
+        olabel, graph, boost = 0, F(0), F(0)
+        if one.token != NONE:
+            end, graph, boost = self._step(source, one)
+            olabel = _olabel(end) if self._space.has_lexicon else ilabel_of(token)
+        return _Arc(
+            (self._frames, source.key, kind),
+            (self._frames + 1, one.key, phase),
+            ilabel_of(token) | repeated,
+            olabel,
+            excess,
+            self._with_start(graph),
+            one.acoustic,
+            boost,
+        )
+
+    def _step(self, source: Entry, one: Candidate) -> _Step:
+        """The step in which a candidate's token begins."""
+        for place, end in self._steps.successors(source.key, one.token):
+            boost, cost = self._steps.step_boosts(
+                source.key, end, one.token, place.node
+            )
+            key = Key(end.state, place.node, boost, place.spelling)
+            if key == one.key and end.pron == one.pron:
+                lookahead = self._steps.lookahead_cost(end.state, place.node)
+                graph = F(F(end.cost + lookahead) - source.lookahead_cost)
+                return _Step(end, graph, F(cost + F(0)))
+        raise AssertionError("a candidate is a successor of its source")
+
+    def _with_start(self, graph: np.float32) -> np.float32:
+        """Graph costs with the look-ahead of the start, of arcs that leave it."""
+        return F(graph + self._start_lookahead) if self._frames == 0 else graph
+
+    def _ends(self) -> list[_Arc]:
+        """The arcs to the end, the best of excess 0."""
+        found = [] if self._died_at_frame >= 0 else list(self._accepted_ends())
+        if not any(cost < INF for cost, _ in found):
+            found = list(self._unfinished_ends())
+        best = min(cost for cost, _ in found)
+        return [
+            arc._replace(excess=F(cost - best)) for cost, arc in found if cost < INF
+        ]
+
+    def _accepted_ends(self) -> Iterator[tuple[np.float32, _Arc]]:
+        """Whole words and `</s>`, with their totals."""
+        space, options, steps = self._space, self._options, self._steps
+        for entry in self._frontier:
+            key = entry.key
+            ends = [WordEnd(NONE, NONE, F(0), key.state, NONE)]
+            if space.has_lexicon and key.node != 0:
+                ends = list(steps.word_ends(key))
+            for end in ends:
+                last = self._lm.final(end.state)
+                graph = F(F(end.cost + last) - entry.lookahead_cost)
+                insertion = F(options.word_insertion) if end.pron != NONE else F(0)
+                boost, cost = steps.step_boosts(key, end, NONE, 0)
+                if graph < INF:
+                    rest = steps.rest(boost)
+                    for kind, phase in enumerate(entry.phases):
+                        total = F(phase.cost + F(F(options.lm_scale) * graph))
+                        total = F(F(F(total + insertion) + cost) + rest)
+                        costs = graph, F(F(cost + F(0)) + rest)
+                        yield total, self._end(entry, kind, _olabel(end), costs)
+
+    def _unfinished_ends(self) -> Iterator[tuple[np.float32, _Arc]]:
+        """All entries as they are, with their totals."""
+        for entry in self._frontier:
+            rest = self._steps.rest(entry.key.boost, entry.key.node)
+            graph = F(-charged(entry.lookahead_cost))
+            for kind, phase in enumerate(entry.phases):
+                total = F(phase.cost + F(F(self._options.lm_scale) * graph))
+                yield F(total + rest), self._end(entry, kind, 0, (graph, rest))
+
+    def _end(
+        self,
+        entry: Entry,
+        kind: int,
+        olabel: int,
+        costs: tuple[np.float32, np.float32],
+    ) -> _Arc:
+        graph, boost = costs
+        state = self._frames, entry.key, kind
+        graph = self._with_start(graph)
+        return _Arc(state, None, EPSILON, olabel, F(0), graph, F(0), boost)
+
+    def _as_arrays(self, arcs: list[_Arc]) -> Recorded:
+        number = {entry: i for i, entry in enumerate(self._entries)}
+        keys = [key for _, key in number]
+        entries = self._entries.values()
+
+        def state(one: State | None) -> int:
+            return END if one is None else 2 * number[one[:2]] + one[2]
+
+        return Recorded(
+            self.finish()[0],
+            RecordedEntries(
+                frame=np.array([frame for frame, _ in number], np.int32),
+                cost=np.array([entry.cost for entry in entries], F),
+                state=np.array([self._lm.order(key.state) for key in keys], np.uint64),
+                node=np.array([key.node for key in keys], np.int32),
+                boost=np.array([key.boost for key in keys], np.int32),
+                spelling=np.array([key.spelling for key in keys], np.uint64),
+                nonblank_first=np.array([_is_nonblank_first(e) for e in entries]),
+            ),
+            RecordedArcs(
+                state=np.array([state(arc.state) for arc in arcs], np.int64),
+                nextstate=np.array([state(arc.nextstate) for arc in arcs], np.int64),
+                ilabel=np.array([arc.ilabel for arc in arcs], np.uint32),
+                olabel=np.array([arc.olabel for arc in arcs], np.uint32),
+                excess=np.array([arc.excess for arc in arcs], F),
+                graph_cost=np.array([arc.graph for arc in arcs], F),
+                acoustic_cost=np.array([arc.acoustic for arc in arcs], F),
+                boost_cost=np.array([arc.boost for arc in arcs], F),
+            ),
+        )
+
+
+def _olabel(end: WordEnd) -> int:
+    """The label of the word that ends, if one does."""
+    if end.pron == NONE:
+        return EPSILON
+    return OPEN if end.pron == OPEN_PRON and end.word == EPSILON else end.word
+
+
+def _is_nonblank_first(entry: Entry) -> bool:
+    blank, nonblank = entry.phases
+    return bool(nonblank.cost < blank.cost)
