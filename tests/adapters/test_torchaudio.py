@@ -21,6 +21,7 @@ from wfstdec.errors import (
     BackendError,
     FormatError,
     InputError,
+    LanguageModelError,
     LexiconError,
     LogprobError,
     OptionError,
@@ -299,6 +300,17 @@ def test_what_a_model_in_python_raises_comes_out(files):
     made = ctc_decoder(files["lexicon"], TOKENS, own)
     with pytest.raises(KeyError, match="nothing follows c"):
         made(heard("c|ab|"))
+
+
+@pytest.mark.parametrize("answer", [None, 1.0, (None, "a"), (None, np.nan), (1, 2, 3)])
+def test_what_a_model_in_python_gives_is_checked(answer, files):
+    class Odd(Bigrams):
+        def finish(self, state):
+            return answer
+
+    made = ctc_decoder(files["lexicon"], TOKENS, Odd(["ab", "ba", "c", "cab", "<unk>"]))
+    with pytest.raises(LanguageModelError, match="Odd.finish gave .* a state and a sc"):
+        made(heard("c|"))
 
 
 def test_states_of_a_model_have_children():
