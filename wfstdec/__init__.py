@@ -4,6 +4,7 @@ Build or load a graph (`build_graph`, `load_graph`), or take a lexicon and a lan
 model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`; find
 when the words of a known text were said with `ForcedAligner`. Beside them stand
 
+    wfstdec.adapters    other people's interfaces: pyctcdecode
     wfstdec.batch       many utterances: from files, in batches, to files
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results
@@ -20,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wfstdec import adapters as adapters
     from wfstdec import batch as batch
     from wfstdec import compare as compare
     from wfstdec import errors as errors
@@ -41,9 +43,11 @@ if TYPE_CHECKING:
     from wfstdec.graph.packed import load_graph as load_graph
     from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
     from wfstdec.greedy.options import GreedyOptions as GreedyOptions
+    from wfstdec.lm.kenlm_model import KenlmModel as KenlmModel
     from wfstdec.lm.ngram import NgramLM as NgramLM
     from wfstdec.lm.ngram import load_lm as load_lm
     from wfstdec.lm.sources import build_lm as build_lm
+    from wfstdec.lm.user import UserLM as UserLM
     from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.endpoints import Endpointer as Endpointer
     from wfstdec.search.endpoints import EndpointRule as EndpointRule
@@ -82,6 +86,7 @@ _HOMES = {
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
     "Hypothesis": "wfstdec.search.hypothesis",
+    "KenlmModel": "wfstdec.lm.kenlm_model",
     "Lexicon": "wfstdec.text.lexicon",
     "NgramLM": "wfstdec.lm.ngram",
     "OpenVocabulary": "wfstdec.search.open_vocabulary",
@@ -97,6 +102,7 @@ _HOMES = {
     "TransducerOptions": "wfstdec.transducer.options",
     "TrieDecoder": "wfstdec.trie.decoder",
     "TrieOptions": "wfstdec.trie.options",
+    "UserLM": "wfstdec.lm.user",
     "WfstDecoder": "wfstdec.wfst.decoder",
     "WfstOptions": "wfstdec.wfst.options",
     "WfstdecError": "wfstdec.errors",
@@ -111,7 +117,7 @@ _HOMES = {
     "spelling_lexicon": "wfstdec.text.lexicon",
     "to_openfst": "wfstdec.fst.openfst_io",
 }
-_MODULES = ("batch", "compare", "errors", "io", "metrics", "recipes")
+_MODULES = ("adapters", "batch", "compare", "errors", "io", "metrics", "recipes")
 
 __all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]
 

@@ -23,7 +23,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
-from wfstdec.errors import DeviceError, OptionError
+from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend
@@ -282,9 +282,10 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
                 raise
 
         def decode_one(i: int) -> _Result:
-            search = backend.start(self.options, boosts[i])
-            search.advance(utterances[i])
-            return search.finish()
+            with naming(i):
+                search = backend.start(self.options, boosts[i])
+                search.advance(utterances[i])
+                return search.finish()
 
         return self._of_each(utterances, decode_one)
 

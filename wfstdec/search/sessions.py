@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wfstdec.errors import InputError, OptionError
+from wfstdec.errors import InputError, OptionError, naming
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
@@ -134,13 +134,17 @@ class Sessions:
         """
         with self._lock:
             under_way = [self._find(session).search for session in chunks]
+            backend = self._decoder._backend
             try:
                 arrays = self._decoder._utterances(list(chunks.values()), None)
-                self._advance(under_way, arrays)
+                if isinstance(backend, BatchBackend):
+                    backend.advance(under_way, arrays)
+                    return
             except InputError as error:
                 if isinstance(error.utterance, int):
                     error.utterance = list(chunks)[error.utterance]
                 raise
+            self._advance(under_way, arrays, list(chunks))
 
     def partial(self, session: SessionId) -> Partial:
         """The best hypothesis so far, and how much of it can no longer change.
@@ -150,7 +154,8 @@ class Sessions:
         """
         with self._lock:
             found = self._find(session)
-            return found.reader.read(found.search.look())
+            with naming(session):
+                return found.reader.read(found.search.look())
 
     def close(self, session: SessionId) -> Hypothesis:
         """End a session; the best hypothesis.
@@ -173,7 +178,8 @@ class Sessions:
         self._decoder._check_nbest()
         with self._lock:
             found = self._sessions.pop(session, None) or self._find(session)
-            return self._decoder._finish_nbest(found.search, found.boosts)
+            with naming(session):
+                return self._decoder._finish_nbest(found.search, found.boosts)
 
     def settled_lattices(
         self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES
@@ -220,7 +226,8 @@ class Sessions:
         with self._lock:
             found = self._find(session)
             del self._sessions[session]
-            return found.search.finish(), found
+            with naming(session):
+                return found.search.finish(), found
 
     def _find(self, session: SessionId) -> _Session:
         try:
@@ -232,14 +239,13 @@ class Sessions:
                 session,
             ) from None
 
-    def _advance(self, searches: Sequence[Any], chunks: Sequence[Any]) -> None:
+    def _advance(
+        self, searches: Sequence[Any], chunks: Sequence[Any], names: Sequence[SessionId]
+    ) -> None:
         """Pass searches through their chunks, in threads where that helps."""
-        backend, threads = self._decoder._backend, self._decoder.threads
-        if isinstance(backend, BatchBackend):
-            backend.advance(searches, chunks)
-            return
+        threads = self._decoder.threads
         if threads == 1 or len(searches) < 2:
-            _advance_each(searches, chunks)
+            _advance_each(searches, chunks, names)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(threads)
@@ -247,7 +253,8 @@ class Sessions:
         shares = [order[first::threads] for first in range(threads)]
         done = [
             self._pool.submit(
-                _advance_each, [searches[i] for i in one], [chunks[i] for i in one]
+                _advance_each,
+                *([every[i] for i in one] for every in (searches, chunks, names)),
             )
             for one in shares
         ]
@@ -255,7 +262,10 @@ class Sessions:
             one.result()
 
 
-def _advance_each(searches: Sequence[Any], chunks: Sequence[Any]) -> None:
-    for search, chunk in zip(searches, chunks, strict=True):
+def _advance_each(
+    searches: Sequence[Any], chunks: Sequence[Any], names: Sequence[SessionId]
+) -> None:
+    for search, chunk, name in zip(searches, chunks, names, strict=True):
         if len(chunk):
-            search.advance(chunk)
+            with naming(name):
+                search.advance(chunk)
