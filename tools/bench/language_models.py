@@ -44,6 +44,7 @@ from wfstdec.errors import FormatError, OptionError
 from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import build_lm
+from wfstdec.text.files import read_bytes
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import read_tokens
 from wfstdec.trie.decoder import TrieDecoder
@@ -150,8 +151,9 @@ def file_of(kind: str, args: argparse.Namespace) -> Path:
                 separator=recipe.separator,
             ).save(path)
     elif not path.exists():
-        flags = BINARIES[kind]
-        command = [args.build_binary, *flags, arpa, path]
+        plain = made / "lm.arpa"  # KenLM need not know of gzip
+        plain.write_bytes(read_bytes(arpa))
+        command = [args.build_binary, *BINARIES[kind], plain, path]
         try:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
