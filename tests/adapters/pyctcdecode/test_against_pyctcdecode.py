@@ -11,6 +11,7 @@ import pytest
 from prefix_cases import PEER, WORDS, random_arpa, random_case
 from real_speech import RECIPE, utterances
 
+import wfstdec.adapters.pyctcdecode as adapter
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.text.symbols import read_tokens
 
@@ -44,8 +45,6 @@ def assert_same(theirs, ours):
 @pytest.mark.parametrize("name", ["BeamSearchDecoderCTC", "Alphabet", "LanguageModel"])
 def test_calls_have_the_same_parameters(name):
     import pyctcdecode
-
-    import wfstdec.adapters.pyctcdecode as adapter
 
     theirs, ours = getattr(pyctcdecode, name), getattr(adapter, name)
     pairs = [(pyctcdecode.build_ctcdecoder, adapter.build_ctcdecoder), (theirs, ours)]
@@ -94,6 +93,27 @@ def test_an_utterance_in_parts(tmp_path):
                 )
                 assert_same(one, two)
                 states = one[0][1], two[0][1]
+
+
+def test_its_language_models_take_part_in_our_search(tmp_path):
+    import kenlm
+    import pyctcdecode
+
+    for seed in range(2100, 2115):
+        case = random_case(seed, tmp_path)
+        if case.arpa is None:
+            continue
+        model = pyctcdecode.LanguageModel(kenlm.Model(case.arpa), WORDS[:4], alpha=0.7)
+        two = pyctcdecode.language_model.MultiLanguageModel([model, model])
+        theirs, ours = (
+            kind.Alphabet.build_alphabet(list(case.labels))
+            for kind in (pyctcdecode, adapter)
+        )
+        expected = pyctcdecode.BeamSearchDecoderCTC(theirs, model)
+        beams = expected.decode_beams(case.logits, **case.options)
+        for lm in (model, two):
+            decoder = adapter.BeamSearchDecoderCTC(ours, lm, faithful=True)
+            assert_same(beams, decoder.decode_beams(case.logits, **case.options))
 
 
 def test_batches_and_new_parameters(tmp_path):

@@ -194,6 +194,8 @@ def test_parameters_are_reset_whole_or_not_at_all(arpa):
     with pytest.raises(OptionError, match="beta=nan"):
         decoder.reset_params(alpha=0.1, beta=np.nan)
     assert (model.alpha, model.beta) == (0.7, 1.5)
+    decoder.reset_params(beta=2)
+    assert model.beta == 2
     build_ctcdecoder(LETTERS).reset_params(alpha=1.0)
 
 
