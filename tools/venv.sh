@@ -1,5 +1,6 @@
 # Sourced by demo.sh and test.sh, in the repository's root.
 #   install_extras a,b    makes .venv if it is not there and installs wfstdec[a,b] in it
+#   install_pyctcdecode   installs it there, which asks for numpy<2 and works with 2
 # PYTHON chooses the interpreter: PYTHON=python3.12 bash tools/demo.sh
 
 find_python() {
@@ -30,5 +31,13 @@ install_extras() {
     echo "installing wfstdec${extras:+[$extras]} into .venv" >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
         --constraint constraints.txt --editable ".${extras:+[$extras]}" || return
+    touch "$stamp"
+}
+
+install_pyctcdecode() {
+    local stamp=.venv/installed-pyctcdecode-0.5.0
+    [ -e "$stamp" ] && return
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+        pyctcdecode==0.5.0 pygtrie || return
     touch "$stamp"
 }

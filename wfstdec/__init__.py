@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     from wfstdec.graph.packed import load_graph as load_graph
     from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
     from wfstdec.greedy.options import GreedyOptions as GreedyOptions
+    from wfstdec.lm.kenlm_model import KenlmModel as KenlmModel
     from wfstdec.lm.ngram import NgramLM as NgramLM
     from wfstdec.lm.ngram import load_lm as load_lm
     from wfstdec.lm.sources import build_lm as build_lm
+    from wfstdec.lm.user import UserLM as UserLM
     from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.endpoints import Endpointer as Endpointer
     from wfstdec.search.endpoints import EndpointRule as EndpointRule
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from wfstdec.wfst.choice import BackendChoice as BackendChoice
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import WfstOptions as WfstOptions
+    from wfstdec.wfst.segments import SegmentReader as SegmentReader
 
 __version__ = "0.1.0"
 
@@ -81,12 +84,14 @@ _HOMES = {
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
     "Hypothesis": "wfstdec.search.hypothesis",
+    "KenlmModel": "wfstdec.lm.kenlm_model",
     "Lexicon": "wfstdec.text.lexicon",
     "NgramLM": "wfstdec.lm.ngram",
     "OpenVocabulary": "wfstdec.search.open_vocabulary",
     "PackedGraph": "wfstdec.graph.packed",
     "PhraseCompiler": "wfstdec.boost.phrases",
     "PhraseOptions": "wfstdec.boost.phrases",
+    "SegmentReader": "wfstdec.wfst.segments",
     "TokenTable": "wfstdec.text.symbols",
     "TorchNgramLM": "wfstdec.transducer.automata",
     "TorchPhrases": "wfstdec.transducer.phrases",
@@ -95,6 +100,7 @@ _HOMES = {
     "TransducerOptions": "wfstdec.transducer.options",
     "TrieDecoder": "wfstdec.trie.decoder",
     "TrieOptions": "wfstdec.trie.options",
+    "UserLM": "wfstdec.lm.user",
     "WfstDecoder": "wfstdec.wfst.decoder",
     "WfstOptions": "wfstdec.wfst.options",
     "WfstdecError": "wfstdec.errors",

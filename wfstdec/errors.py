@@ -6,7 +6,8 @@ Input errors are also `ValueError`, a missing backend is also `RuntimeError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -42,6 +43,20 @@ class InputError(WfstdecError, ValueError):
         return place + self.message
 
 
+@contextlib.contextmanager
+def naming(utterance: int | str) -> Iterator[None]:
+    """What is raised within names the utterance; other people's errors by a note."""
+    try:
+        yield
+    except InputError as error:
+        if error.utterance is None:
+            error.utterance = utterance
+        raise
+    except Exception as error:
+        error.add_note(f"wfstdec: utterance {utterance!r}")
+        raise
+
+
 class TokenTableError(InputError):
     """A token table is malformed, or a token is not in it."""
 
@@ -52,6 +67,10 @@ class LexiconError(InputError):
 
 class ArpaError(InputError):
     """An ARPA language model is malformed."""
+
+
+class LanguageModelError(InputError):
+    """A user's own language model gives what it must not."""
 
 
 class GrammarError(InputError):

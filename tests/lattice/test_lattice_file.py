@@ -12,6 +12,7 @@ from text_graphs import text_graph
 from wfstdec import BoostEntry
 from wfstdec.cli.main import main
 from wfstdec.errors import FormatError, LatticeError
+from wfstdec.io.kaldi_lattices import read_kaldi_lattices
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.file import LatticeWriter, open_lattices, save_lattices
 from wfstdec.lattice.nbest import nbest_paths
@@ -200,7 +201,47 @@ def test_decode_keeps_lattices_and_rescore_prices_them_anew(tmp_path, capsys):
     line = run("decode", *files, "--confidence", "--format", "ctm", "--quiet")
     sure = 1 / (1 + np.exp(-0.75))  # B costs 0.75 more
     assert line.split()[5] == f"{sure:.3f}"
+    archive = "--kaldi", tmp_path / "x.txt", "--kaldi-words", tmp_path / "words"
+    run(*rescore, "--arpa", tmp_path / "b.arpa", *archive)
+    texts = [found for _, found in read_kaldi_lattices(tmp_path / "x.txt")]
+    assert [[arc.word for arc in found.arcs[0]] for found in texts] == [[1, 2]] * 2
+    assert (tmp_path / "words").read_text() == "<eps> 0\nA 1\nB 2\n"
+    assert main([*map(str, rescore), "--kaldi-words", "x"]) == 1
+    assert "--kaldi-words without --kaldi" in capsys.readouterr().err
     assert main(["rescore", "--lattices", str(tmp_path / "x.npz")]) == 1
     assert "not a readable file of lattices" in capsys.readouterr().err
     assert main([*map(str, rescore), "--mbr", "--nbest", "2"]) == 1
     assert "--mbr and --nbest 2, expected one text" in capsys.readouterr().err
+
+
+def test_words_of_utterances_are_rescored_and_scored(tmp_path, capsys):
+    """Added ones cost `<unk>`, or --unk-cost; references know them."""
+    graph = small_graph(tmp_path)
+    graph.save(tmp_path / "g.npz")
+    np.savez(tmp_path / "x.npz", one=frames("nab"), two=frames("an"))
+    entry = {"text": "nab", "pronunciations": ["n a b"], "bonus": 2.0}
+    (tmp_path / "list").write_text(json.dumps(entry) + "\n")
+    (tmp_path / "ref").write_text("one nab\ntwo an\n")
+    lattices, files = tmp_path / "x.lat", ("--graph", tmp_path / "g.npz")
+    boosted = "--boost", tmp_path / "list", "--logprobs", tmp_path / "x.npz"
+
+    def run(*argv):
+        assert main([*map(str, argv), "--quiet"]) == 0
+        return capsys.readouterr().out
+
+    out = run("decode", *files, *boosted, "--lattices", lattices)
+    assert out == "one nab\ntwo an\n"
+    rescore = "rescore", "--lattices", lattices, "--arpa", tmp_path / "arpa"
+    lines = run(*rescore, "--format", "jsonl").splitlines()
+    costs = [json.loads(line)["total_cost"] for line in lines]
+    ln10 = np.log(10)
+    assert costs == pytest.approx([2.5 * ln10 - 2.0, 1.5 * ln10], abs=1e-5)
+    line = run(*rescore, "--unk-cost", "7", "--format", "jsonl").splitlines()[0]
+    assert json.loads(line)["total_cost"] == pytest.approx(7 + 0.5 * ln10 - 2.0)
+    (tmp_path / "hyp").write_text("one an\n")
+    texts = "--ref", tmp_path / "ref", "--hyp", tmp_path / "hyp"
+    assert "%WER 0.00 [ 0 / 2 ] of the best in lattices" in run(
+        "score", *texts, "--lattices", lattices
+    )
+    sure = run(*rescore, "--confidence", "--format", "ctm").splitlines()[0].split()
+    assert (sure[4], float(sure[5])) == ("nab", 1.0)

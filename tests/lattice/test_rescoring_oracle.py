@@ -94,7 +94,7 @@ def with_costs(rng, case):
 def test_words_cost_the_model_and_how_they_are_said(fillers, tmp_path):
     """Pronunciations of different costs, silences, boosts: those of the path itself."""
     texts = 0
-    for i in range(45):
+    for i in range(36):
         rng = np.random.default_rng([3, i, len(fillers)])
         case = naive_cases.random_case(
             rng, fillers=fillers, topology=naive.TOPOLOGIES[i % 6]
@@ -155,13 +155,14 @@ def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
 @pytest.mark.parametrize("kind", ["phones", "letters", "pieces"])
 def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
     texts = said = 0
-    for i in range(25):
+    for i in range(18):
         rng = np.random.default_rng([6, i, len(kind)])
-        opened = random_open_case(rng, kind, topology=naive.TOPOLOGIES[i % 6])
+        drawn = {"num_frames": 1 + i % 4, "topology": naive.TOPOLOGIES[i % 6]}
+        opened = random_open_case(rng, kind, **drawn)
         case, costs = opened.case, OpenVocabulary(*opened.costs)
         graph = graph_by_files(case, tmp_path, open_vocabulary=costs)
         boosts = [boosts_of(case, opened.listed)]
         lattice = lattice_of(case, graph, boosts)
         texts += assert_rescored(rng, case, lattice, opened.listed, spellings(opened))
         said += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
-    assert texts > 40 and said > 10
+    assert texts > 30 and said > 8

@@ -10,7 +10,7 @@ frame, all of them, each with its own total; nothing is recombined or passed bac
     paths      prefixes of the last frame that end where they may, and what each costs
 
 Costs are float64 nats. Cases have costs that are multiples of 1/8, so that float32 adds
-them exactly too, and no arc or bonus makes a path cheaper where there is a beam.
+them exactly too, and no bonus is above half of the beam: it is paid at once.
 """
 
 import itertools
@@ -90,28 +90,28 @@ def least_of(paths):
 
 
 def closed(case, paths, cutoff, now):
-    """Paths, and those that epsilon arcs make of them within the cutoff."""
+    """Paths, and those that epsilon arcs make of them within the cutoff.
+
+    An arc may make a state cheaper where it has a bonus, so that more of its arcs are
+    within the cutoff: it is done again until nothing changes.
+    """
     epsilons = [arc for arc in case.arcs if arc.token is None]
-    every, waiting = list(paths), list(paths)
-    while waiting:
-        waiting = [
-            extend(case, path, arc, None, now)
-            for path in waiting
-            for arc in epsilons
-            if arc.state == path.state
-        ]
-        every += waiting
-    least, by_number = least_of(every), {arc.number: arc for arc in case.arcs}
-
-    def is_allowed(path):
-        steps = [by_number[a] for t, a in path.steps if t == now]
-        return all(
-            least[arc.state] + step_cost(case, arc, None) <= cutoff
-            for arc in steps
-            if arc.token is None
-        )
-
-    return [path for path in every if is_allowed(path)]
+    every = None
+    while True:
+        least = least_of(every or paths)
+        found, waiting = list(paths), list(paths)
+        while waiting:
+            waiting = [
+                extend(case, path, arc, None, now)
+                for path in waiting
+                for arc in epsilons
+                if arc.state == path.state
+                and least[arc.state] + step_cost(case, arc, None) <= cutoff
+            ]
+            found += waiting
+        if found == every:
+            return found
+        every = found
 
 
 def all_paths(case):

@@ -13,6 +13,7 @@ import io
 import logging
 import os
 import sys
+import tempfile
 import warnings
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"
@@ -62,11 +63,14 @@ intrinsics.prefetch = lambda array, index: None
 intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 import naive_cases
+import naive_ctc_decoder
 import naive_greedy
 import naive_search_cases
 import naive_trie
 import naive_words
 from added_cases import random_calls_search
+from ctc_decoder_cases import random_case as random_ctc_case
+from ctc_decoder_cases import random_options as random_ctc_options
 from random_graphs import (
     random_boosts,
     random_graph,
@@ -76,6 +80,8 @@ from random_graphs import (
 )
 from wfst_searches import bits
 
+from wfstdec.adapters.torchaudio import ctc_decoder
+from wfstdec.adapters.torchaudio import search as ctc_search
 from wfstdec.boost.boosts import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import BoostWarning, LogprobWarning
@@ -97,6 +103,8 @@ from wfstdec.wfst.cpu.added_records import with_scratch
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.reference import ReferenceBackend
+
+ctc_search.FIRST_CANDIDATES = 1
 
 
 def check_queries(rng):
@@ -216,6 +224,23 @@ def check_trie_words(i):
     assert found == expected, i
 
 
+def check_ctc_decoder(i):
+    """torchaudio's search without the JIT, in arrays that are too small at first."""
+    kind = {"with_lexicon": i % 2 == 0, "with_lm": i % 4 < 2}
+    options = random_ctc_options(i) | {"unk_score": -np.inf, "nbest": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        arguments, emissions = random_ctc_case(i, folder, **kind)
+        emissions = emissions[:3]
+        case = naive_ctc_decoder.case_of(arguments, emissions.tolist(), options)
+        best = naive_ctc_decoder.sentences(case)[0][1]
+        ((found,),) = ctc_decoder(**arguments, **options)(emissions[None])
+        assert abs(found.score - best) < 1e-3, i
+        narrow = options | {"beam_size": 2, "beam_size_token": 3}
+        ((found,),) = ctc_decoder(**arguments, **narrow)(emissions[None])
+        if not (kind["with_lexicon"] or options["log_add"]):  # else it may be half said
+            assert found.score <= best + 1e-3, i
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
@@ -225,6 +250,7 @@ def main(num_cases):
         check_trie_search(i)
         check_added(np.random.default_rng([i, 1]))
         check_trie_words(i)
+        check_ctc_decoder(i)
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

@@ -30,7 +30,8 @@ def random_lattice_case(rng, *, bounded=True, boosted=False, num_frames=None):
     x = -rng.integers(0, 17, (num_frames, len(graph.tokens))) / 4
     x[rng.random(x.shape) < rng.choice([0, 0.15])] = -np.inf
     words = graph.words[1:]
-    drawn = rng.choice([0.5, 2.25, -1.0, 6.0], len(words)).tolist()
+    some = [0.5, 0.25, -1.0] if bounded else [0.5, 2.25, -1.0, 6.0]
+    drawn = rng.choice(some, len(words)).tolist()
     case = naive_lattice.Case(
         arcs=_arcs_of(graph),
         final=graph.final_cost.tolist(),

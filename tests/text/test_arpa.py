@@ -254,7 +254,6 @@ def test_the_kernels_mean_the_same_without_the_jit():
 ERRORS = {
     "no header": (SMALL[7:], "", "no line '\\\\data\\\\', expected an ARPA file"),
     "empty": ("", "", "no line '\\\\data\\\\', expected an ARPA file"),
-    "binary": ("mmap lm http://", "", "a KenLM binary, expected the ARPA text"),
     "bad count": (
         SMALL.replace("ngram 2=3", "ngram 2=x"),
         ":3",

@@ -4,18 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from random_graphs import (
-    random_boosts,
-    random_graph,
-    random_logprobs,
-    random_options,
-    random_phrases,
-)
+from lattice_searches import bits, lattice_by, random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
-from wfstdec.boost.boosts import Boosts, CompiledBoosts
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec.boost.boosts import Boosts
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -26,12 +19,6 @@ from wfstdec.wfst.recorded import lattice_of
 from wfstdec.wfst.reference import ReferenceBackend
 
 BACKENDS = ("reference", "cpu")
-
-
-def bits(lattice):
-    """All of a lattice, in a form that tells -0.0 from 0.0."""
-    rest = [getattr(lattice, f.name) for f in dataclasses.fields(lattice)[3:]]
-    return lattice.states.tobytes(), lattice.arcs.tobytes(), *map(repr, rest)
 
 
 # ------------------------------------------------------------------------- by hand
@@ -99,24 +86,6 @@ def test_backends_without_lattices_say_so(monkeypatch):
 
 
 # -------------------------------------------------------------- the same everywhere
-def random_search(seed):
-    """A graph, an utterance, options and boosts of every kind."""
-    rng = np.random.default_rng(seed)
-    graph = random_graph(rng)
-    x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
-    options = random_options(rng)
-    words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
-    phrases = random_phrases(rng, graph) if rng.random() < 0.4 else None
-    return rng, graph, x, options, CompiledBoosts(words, phrases)
-
-
-def lattice_by(search, graph, options, chunks):
-    """The lattice of an utterance in chunks."""
-    for chunk in chunks:
-        search.advance(chunk)
-    return lattice_of(graph, options, search.record(), 0.02)
-
-
 def test_the_cpu_records_what_the_reference_does():
     arcs = 0
     for seed in range(150):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -47,7 +48,7 @@ class LatticeReading:
     confidence: bool = False
     mbr: bool = False
     posterior_scale: float = 1.0
-    write: Callable[[str, Lattice], None] | None = None
+    write: Callable[[str, Lattice], Any] | None = None
 
     def __call__(self, utterance: str, lattice: Lattice) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first."""

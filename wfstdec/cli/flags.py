@@ -124,7 +124,10 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "PROB",
         "help": "the probability of silence at each place (default: 0.5)",
     },
-    "--arpa": {"metavar": "FILE", "help": "n-gram language model, plain or gzip"},
+    "--arpa": {
+        "metavar": "FILE",
+        "help": "n-gram language model: ARPA, plain or gzip, or a KenLM binary",
+    },
     "--grammar": {
         "metavar": "FST",
         "help": "in place of --arpa: an OpenFst acceptor over words",

@@ -45,6 +45,15 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "X",
         "help": "times all costs, for --confidence and --mbr (default: 1)",
     },
+    "--kaldi": {
+        "metavar": "FILE",
+        "help": "compact lattices as an archive for Kaldi's tools: text if it ends in "
+        ".txt, else binary",
+    },
+    "--kaldi-words": {
+        "metavar": "FILE",
+        "help": "the words of --kaldi by number, as Kaldi's words.txt",
+    },
     "--test-lattices": {
         "metavar": "FILE",
         "help": "lattices to test what --posterior-scale found on; in place of every "

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wfstdec.compare.comparison import Comparison as Comparison
     from wfstdec.compare.comparison import Point as Point
     from wfstdec.compare.comparison import load_comparison as load_comparison
+    from wfstdec.compare.confidences import score_confidences as score_confidences
     from wfstdec.compare.grids import parse_grid as parse_grid
     from wfstdec.compare.loading import greedy_factory as greedy_factory
     from wfstdec.compare.loading import measure_load as measure_load
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
     from wfstdec.compare.models import Models as Models
     from wfstdec.compare.peers import available_peers as available_peers
     from wfstdec.compare.plotting import plot as plot
+    from wfstdec.compare.plotting import plot_reliability as plot_reliability
     from wfstdec.compare.points import PeerInputs as PeerInputs
+    from wfstdec.compare.posterior_scale import judge_all as judge_all
+    from wfstdec.compare.posterior_scale import (
+        tune_posterior_scale as tune_posterior_scale,
+    )
     from wfstdec.compare.report import table as table
     from wfstdec.compare.running import run as run
     from wfstdec.compare.searches import PeerSearch as PeerSearch
@@ -51,16 +57,20 @@ _HOMES = {
     "available_peers": "peers",
     "greedy_factory": "loading",
     "greedy_searches": "searches",
+    "judge_all": "posterior_scale",
     "load_comparison": "comparison",
     "measure_load": "loading",
     "parse_grid": "grids",
     "plot": "plotting",
+    "plot_reliability": "plotting",
     "read_speech": "speech",
     "run": "running",
+    "score_confidences": "confidences",
     "table": "report",
     "trie_factory": "loading",
     "trie_searches": "searches",
     "tune": "tuning",
+    "tune_posterior_scale": "posterior_scale",
     "wfst_searches": "searches",
 }
 

@@ -67,8 +67,8 @@ class Models:
         tokens: A token table, for the other decoders; a graph has its own.
         blank: The blank by name or index; None to recognise it.
         lexicon: Words and their tokens; None decodes tokens.
-        lm: An ARPA file, or a folder of `NgramLM.save`: over words with a lexicon, over
-            tokens without. Peers take the former alone.
+        lm: An ARPA file, a KenLM binary, or a folder of `NgramLM.save`: over words with
+            a lexicon, over tokens without. Peers take the former alone.
         separator: The token between words.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.

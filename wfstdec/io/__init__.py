@@ -11,7 +11,9 @@ from wfstdec.io.boost_files import (
     read_phrase_weights,
     read_phrases,
 )
+from wfstdec.io.confidences import read_confidences
 from wfstdec.io.dot import graph_dot
+from wfstdec.io.kaldi_lattices import KaldiLatticeWriter, read_kaldi_lattices
 from wfstdec.io.lattices import kaldi_lattice, lattice_dot, write_lattice_fst
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_output, open_results
@@ -23,6 +25,7 @@ __all__ = [
     "FORMATS",
     "NBEST_FORMATS",
     "BoostFile",
+    "KaldiLatticeWriter",
     "LogprobReader",
     "SubtitleOptions",
     "graph_dot",
@@ -32,6 +35,8 @@ __all__ = [
     "open_output",
     "open_results",
     "read_boosts",
+    "read_confidences",
+    "read_kaldi_lattices",
     "read_phrase_weights",
     "read_phrases",
     "read_text",

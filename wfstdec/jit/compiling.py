@@ -12,12 +12,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
+from numba.extending import overload
 
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _NO_COUNTING = {**_OPTIONS, "_nrt": False}
@@ -45,6 +46,26 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a part of a `kernel`: it is inlined into whatever calls it."""
     return _keyed_by_sources(numba.njit(**_NO_COUNTING, forceinline=True)(function))
+
+
+def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
+    """A part of a `kernel` that is chosen when that is compiled: no branch is left.
+
+    Args:
+        ways: By the class of the first argument, a NamedTuple: what is `inlined`.
+    """
+
+    def call(*arguments: Any) -> Any:
+        return ways[type(arguments[0])](*arguments)
+
+    def choose(*types: Any) -> Callable[..., Any] | None:
+        way = ways.get(getattr(types[0], "instance_class", object))
+        return getattr(way, "py_func", way)
+
+    options = {**_NO_COUNTING, "forceinline": True}
+    del options["cache"]  # with what calls it
+    overload(call, jit_options=options, strict=False)(choose)
+    return call
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

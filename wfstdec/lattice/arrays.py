@@ -85,7 +85,7 @@ class LatticeScales:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The good paths of an utterance; costs are in nats, lower is better.
+    """The good paths of an utterance, or of a segment; costs in nats, lower is better.
 
     States are sorted by (frame, graph state, boost state), arcs by (state, arc): the
     same from every backend. State 0 is the start.
@@ -96,9 +96,10 @@ class Lattice:
         tables: What labels mean: those of the graph.
         scales: What excess was added up by.
         lattice_beam: Paths that cost more than the best plus this are left out.
-        search_cost: The total of the best path, as the search added it up.
+        search_cost: The total of the best path, as the search added it up; of a
+            segment, from its first state on.
         reached_final: Whether ends are final states of the graph; if not, they are
-            all that the search was left with.
+            all that the search was left with, or the last state of a segment.
         num_frames: Frames that the paths cover.
         died_at_frame: The frame that nothing survived, or None.
         frame_shift_s: Seconds per frame.
@@ -119,6 +120,11 @@ class Lattice:
     def num_states(self) -> int:
         """S."""
         return len(self.states)
+
+    @property
+    def first_frame(self) -> int:
+        """The frame that it begins at: above 0 for a later segment of a session."""
+        return int(self.states["frame"][0])
 
     @property
     def num_arcs(self) -> int:

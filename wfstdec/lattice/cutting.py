@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.graph.tables import GraphTables
+from wfstdec.lattice.marks import TRIE
 from wfstdec.text.symbols import token_of
 
 START = 0
@@ -70,6 +71,7 @@ class Cuts:
         self._fillers = frozenset(tables.fillers)
         self._begins = {tokens[0] for ways in self._said.values() for tokens, _ in ways}
         self.gap, self.filler = filler_costs(tables)
+        self._word_first = tables.topology == TRIE  # on the token behind it
         opened, self._spelling = tables.open_word, tables.open_spelling
         self._open = opened.word if opened else -1
         self._token_cost = opened.token_cost if opened else 0.0
@@ -96,9 +98,11 @@ class Cuts:
         if state == LOST:
             return LOST, self._lost_cost(ilabel, word)
         ways = dict(self._states[state])
+        if word and self._word_first:
+            ways = _least(ways, self._say, word)
         if ilabel:
             ways = _least(ways, self._hear, int(token_of(ilabel)))
-        if word:
+        if word and not self._word_first:
             ways = _least(ways, self._say, word)
         if follows != NEXT_ANY:
             ways = _least(ways, self._narrow, follows)

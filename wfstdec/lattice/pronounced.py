@@ -14,14 +14,14 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy import int32, int64
+from numpy import int64, uint32
 
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.hashing import slot_of_pair
-from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.arrays import ARC, Lattice
 from wfstdec.lattice.cutting import (
     NEXT_ANY,
     NEXT_NONE,
@@ -30,7 +30,7 @@ from wfstdec.lattice.cutting import (
     Cuts,
     filler_costs,
 )
-from wfstdec.lattice.pairs import enter, longer
+from wfstdec.lattice.pairs import enter, in_order, longer, order_of, places
 from wfstdec.text.symbols import EPSILON, ilabel_of
 
 _MOST_KNOWN = 1 << 20
@@ -158,7 +158,7 @@ def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
     work, at = _Work.empty(), 0
     while at < num_states:
         work, at, unknown = _pass(
-            (to, event, order, splits), known.steps.arrays, work, at
+            (read_only(arcs[:]), to, event, order, splits), known.steps.arrays, work, at
         )
         for cut, code in {(int(c), int(e)) for c, e in unknown}:
             rest, follow = divmod(code, 3)
@@ -170,35 +170,19 @@ def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
 def _numbered(lattice: Lattice, known: _Known, work: _Work) -> Pronounced:
     """The states and arcs that were made, in order."""
     num, count = work.counts.tolist()
-    pairs, made = work.pairs[:num], work.made[:count]
-    by_state = np.argsort(pairs[:, 0], kind="stable")
-    number = np.empty(num, np.uint32)
-    number[by_state] = np.arange(num, dtype=np.uint32)
-    arcs = lattice.arcs[made["arc"]]
-    arcs["state"], arcs["nextstate"] = number[made["state"]], number[made["to"]]
-    sorted_arcs = np.argsort(arcs["state"], kind="stable")
-    states = lattice.states[pairs[by_state, 0]]
-    cuts, cut = np.unique(pairs[by_state, 1], return_inverse=True)
+    pairs = work.pairs[:num]
+    place = places(pairs, lattice.num_states)
+    arcs = in_order(work.made[:count], place)
+    sorted_pairs = np.empty_like(pairs)
+    sorted_pairs[place] = pairs
+    states = lattice.states[sorted_pairs[:, 0]]
     ends = np.flatnonzero(states["final_excess"] < np.inf)
     gap, complete = filler_costs(lattice.tables)[0], lattice.reached_final
-    at_end = np.unique(cut[ends])
-    final = np.zeros(len(cuts))
-    final[at_end] = [known.cuts.final(int(cuts[i]), complete) for i in at_end]
-    splits = np.searchsorted(pairs[by_state, 0], np.arange(lattice.num_states + 1))
-    return Pronounced(
-        states=states,
-        arcs=arcs[sorted_arcs],
-        order=_ranges(splits[lattice.order], splits[lattice.order + 1]),
-        cost=made["cost"][sorted_arcs],
-        final_cost=(final[cut] + gap).astype(np.float32),
-    )
-
-
-def _ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """All numbers from each first one to below the last, one range after the other."""
-    size = last - first
-    begin = np.cumsum(size) - size
-    return np.repeat(first - begin, size) + np.arange(size.sum())
+    final = np.full(num, gap, np.float32)
+    for at, cut in zip(ends.tolist(), sorted_pairs[ends, 1].tolist(), strict=True):
+        final[at] += known.cuts.final(cut, complete)
+    cost = np.ascontiguousarray(arcs["graph_cost"])
+    return Pronounced(states, arcs, order_of(lattice.order, pairs), cost, final)
 
 
 class Steps:
@@ -239,9 +223,6 @@ def _slot(slots, keys, cut, event):
     return slot_of_pair(slots, keys, cut, event)
 
 
-_MADE = np.dtype([("arc", "<i8"), ("state", "<i4"), ("to", "<i4"), ("cost", "<f4")])
-
-
 class _Work(NamedTuple):
     """States and arcs that are made so far."""
 
@@ -249,7 +230,7 @@ class _Work(NamedTuple):
     slots: np.ndarray  # int32, of pairs
     before: np.ndarray  # int32 [N], the one before of the same state, or -1
     last: np.ndarray  # int32 [S + 1], of each state, or -1
-    made: np.ndarray  # `_MADE`
+    made: np.ndarray  # `ARC`, pronunciations for graph costs
     counts: np.ndarray  # int64 [2], how many states and arcs
 
     @classmethod
@@ -259,7 +240,7 @@ class _Work(NamedTuple):
         pairs[0] = 0, START
         enter(slots, pairs, 1)
         last = np.zeros(1, np.int32)
-        before, made = np.full(256, -1, np.int32), np.empty(256, _MADE)
+        before, made = np.full(256, -1, np.int32), np.empty(256, ARC)
         return cls(pairs, slots, before, last, made, np.array([1, 0]))
 
 
@@ -292,7 +273,7 @@ def _pass(lattice, steps, work, at):
     Returns:
         (what is made, how far in the order of states, int64 [M, 2] unknown steps).
     """
-    to, event, order, splits = lattice
+    arcs, to, event, order, splits = lattice
     keys, known, step_to, step_cost = steps
     pairs, slots, before, last, made, counts = work
     unknown = np.empty((64, 2), np.int64)
@@ -332,12 +313,13 @@ def _pass(lattice, steps, work, at):
                     last[to[a]] = num
                     num += 1
                 if count == len(made):
-                    more = np.empty(2 * count, _MADE)
+                    more = np.empty(2 * count, ARC)
                     more[:count] = made
                     made = more
+                made[count] = arcs[a]
                 arc = made[count]
-                arc.arc, arc.state, arc.to = a, int32(one), int32(slots[slot])
-                arc.cost = cost
+                arc.state, arc.nextstate = uint32(one), uint32(slots[slot])
+                arc.graph_cost = cost
                 count += 1
             one = np.int64(before[one])
         at += 1

@@ -29,13 +29,13 @@ from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
 from wfstdec.lattice.labels import is_of_tokens, starts_token
-from wfstdec.lattice.pairs import longer, places
+from wfstdec.lattice.pairs import in_order, longer, order_of, places
 from wfstdec.lattice.pronounced import pronounced
 from wfstdec.lattice.weighing import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 
-HISTORY_BEAM = 8.0
+HISTORY_BEAM = 5.0
 """Nats."""
 _OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
 """Which models are known to be over the words of which graphs."""
@@ -86,7 +86,7 @@ def rescored(
         history_beam,
     )
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
-    return with_arcs(lattice, states, arcs, scales, beam, order)
+    return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
@@ -189,8 +189,8 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
     place = places(pairs[:num], len(order))
     return (
         _number(said, automaton, pairs[:num], place),
-        _in_order(made[:count], place),
-        _order(order, pairs[:num]),
+        in_order(made[:count], place),
+        order_of(order, pairs[:num]),
     )
 
 
@@ -208,37 +208,3 @@ def _number(said, automaton, pairs, place):
             if not (reached and one.final_cost < np.inf):
                 one.final_excess = np.inf
     return made
-
-
-@jit
-def _in_order(arcs, place):
-    """The arcs between states in their places, sorted by state."""
-    first = np.zeros(len(place) + 1, np.int64)
-    for a in range(len(arcs)):
-        first[place[arcs[a].state] + 1] += 1
-    for s in range(len(place)):
-        first[s + 1] += first[s]
-    made = np.empty(len(arcs), ARC)
-    for a in range(len(arcs)):
-        state = place[arcs[a].state]
-        made[first[state]] = arcs[a]
-        one = made[first[state]]
-        one.state, one.nextstate = uint32(state), uint32(place[one.nextstate])
-        first[state] += 1
-    return made
-
-
-@jit
-def _order(order, pairs):
-    """The states of pairs, each before those that its arcs lead to, int64 [N]."""
-    count = np.zeros(len(order) + 1, np.int64)
-    for i in range(len(pairs)):
-        count[pairs[i, 0] + 1] += 1
-    for s in range(len(order)):
-        count[s + 1] += count[s]
-    found, num = np.empty(len(pairs), np.int64), 0
-    for state in order:
-        for at in range(count[state], count[state + 1]):
-            found[num] = at
-            num += 1
-    return found

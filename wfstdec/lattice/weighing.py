@@ -76,6 +76,7 @@ def with_arcs(
     arcs: np.ndarray,
     scales: LatticeScales,
     lattice_beam: float,
+    *,
     order: np.ndarray | None = None,
 ) -> Lattice:
     """A lattice of other states and arcs, whose excess is made anew.

@@ -7,13 +7,26 @@
 `automaton` is an `Automaton`, shared by all threads; `model` says which of its models
 a row of the batch uses, and below 0 is none at all: cost 0, the same state. Costs are
 float32, added in the order of `reference.py`, whose bits these have.
+
+`step` and `final` take a `LazyTable` as well, and so do those below them; which one is
+chosen when a kernel is compiled.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import by_class, inlined, kernel
+from wfstdec.lm.automaton_arrays import Automaton
+from wfstdec.lm.lazy_table import (
+    LazyTable,
+    table_final,
+    table_order,
+    table_row,
+    table_step,
+    table_unanswered,
+    table_unknown,
+)
 
 
 @inlined
@@ -41,8 +54,7 @@ def find_arc(arc_label, begin, end, label):
 
 
 @inlined
-def step(automaton, model, state, label):
-    """The cost of a label in a state, float32, and where it leads, int32."""
+def _automaton_step(automaton, model, state, label):
     total = np.float32(0)
     state = np.int64(state)
     if model < 0:
@@ -69,9 +81,72 @@ def step(automaton, model, state, label):
 
 
 @inlined
-def final(automaton, model, state):
-    """The cost of ending in a state, float32."""
+def _automaton_final(automaton, model, state):
     return np.float32(0) if model < 0 else automaton.final_cost[state]
+
+
+@inlined
+def _automaton_unanswered(automaton):
+    return False
+
+
+@inlined
+def _automaton_unknown(automaton):
+    return np.int64(len(automaton.label_alias))
+
+
+@inlined
+def _automaton_order(automaton, state):
+    return np.uint64(state)
+
+
+@inlined
+def _automaton_row(automaton, state):
+    return np.int64(state)
+
+
+_step = by_class({Automaton: _automaton_step, LazyTable: table_step})
+_final = by_class({Automaton: _automaton_final, LazyTable: table_final})
+_unanswered = by_class({Automaton: _automaton_unanswered, LazyTable: table_unanswered})
+_unknown = by_class({Automaton: _automaton_unknown, LazyTable: table_unknown})
+_order = by_class({Automaton: _automaton_order, LazyTable: table_order})
+_row = by_class({Automaton: _automaton_row, LazyTable: table_row})
+
+
+@inlined
+def step(lm, model, state, label):
+    """The cost of a label in a state, float32, and where it leads, int32."""
+    return _step(lm, model, state, label)
+
+
+@inlined
+def final(lm, model, state):
+    """The cost of ending in a state, float32."""
+    return _final(lm, model, state)
+
+
+@inlined
+def unanswered(lm):
+    """Whether the model must be asked, and what was done be done again."""
+    return _unanswered(lm)
+
+
+@inlined
+def unknown_label(lm):
+    """A label that is none of the table: what it costs is the cost of `<unk>`."""
+    return _unknown(lm)
+
+
+@inlined
+def state_order(lm, state):
+    """By which states stand where costs are equal, uint64."""
+    return _order(lm, state)
+
+
+@inlined
+def row_of_state(lm, state):
+    """Where arrays that are made for the states of a model have this one."""
+    return _row(lm, state)
 
 
 @inlined

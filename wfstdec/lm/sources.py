@@ -8,30 +8,92 @@ model = build_lm("lm.arpa.gz", tokens="tokens.txt", lexicon="lexicon.txt")
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
 from wfstdec.errors import OptionError
+from wfstdec.lm.kenlm_model import KenlmModel
+from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.ngram import NgramLM, load_lm
+from wfstdec.lm.user import UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.kenlm_binary import read_kenlm_header
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_lexicon, load_tokens, sayable, word_table
 
-AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM
-"""An ARPA file, a folder that `NgramLM.save` wrote, or an object."""
+AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | LazyLM
+"""An ARPA file, a KenLM binary, a folder that `NgramLM.save` wrote, or an object."""
+TakenLM = ArpaModel | NgramLM | UserLM | LazyLM
+"""The same once files are read."""
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
-    """Read a file or map a saved folder; objects stay as they are.
+    """Read a file or map a saved folder; n-gram models stay as they are.
+
+    KenLM binaries must be of the trie format: others cannot be listed.
 
     Raises:
         ArpaError: A malformed file.
         FormatError: It cannot be read, or the folder is no language model.
+        OptionError: A user's own model.
+    """
+    if isinstance(lm, str | os.PathLike):
+        return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
+    found = read_any_lm(lm)
+    if not isinstance(found, ArpaModel | NgramLM):
+        raise OptionError(
+            f"a language model of the class {type(found).__name__!r}, expected one of "
+            "n-grams: models that are asked as a search goes are for the trie decoder"
+        )
+    return found
+
+
+def read_any_lm(lm: AnyLM) -> TakenLM:
+    """As `read_lm`; what has no n-grams to list stays as it is, or is asked later.
+
+    Raises:
+        ArpaError: A malformed file.
+        FormatError: It cannot be read, or the folder is no language model.
+        OptionError: It is no language model.
+        BackendError: A KenLM binary of the probing format, and no `kenlm`.
+    """
+    if isinstance(lm, str | os.PathLike):
+        if not Path(lm).is_dir():
+            header = read_kenlm_header(lm)
+            if header is not None and not header.is_trie:
+                return KenlmModel(lm)
+        return read_lm(lm)
+    if isinstance(lm, ArpaModel | NgramLM | UserLM | LazyLM):
+        return lm
+    raise OptionError(
+        f"lm={lm!r}, expected a file, a folder of NgramLM.save, or an object with the "
+        "methods start, score and finish"
+    )
+
+
+def any_lm_over(
+    lm: TakenLM,
+    labels: TokenTable | Sequence[str],
+    unk_cost: float | None = None,
+) -> NgramLM | LazyLM:
+    """As `lm_over`, also of a user's own model, which is asked as a search goes.
+
+    Raises:
+        ArpaError: As `NgramLM.from_arpa`.
+        OptionError: As `lm_over`; `unk_cost` with a model of the user's.
     """
     if isinstance(lm, ArpaModel | NgramLM):
-        return lm
-    return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
+        return lm_over(lm, labels, unk_cost)
+    if unk_cost is not None:
+        raise OptionError(
+            f"unk_cost={unk_cost!r} with a language model whose n-grams cannot be "
+            "listed, expected None: it says itself what '<unk>' costs"
+        )
+    if isinstance(lm, LazyLM):
+        same = LazyLM(lm.model, labels)
+        return lm if same.labels == lm.labels else same
+    return LazyLM(lm, labels)
 
 
 def lm_over(
@@ -72,6 +134,20 @@ def lm_over(
     return lm
 
 
+def listed_words(lm: TakenLM | None) -> Sequence[str] | None:
+    """The words of a model over words, None where they are not known."""
+    if isinstance(lm, LazyLM):
+        return listed_words(lm.model)
+    if isinstance(lm, NgramLM):
+        return None if isinstance(lm.labels, TokenTable) else lm.labels
+    if isinstance(lm, KenlmModel):
+        return lm.vocabulary
+    words = getattr(lm, "words", None)
+    if isinstance(words, Set):  # in an order that does not depend on hashes
+        return sorted(words)
+    return tuple(words) if isinstance(words, Iterable) else None
+
+
 def build_lm(
     arpa: str | os.PathLike[str],
     *,
@@ -86,7 +162,7 @@ def build_lm(
     """Make a language model for decoders to share; `NgramLM.save` keeps it.
 
     Args:
-        arpa: An ARPA file, plain or gzip.
+        arpa: An ARPA file, plain or gzip, or a KenLM binary of the trie format.
         tokens: The token table; the model is over tokens, unless there is a lexicon.
         lexicon: The model is over its words, those that the file has.
         words: In place of both: a word table, such as a graph's; `words[0]` is

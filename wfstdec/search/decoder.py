@@ -23,7 +23,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
-from wfstdec.errors import DeviceError, OptionError
+from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend
@@ -239,6 +239,19 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             "TrieDecoder"
         )
 
+    def _settled(
+        self, search: Any, boosts: CompiledBoosts, min_frames: int
+    ) -> list[Lattice]:
+        """The settled segments of a session that records.
+
+        Raises:
+            OptionError: This kind of decoder has none.
+        """
+        raise OptionError(
+            f"{type(self).__name__} hands out no settled lattices, expected a "
+            "WfstDecoder"
+        )
+
     def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:
         """The hypotheses of a finished search, best first."""
         return [self._hypothesis(result, boosts)]
@@ -269,9 +282,10 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
                 raise
 
         def decode_one(i: int) -> _Result:
-            search = backend.start(self.options, boosts[i])
-            search.advance(utterances[i])
-            return search.finish()
+            with naming(i):
+                search = backend.start(self.options, boosts[i])
+                search.advance(utterances[i])
+                return search.finish()
 
         return self._of_each(utterances, decode_one)
 

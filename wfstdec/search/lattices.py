@@ -102,8 +102,9 @@ class LatticeDecoder(Decoder[_Chunk, _Result]):
         """Utterances that come in chunks, and that join and leave at any time.
 
         Args:
-            lattices: Whether `close_lattice` will be asked for. Each session then keeps
-                its whole lattice, pruned as it grows.
+            lattices: Whether `close_lattice`, `close_nbest` or, of the WFST,
+                `settled_lattices` will be asked for. Each session then keeps its
+                lattice, pruned as it grows, but for the segments that it handed out.
 
         Raises:
             BackendError: The backend records no lattices.

@@ -36,7 +36,7 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
     Warns:
         LogprobWarning: The numbers of the first utterance look like probabilities.
     """
-    arrays = split_batch(logprobs, _as_numpy)
+    arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays))
     checked = [
         _check(array, i, count, num_tokens)
@@ -60,7 +60,7 @@ def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
     return list(batch)
 
 
-def _as_numpy(array: Any) -> np.ndarray:
+def as_numpy(array: Any) -> np.ndarray:
     """To NumPy without a copy where the type allows."""
     if isinstance(array, np.ndarray):
         return array
@@ -81,7 +81,7 @@ def check_lengths(lengths: Any, num_utterances: int) -> list[int | None]:
     """The frames to use of each utterance; `None` where all are."""
     if lengths is None:
         return [None] * num_utterances
-    counts = _as_numpy(lengths)
+    counts = as_numpy(lengths)
     integers = np.issubdtype(counts.dtype, np.integer) or counts.size == 0
     if counts.shape != (num_utterances,) or not integers:
         raise ShapeError(

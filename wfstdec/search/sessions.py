@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wfstdec.errors import InputError
+from wfstdec.errors import InputError, OptionError, naming
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from wfstdec.lattice.arrays import Lattice
     from wfstdec.search.decoder import Decoder
 
+SEGMENT_FRAMES = 50
+"""The fewest frames of a segment of a lattice, where nobody says how many."""
 SessionId = int | str
 """What a session is called."""
 
@@ -132,13 +134,17 @@ class Sessions:
         """
         with self._lock:
             under_way = [self._find(session).search for session in chunks]
+            backend = self._decoder._backend
             try:
                 arrays = self._decoder._utterances(list(chunks.values()), None)
-                self._advance(under_way, arrays)
+                if isinstance(backend, BatchBackend):
+                    backend.advance(under_way, arrays)
+                    return
             except InputError as error:
                 if isinstance(error.utterance, int):
                     error.utterance = list(chunks)[error.utterance]
                 raise
+            self._advance(under_way, arrays, list(chunks))
 
     def partial(self, session: SessionId) -> Partial:
         """The best hypothesis so far, and how much of it can no longer change.
@@ -148,7 +154,8 @@ class Sessions:
         """
         with self._lock:
             found = self._find(session)
-            return found.reader.read(found.search.look())
+            with naming(session):
+                return found.reader.read(found.search.look())
 
     def close(self, session: SessionId) -> Hypothesis:
         """End a session; the best hypothesis.
@@ -162,6 +169,8 @@ class Sessions:
     def close_nbest(self, session: SessionId) -> list[Hypothesis]:
         """End a session; its hypotheses, as `Decoder.decode_nbest` has them.
 
+        After `settled_lattices`: of what follows on the segments.
+
         Raises:
             InputError: An unknown or closed session.
             OptionError: The decoder finds only the best one; the session goes on.
@@ -169,10 +178,39 @@ class Sessions:
         self._decoder._check_nbest()
         with self._lock:
             found = self._sessions.pop(session, None) or self._find(session)
-            return self._decoder._finish_nbest(found.search, found.boosts)
+            with naming(session):
+                return self._decoder._finish_nbest(found.search, found.boosts)
+
+    def settled_lattices(
+        self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES
+    ) -> list[Lattice]:
+        """The segments of a session's lattice that were settled since the last call.
+
+        A segment ends where all paths that may still come out go through one state. It
+        is a lattice in its own right, whose frames are those of the session. The
+        session forgets it, so that its memory stays bounded; segments and the lattice
+        that `close_lattice` then gives, one after the other, are the whole one, arc for
+        arc. Where segments end does not depend on when they are asked for.
+
+        Args:
+            session: Made with `lattices=True`.
+            min_frames: The fewest frames of a segment, 1 or more.
+
+        Raises:
+            InputError: An unknown or closed session.
+            OptionError: `min_frames` is out of range, or the sessions were not made
+                with `lattices=True`.
+        """
+        if min_frames < 1:
+            raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
+        with self._lock:
+            found = self._find(session)
+            return self._decoder._settled(found.search, found.boosts, min_frames)
 
     def close_lattice(self, session: SessionId) -> Lattice:
         """End a session; its lattice, as `decode_lattice` of the decoder has it.
+
+        After `settled_lattices`: what follows on the segments.
 
         Raises:
             InputError: An unknown or closed session.
@@ -188,7 +226,8 @@ class Sessions:
         with self._lock:
             found = self._find(session)
             del self._sessions[session]
-            return found.search.finish(), found
+            with naming(session):
+                return found.search.finish(), found
 
     def _find(self, session: SessionId) -> _Session:
         try:
@@ -200,14 +239,13 @@ class Sessions:
                 session,
             ) from None
 
-    def _advance(self, searches: Sequence[Any], chunks: Sequence[Any]) -> None:
+    def _advance(
+        self, searches: Sequence[Any], chunks: Sequence[Any], names: Sequence[SessionId]
+    ) -> None:
         """Pass searches through their chunks, in threads where that helps."""
-        backend, threads = self._decoder._backend, self._decoder.threads
-        if isinstance(backend, BatchBackend):
-            backend.advance(searches, chunks)
-            return
+        threads = self._decoder.threads
         if threads == 1 or len(searches) < 2:
-            _advance_each(searches, chunks)
+            _advance_each(searches, chunks, names)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(threads)
@@ -215,7 +253,8 @@ class Sessions:
         shares = [order[first::threads] for first in range(threads)]
         done = [
             self._pool.submit(
-                _advance_each, [searches[i] for i in one], [chunks[i] for i in one]
+                _advance_each,
+                *([every[i] for i in one] for every in (searches, chunks, names)),
             )
             for one in shares
         ]
@@ -223,7 +262,10 @@ class Sessions:
             one.result()
 
 
-def _advance_each(searches: Sequence[Any], chunks: Sequence[Any]) -> None:
-    for search, chunk in zip(searches, chunks, strict=True):
+def _advance_each(
+    searches: Sequence[Any], chunks: Sequence[Any], names: Sequence[SessionId]
+) -> None:
+    for search, chunk, name in zip(searches, chunks, names, strict=True):
         if len(chunk):
-            search.advance(chunk)
+            with naming(name):
+                search.advance(chunk)

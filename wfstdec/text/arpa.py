@@ -14,97 +14,45 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from functools import cached_property
 from typing import IO
 
 import numpy as np
 
 from wfstdec.errors import ArpaError
 from wfstdec.text import arpa_scan
+from wfstdec.text.arpa_model import MAX_ORDER as MAX_ORDER
+from wfstdec.text.arpa_model import ArpaModel as ArpaModel
+from wfstdec.text.arpa_model import NgramTable as NgramTable
 from wfstdec.text.files import read_bytes, unpack
+from wfstdec.text.kenlm_binary import read_kenlm_header
+from wfstdec.text.kenlm_trie import read_kenlm_trie
 
-MAX_ORDER = 6
 DATA, END = "\\data\\", "\\end\\"
 _DATA_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\\data\\[ \t\r]*$", re.MULTILINE)
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 
 
-@dataclass(frozen=True, eq=False)
-class NgramTable:
-    """The N n-grams of one order, in the order of the file.
-
-    Attributes:
-        words: int32 [N, n], positions in `ArpaModel.words`, the predicted word last.
-        cost: float32 [N], -ln p(last word | those before it), >= 0; inf for `-inf`.
-        backoff: float32 [N], -ln of the back-off weight, any sign; 0 where the file
-            has none, and in the highest order.
-    """
-
-    words: np.ndarray
-    cost: np.ndarray
-    backoff: np.ndarray
-
-    def __len__(self) -> int:
-        """N."""
-        return len(self.cost)
-
-
-@dataclass(frozen=True, eq=False)
-class ArpaModel:
-    """An ARPA file as arrays; nothing is added, dropped or sorted.
-
-    Attributes:
-        words: The unigrams, `<s>`, `</s>` and `<unk>` included where the file has them.
-        ngrams: One table per order; `ngrams[n - 1]` has the n-grams.
-    """
-
-    words: tuple[str, ...]
-    ngrams: tuple[NgramTable, ...]
-
-    @property
-    def order(self) -> int:
-        """The highest n."""
-        return len(self.ngrams)
-
-    @cached_property
-    def index(self) -> dict[str, int]:
-        """Position of each word in `words`."""
-        return {word: position for position, word in enumerate(self.words)}
-
-    @property
-    def bos(self) -> int | None:
-        """The word `<s>`, if there."""
-        return self.index.get("<s>")
-
-    @property
-    def eos(self) -> int | None:
-        """The word `</s>`, if there."""
-        return self.index.get("</s>")
-
-    @property
-    def unk(self) -> int | None:
-        """The word `<unk>` (or `<UNK>`), if there."""
-        return self.index.get("<unk>", self.index.get("<UNK>"))
-
-
 def read_arpa(source: str | os.PathLike[str] | IO) -> ArpaModel:
-    r"""Read an ARPA file, plain or gzip, of order 1 to 6.
+    r"""Read an ARPA file, plain or gzip, or a KenLM binary, of order 1 to 6.
 
     Accepted as other tools write it: fields between tabs or spaces, `\r\n`, blank
     lines, text before `\data\` and after `\end\`, missing back-offs, n-grams whose
     history or suffix is not listed, n-grams over `<unk>`, `-99` (a number like any
     other) and `-inf`. A log10 probability above 0 by no more than 0.001 is a rounded
-    0, as IRSTLM writes them, and read as 0; anything higher is an error.
+    0, as IRSTLM writes them, and read as 0; anything higher is an error. Of a KenLM
+    binary the words have KenLM's order, and `<unk>` the cost that KenLM gives it.
 
     Args:
-        source: A path, or an open file.
+        source: A path, or an open file of ARPA text.
 
     Raises:
-        ArpaError: Malformed; the message names file and line.
-        FormatError: The file cannot be read, or its gzip stream is damaged.
+        ArpaError: Malformed; the message names file and line. A KenLM binary of the
+            probing format, whose n-grams cannot be listed.
+        FormatError: The file cannot be read, its gzip stream or binary is damaged.
     """
     if isinstance(source, (str, os.PathLike)):
+        if read_kenlm_header(source) is not None:
+            return read_kenlm_trie(source)
         return _Reader(read_bytes(source), os.fspath(source)).read()
     place = str(getattr(source, "name", "ARPA file"))
     content = source.read()
@@ -141,7 +89,9 @@ class _Reader:
     def read_header(self) -> list[int]:
         r"""The counts of all orders; stops at the first line `\...` behind them."""
         if self.data.startswith(b"mmap lm"):
-            raise ArpaError(f"{self.place}: a KenLM binary, expected the ARPA text")
+            raise ArpaError(
+                f"{self.place}: a KenLM binary, expected its path or ARPA text"
+            )
         start = _DATA_LINE.search(self.data)
         if not start:
             raise ArpaError(f"{self.place}: no line {DATA!r}, expected an ARPA file")

@@ -20,6 +20,7 @@ from numpy import float32
 from wfstdec.boost.added import AddedWords
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.lazy import LazyLM
 from wfstdec.trie.lexicon_trie import (
     LexiconTrie,
     empty_trie,
@@ -124,13 +125,18 @@ def lay_out_added(
     )
 
 
-def least_label_costs(automaton: Automaton, num_labels: int) -> np.ndarray:
+def least_label_costs(automaton: Automaton | LazyLM, num_labels: int) -> np.ndarray:
     """No label costs less in any state, back-off included; float32 [L].
 
     Args:
-        automaton: A language model; 0 for all labels where it is none.
+        automaton: A language model; 0 for all labels where it is none. Of a user's own
+            what they cost without a history.
         num_labels: L.
     """
+    if isinstance(automaton, LazyLM):
+        costs = automaton.word_costs()[:num_labels].copy()
+        costs[np.isinf(costs)] = costs[np.isfinite(costs)].max(initial=0)
+        return costs
     if len(automaton.label_alias) == 0:
         return np.zeros(num_labels, np.float32)
     least = np.full(len(automaton.label_alias) + 1, _INF, np.float32)

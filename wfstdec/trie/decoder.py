@@ -23,8 +23,17 @@ from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.defaults import DefaultBonuses
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lm.lazy import LazyLM
+from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.sources import AnyLM, lm_over, read_lm
+from wfstdec.lm.sources import (
+    AnyLM,
+    TakenLM,
+    any_lm_over,
+    listed_words,
+    read_any_lm,
+)
+from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
@@ -51,7 +60,7 @@ from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.recorded import Recorded, lattice_of
-from wfstdec.trie.space import SearchSpace, lexicon_space, token_space, unk_label
+from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
@@ -73,9 +82,11 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     Args:
         tokens: A file or table of the V output units of the acoustic model.
         lexicon: A file or object; None decodes tokens.
-        lm: An ARPA file, a folder of `NgramLM.save`, `read_arpa`'s result or an
-            `NgramLM`, over words with a lexicon and over tokens without; None for no
-            language model.
+        lm: An ARPA file, a KenLM binary, a folder of `NgramLM.save`, `read_arpa`'s
+            result, an `NgramLM` or a model of one's own (`UserLM`), over words with a
+            lexicon and over tokens without; None for no language model. What has no
+            n-grams to list (the latter, KenLM's probing format) is asked as the search
+            goes, and cannot have the look-ahead `"ngram"`.
         options: Search options.
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
@@ -129,7 +140,7 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         self.tokens = load_tokens(tokens, blank)
         self.separator = token_named(separator, self.tokens, "separator")
         self.separator_optional = separator_optional
-        lm = None if lm is None else read_lm(lm)
+        lm = None if lm is None else read_any_lm(lm)
         self.words: tuple[str, ...] = ()
         self.lexicon: Lexicon | None = None
         self.open_vocabulary = open_vocabulary
@@ -137,12 +148,12 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         if lexicon is None and open_vocabulary is not None:
             lexicon = spelled_words(lm, self.tokens, self.separator)
         if lexicon is None:
-            self.lm = None if lm is None else lm_over(lm, self.tokens, unk_cost)
+            self.lm = None if lm is None else any_lm_over(lm, self.tokens, unk_cost)
             space = self._token_space(options)
         else:
             entries = load_lexicon(lexicon, self.tokens, separator)
             self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
-            self.lm = None if lm is None else lm_over(lm, self.words, unk_cost)
+            self.lm = None if lm is None else any_lm_over(lm, self.words, unk_cost)
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
                 spelling = open_spelling(self.tokens, self.separator, self.lexicon)
@@ -187,8 +198,10 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         """The unigram cost of `<unk>`; 0 without a language model."""
         if self.lm is None:
             return 0.0
+        if isinstance(self.lm, LazyLM):
+            return self.lm.unk_cost()
         root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
-        return self.lm.step(root, unk_label(self.lm.automaton))[0]
+        return self.lm.step(root, UNKNOWN)[0]
 
     def _check_unk(self, what: str, error: type[InputError]) -> None:
         """See that the language model can score words that it does not have."""
@@ -202,6 +215,8 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         """Unigram costs, float32 [W]; None without a language model."""
         if self.lm is None:
             return None
+        if isinstance(self.lm, LazyLM):
+            return self.lm.word_costs()
         root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
         return self.lm.row(root)[0][: len(self.words)]
 
@@ -321,7 +336,7 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
 
 
 def spelled_words(
-    lm: ArpaModel | NgramLM | None, tokens: TokenTable, separator: int | None
+    lm: TakenLM | None, tokens: TokenTable, separator: int | None
 ) -> Lexicon:
     """The words of a language model that tokens can spell, as a lexicon.
 
@@ -330,8 +345,8 @@ def spelled_words(
             end.
         LexiconError: Tokens can spell none of its words.
     """
-    words = lm.words if isinstance(lm, ArpaModel) else lm and lm.labels
-    if not isinstance(words, tuple | list):
+    words = listed_words(lm)
+    if words is None:
         raise OptionError(
             "open_vocabulary without a lexicon and without a language model over words "
             "that are known, expected one of them: give a lexicon or an ARPA file"
@@ -360,7 +375,7 @@ def _check_token_options(options: TrieOptions) -> None:
 
 def _vocabulary(
     entries: Lexicon,
-    lm: ArpaModel | NgramLM | None,
+    lm: TakenLM | None,
     words: Sequence[str] | None,
     unk_cost: float | None,
 ) -> tuple[Lexicon, tuple[str, ...]]:
@@ -371,4 +386,9 @@ def _vocabulary(
         entries = sayable(entries, lm.index, unk_cost)
     elif words is not None:
         entries = sayable(entries, set(words))
+    elif isinstance(lm, UserLM | LazyLM):
+        known: Any = getattr(lm, "words", None)
+        if known is not None:
+            found = {word for word in entries.words if word in known}
+            entries = sayable(entries, found, unk_cost)
     return entries, word_table(entries) if words is None else tuple(words)

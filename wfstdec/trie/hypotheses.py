@@ -13,8 +13,9 @@ import numpy as np
 
 from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lm import kernels
+from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.lm.queries import LmArrays, LmQueries
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.open_spelling import OpenSpelling
@@ -24,7 +25,7 @@ from wfstdec.trie.lexicon_trie import parents_of
 from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.readings import pieces, timed
-from wfstdec.trie.space import NONE, SearchSpace, unk_label
+from wfstdec.trie.space import NONE, SearchSpace
 
 
 class Spoken(NamedTuple):
@@ -99,11 +100,10 @@ class HypothesisBuilder:
         options, labels = self._decoder.options, path.token
         insertion = insertion_cost(options.token_insertion, len(path.token))
         if self.space.has_lexicon:
-            unknown = unk_label(self.space.automaton)
-            labels = np.array([word or unknown for word in spoken.words], np.int32)
+            labels = np.array([word or UNKNOWN for word in spoken.words], np.int32)
             insertion += insertion_cost(options.word_insertion, len(labels))
         costs = {
-            "graph": self._lm_cost(labels, path.complete) + spoken.pron_cost,
+            "graph": self._lm_cost(labels, path.complete, boosts) + spoken.pron_cost,
             "insertion": insertion,
             "boost": boosts.cost(spoken.words, path.token),
         }
@@ -111,15 +111,15 @@ class HypothesisBuilder:
             return CostAccount.of_total(options, total=path.search_cost, **costs)
         return CostAccount.of_path(options, acoustic=path.acoustic, **costs)
 
-    def _lm_cost(self, labels: np.ndarray, complete: bool) -> float:
+    def _lm_cost(
+        self, labels: np.ndarray, complete: bool, boosts: CompiledBoosts
+    ) -> float:
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
-        automaton = self.space.automaton
-        if automaton is NULL_AUTOMATON:
+        if self.space.automaton is NULL_AUTOMATON:
             return 0.0
-        costs = np.empty(len(labels), np.float32)
-        state = kernels.walk(automaton, 0, automaton.model_start[0], labels, costs)
-        final = float(automaton.final_cost[state]) if complete else 0.0
-        return float(costs.sum(dtype=np.float64)) + final
+        added = boosts.added.words if boosts.added is not None else ()
+        with LmArrays(self.space.automaton, added) as lm:
+            return LmQueries(lm).total(labels, complete=complete)
 
     def words_of(
         self,

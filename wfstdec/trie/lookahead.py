@@ -22,9 +22,11 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from wfstdec.errors import OptionError
-from wfstdec.jit import inlined, jit, read_only
+from wfstdec.jit import by_class, inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import canonical, find_arc, step
+from wfstdec.lm.lazy import LazyLM
+from wfstdec.lm.lazy_table import LazyTable
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
 
@@ -61,7 +63,9 @@ class Lookahead(NamedTuple):
         return sum(array.nbytes for array in self[:-1])
 
 
-def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
+def build_lookahead(
+    lm: NgramLM | LazyLM, trie: LexiconTrie, kind: LookaheadKind
+) -> Lookahead:
     """Make the look-ahead of a model over words.
 
     Args:
@@ -69,10 +73,12 @@ def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Look
         trie: The trie; its word ids are the labels of the model.
         kind: `"ngram"` (with the history), `"unigram"` (the empty history for all
             states; a word that is impossible in it counts as its dearest possible
-            word, since a longer history may allow it) or `"none"` (0 everywhere).
+            word, since a longer history may allow it) or `"none"` (0 everywhere). A
+            user's own model has no n-grams: for `"unigram"` it is asked for all words.
 
     Raises:
-        OptionError: Another kind, or a model over tokens.
+        OptionError: Another kind, one that the model cannot have, or a model over
+            tokens.
     """
     kinds = get_args(LookaheadKind)
     if kind not in kinds:
@@ -80,6 +86,8 @@ def build_lookahead(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Look
         raise OptionError(f"lookahead={kind!r}, expected {known}")
     if lm.unit != "word":
         raise OptionError(f"a language model over {lm.unit}s, expected one over words")
+    if isinstance(lm, LazyLM):
+        return _of_answers(lm, trie, kind)
     return _of_kind(lm.automaton, trie, kind)
 
 
@@ -106,6 +114,25 @@ def potential(lookahead, automaton, state, node):
         total += automaton.backoff_cost[state]
         state = np.int64(automaton.backoff_state[state])
     return min(best, total + lookahead.unigram_cost[node])
+
+
+@inlined
+def _no_history(lm, lookahead, state, node):
+    return lookahead.unigram_cost[node]
+
+
+@inlined
+def _with_history(lm, lookahead, state, node):
+    return potential(lookahead, lm, state, node)
+
+
+_potential = by_class({Automaton: _with_history, LazyTable: _no_history})
+
+
+@inlined
+def potential_of(lookahead, lm, state, node):
+    """`potential` of any model; without its history where it is a `LazyTable`."""
+    return _potential(lm, lookahead, state, node)
 
 
 class _Arcs(NamedTuple):
@@ -141,11 +168,11 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lo
     if kind == "none":
         return no_lookahead(trie, num_states)
     parent = parents_of(trie)
-    unigram_cost = _unigram_costs(automaton, trie, parent)
+    word_cost = np.full(trie.pron_word.max(initial=0) + 1, np.inf, np.float32)
+    _fill_word_costs(automaton, word_cost)
+    unigram_cost = _least_below(word_cost, trie, parent)
     if kind == "unigram":
-        unigram_cost[np.isinf(unigram_cost)] = _largest(unigram_cost)
-        state_cost = np.full(num_states, unigram_cost[0], np.float32)
-        return _without_history(unigram_cost, state_cost)
+        return _of_unigrams(unigram_cost, num_states)
     state_cost = np.zeros(num_states, np.float32)
     arcs = _arcs_by_label(automaton, len(automaton.label_alias))
     rows = _rows(_leaves(automaton, trie, arcs), parent)
@@ -155,6 +182,23 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lo
     if np.isinf(state_cost[start]):  # the first entry must have a finite cost
         state_cost[start] = 0
     return _frozen(rows, unigram_cost, state_cost, True)
+
+
+def _of_answers(lm: LazyLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
+    if kind == "ngram":
+        raise OptionError(
+            "lookahead='ngram' with a language model whose n-grams cannot be listed, "
+            "expected 'unigram' or 'none'; 'unigram' asks it for every word, once"
+        )
+    if kind == "none":
+        return no_lookahead(trie)
+    return _of_unigrams(_least_below(lm.word_costs(), trie, parents_of(trie)), 1)
+
+
+def _of_unigrams(unigram_cost: np.ndarray, num_states: int) -> Lookahead:
+    unigram_cost[np.isinf(unigram_cost)] = _largest(unigram_cost)
+    state_cost = np.full(num_states, unigram_cost[0], np.float32)
+    return _without_history(unigram_cost, state_cost)
 
 
 @jit
@@ -243,12 +287,18 @@ def _rows(leaves, parent):
 
 
 @jit
-def _unigram_costs(automaton, trie, parent):
+def _fill_word_costs(automaton, word_cost):
+    for word in range(len(word_cost)):
+        word_cost[word], _ = step(automaton, 0, ROOT, word)
+
+
+@jit
+def _least_below(word_cost, trie, parent):
     costs = np.full(len(parent), np.inf, np.float32)
     for node in range(len(parent) - 1, -1, -1):
         for pron in range(trie.node_pron_splits[node], trie.node_pron_splits[node + 1]):
-            cost, _ = step(automaton, 0, ROOT, trie.pron_word[pron])
-            costs[node] = min(costs[node], cost + trie.pron_cost[pron])
+            cost = word_cost[trie.pron_word[pron]] + trie.pron_cost[pron]
+            costs[node] = min(costs[node], cost)
         if node > 0:
             costs[parent[node]] = min(costs[parent[node]], costs[node])
     return costs

@@ -49,7 +49,8 @@ class RecordedEntries(NamedTuple):
     Attributes:
         frame: int32 [E], frames passed.
         cost: float32 [E], relative to the best of its frame.
-        state, node, boost: int32 [E], as in `Key`.
+        state: [E], by what states of the language model stand where costs are equal.
+        node, boost: int32 [E], as in `Key`.
         spelling: uint64 [E], the same.
         nonblank_first: bool [E], whether the search goes on from that phase.
     """

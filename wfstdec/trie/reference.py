@@ -42,7 +42,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lm import kernels
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.endings import (
@@ -129,6 +128,7 @@ class ReferenceSearch:
         self._space, self._options = space, options
         self._pricing = pricing_of(options)
         self._steps = Steps(space, options, boosts)
+        self._lm = self._steps.lm
         self._added = boosts.added
         self._sums = options.merge == "sum"
         self._by_text = self._sums or options.nbest > 1
@@ -137,7 +137,7 @@ class ReferenceSearch:
         self._trace: list[TraceNode] = []
         phrases = boosts.phrases
         key = Key(
-            state=int(space.automaton.model_start[0]),
+            state=self._lm.start,
             node=space.start_node,
             boost=phrases.start if phrases is not None else 0,
         )
@@ -207,7 +207,8 @@ class ReferenceSearch:
                 by_phase[candidate.phase].append(candidate)
         costs_of = {key: self._cost_of(found) for key, found in reached.items()}
         best = min(costs_of.values())
-        order = sorted(reached, key=lambda key: (F(costs_of[key] - best), key))
+        place = self._steps.place_of
+        order = sorted(reached, key=lambda key: (F(costs_of[key] - best), place(key)))
         order = self._kept(order, reached)
         self._frontier = [self._entry(key, reached[key], best) for key in order]
         self._base += float(best)
@@ -355,7 +356,7 @@ class ReferenceSearch:
             if space.has_lexicon and key.node != 0:
                 word_ends = list(self._steps.word_ends(key))
             for end in word_ends:
-                last = F(kernels.final(space.automaton, 0, end.state))
+                last = self._lm.final(end.state)
                 graph = F(F(end.cost + last) - entry.lookahead_cost)
                 insertion = F(0)
                 if end.pron != NONE:

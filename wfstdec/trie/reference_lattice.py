@@ -14,7 +14,6 @@ import numpy as np
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.lattice.marks import OPEN, REPEATED
-from wfstdec.lm import kernels
 from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.trie.endings import charged
 from wfstdec.trie.open_words import OPEN_PRON
@@ -169,7 +168,7 @@ class RecordingSearch(ReferenceSearch):
             if space.has_lexicon and key.node != 0:
                 ends = list(steps.word_ends(key))
             for end in ends:
-                last = F(kernels.final(space.automaton, 0, end.state))
+                last = self._lm.final(end.state)
                 graph = F(F(end.cost + last) - entry.lookahead_cost)
                 insertion = F(options.word_insertion) if end.pron != NONE else F(0)
                 boost, cost = steps.step_boosts(key, end, NONE, 0)
@@ -215,7 +214,7 @@ class RecordingSearch(ReferenceSearch):
             RecordedEntries(
                 frame=np.array([frame for frame, _ in number], np.int32),
                 cost=np.array([entry.cost for entry in entries], F),
-                state=np.array([key.state for key in keys], np.int32),
+                state=np.array([self._lm.order(key.state) for key in keys], np.uint64),
                 node=np.array([key.node for key in keys], np.int32),
                 boost=np.array([key.boost for key in keys], np.int32),
                 spelling=np.array([key.spelling for key in keys], np.uint64),

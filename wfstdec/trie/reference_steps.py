@@ -17,7 +17,7 @@ import numpy as np
 
 from wfstdec.boost.account import BoostAccount
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lm import kernels
+from wfstdec.lm.queries import LmArrays, LmQueries
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.added_trie import (
@@ -38,7 +38,7 @@ from wfstdec.trie.open_words import (
     spelling_cost,
 )
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost, unk_label
+from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost, row_of
 from wfstdec.trie.texts import EMPTY_TEXT, extended, find_text, label_of
 
 F = np.float32
@@ -111,6 +111,10 @@ class Steps:
         options: Those of the search.
         boosts: The boosts.
         added: The second trie, laid out; None to do so.
+        arrays: Of the language model, borrowed; None to do so.
+
+    Attributes:
+        lm: The language model.
     """
 
     def __init__(
@@ -119,8 +123,13 @@ class Steps:
         options: TrieOptions,
         boosts: CompiledBoosts,
         added: AddedTrie | None = None,
+        arrays: LmArrays | None = None,
     ) -> None:
         self._space = space
+        if arrays is None:
+            new = boosts.added.words if boosts.added is not None else ()
+            arrays = LmArrays(space.automaton, new).__enter__()
+        self.lm = LmQueries(arrays)
         self._account = BoostAccount(boosts, options.beam)
         if added is None and boosts.added is not None:
             costs = least_label_costs(space.automaton, boosts.added.num_known)
@@ -129,6 +138,10 @@ class Steps:
         self._cap = credit_cap(space, options.lm_scale)
         self._first_added = space.trie.num_nodes
         self._first_open = self._first_added + self._added.num_nodes
+
+    def place_of(self, key: Key) -> tuple:
+        """By what entries stand where costs are equal."""
+        return self.lm.order(key.state), *key[1:]
 
     def token_of(self, node: int) -> int:
         """The token that leads to a node; at the root the separator, or -1."""
@@ -146,7 +159,7 @@ class Steps:
             return lookahead_cost(space, state, node)
         if not space.looks_ahead:
             return F(0)
-        unk_cost = space.unk_lookahead[state]
+        unk_cost = space.unk_lookahead[row_of(space, state)]
         if node < self._first_open:
             at = node - self._first_added
             return F(added_lookahead(self._added, unk_cost, at))
@@ -164,7 +177,7 @@ class Steps:
         space = self._space
         inside = WordEnd(NONE, NONE, F(0), key.state, NONE)
         if not space.has_lexicon:
-            cost, state = kernels.step(space.automaton, 0, key.state, token)
+            cost, state = self.lm.step(key.state, token)
             end = WordEnd(NONE, NONE, F(cost), int(state), token)
             yield Successor(Place(token), end)
             return
@@ -219,12 +232,12 @@ class Steps:
         *,
         bonus: np.float32 = _ZERO,
     ) -> WordEnd:
-        lm_cost, state = kernels.step(self._space.automaton, 0, key.state, word)
+        lm_cost, state = self.lm.step(key.state, word)
         return WordEnd(pron, word, F(F(lm_cost) + cost), int(state), word, bonus)
 
     def _open_end(self, key: Key) -> Iterator[WordEnd]:
         """The open word that ends, if there is one."""
-        opened, automaton = self._space.open, self._space.automaton
+        opened = self._space.open
         if key.node < self._first_added:
             text, length = opened.node_text[key.node], int(opened.node_length[key.node])
         else:
@@ -236,9 +249,7 @@ class Steps:
         if word != NONE:
             yield self._word_end(key, OPEN_PRON, word)
         elif find_text(self._added.texts, text) == NONE:
-            unk_cost, state = kernels.step(
-                automaton, 0, key.state, unk_label(automaton)
-            )
+            unk_cost, state = self.lm.unknown(key.state)
             cost = F(spelling_cost(opened, F(unk_cost), length))
             label = int(label_of(text))
             yield WordEnd(OPEN_PRON, EPSILON, cost, int(state), label)

@@ -9,13 +9,14 @@ The arrays are the same for all backends, and read-only: threads share them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wfstdec.jit import jit, read_only
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import step
+from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
@@ -40,7 +41,8 @@ class SearchSpace(NamedTuple):
         node_token: int32 [N], the token of each node, that of the root being the
             separator; without a lexicon int32 [V + 1]. -1 for none.
         root_child: int32 [V], the child of the root by each token, or -1.
-        automaton: The language model; `lm.null` without one.
+        automaton: The language model; `lm.null` without one. A user's own is a
+            `LazyLM`, in whose place kernels take the table of its answers.
         lookahead: Least costs of words to come, by model state and trie node; at the
             root open words are among them.
         looks_ahead: Whether anything is charged before a word is complete.
@@ -49,6 +51,8 @@ class SearchSpace(NamedTuple):
         open: Open words; none without a lexicon.
         max_word_gain: float32, the most by which the language model can lower the
             cost where a word ends, look-ahead included, before the scale.
+        word_floor: float32, what a word and the look-ahead behind it cost at least,
+            where they do so in every state: without a history. Else -inf.
         has_lexicon: Whether there is a lexicon.
         separator: The token between words, -1 for none.
         separator_optional: Whether words may follow each other without it.
@@ -60,12 +64,13 @@ class SearchSpace(NamedTuple):
     trie: LexiconTrie
     node_token: np.ndarray
     root_child: np.ndarray
-    automaton: Automaton
+    automaton: Any
     lookahead: Lookahead
     looks_ahead: bool
     unk_lookahead: np.ndarray
     open: OpenWords
     max_word_gain: np.float32
+    word_floor: np.float32
     has_lexicon: bool
     separator: int
     separator_optional: bool
@@ -76,7 +81,7 @@ class SearchSpace(NamedTuple):
 
 def lexicon_space(
     trie: LexiconTrie,
-    lm: NgramLM | None,
+    lm: NgramLM | LazyLM | None,
     kind: LookaheadKind,
     *,
     separator: int | None,
@@ -92,7 +97,7 @@ def lexicon_space(
     root_child = np.full(num_tokens, NONE, np.int32)
     root_child[trie.child_token[:num_children]] = trie.child_node[:num_children]
     lookahead = no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
-    automaton = NULL_AUTOMATON if lm is None else lm.automaton
+    automaton = _model_of(lm)
     unk_lookahead = _unk_lookahead(automaton, kind)
     opened = open_words or no_open_words(trie.num_nodes)
     lookahead = _with_open_words(lookahead, opened, unk_lookahead, kind)
@@ -106,6 +111,7 @@ def lexicon_space(
         unk_lookahead=unk_lookahead,
         open=opened,
         max_word_gain=_max_word_gain(automaton, lookahead, opened),
+        word_floor=_word_floor(automaton, lookahead, opened, trie),
         has_lexicon=True,
         separator=NONE if separator is None else separator,
         separator_optional=separator is None or separator_optional,
@@ -115,11 +121,13 @@ def lexicon_space(
     )
 
 
-def token_space(num_tokens: int, lm: NgramLM | None, blank: int) -> SearchSpace:
+def token_space(
+    num_tokens: int, lm: NgramLM | LazyLM | None, blank: int
+) -> SearchSpace:
     """The space of V tokens without a lexicon, and of a model over tokens."""
     trie = empty_trie()
     lookahead = no_lookahead(trie)
-    automaton = NULL_AUTOMATON if lm is None else lm.automaton
+    automaton = _model_of(lm)
     return SearchSpace(
         trie=trie,
         node_token=read_only(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
@@ -130,6 +138,7 @@ def token_space(num_tokens: int, lm: NgramLM | None, blank: int) -> SearchSpace:
         unk_lookahead=_unk_lookahead(automaton, "none"),
         open=no_open_words(),
         max_word_gain=_max_word_gain(automaton, lookahead, no_open_words()),
+        word_floor=np.float32(-np.inf),
         has_lexicon=False,
         separator=NONE,
         separator_optional=True,
@@ -146,14 +155,22 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
     """
     if not space.has_lexicon:
         return np.float32(0)
+    row = row_of(space, state)
     if node == 0:
-        return space.lookahead.state_cost[state]
-    cost = np.float32(potential(space.lookahead, space.automaton, state, node))
+        return space.lookahead.state_cost[row]
+    cost = space.lookahead.unigram_cost[node]
+    if space.lookahead.uses_history:
+        cost = np.float32(potential(space.lookahead, space.automaton, state, node))
     length = space.open.node_length[node]
     if space.open.is_open and length > 0 and space.looks_ahead:
-        unk_cost = space.unk_lookahead[state]
+        unk_cost = space.unk_lookahead[row]
         cost = min(cost, np.float32(spelling_cost(space.open, unk_cost, length)))
     return cost
+
+
+def row_of(space: SearchSpace, state: int) -> int:
+    """Where arrays by state have a state; those of a `LazyLM` have but one."""
+    return 0 if isinstance(space.automaton, LazyLM) else state
 
 
 def unk_label(automaton: Automaton) -> int:
@@ -173,8 +190,17 @@ def least_backoff(automaton: Automaton) -> float:
     return min(0.0, float(paid.min(initial=0)))
 
 
-def _unk_lookahead(automaton: Automaton, kind: LookaheadKind) -> np.ndarray:
+def _model_of(lm: NgramLM | LazyLM | None) -> Automaton | LazyLM:
+    if isinstance(lm, LazyLM):
+        return lm
+    return NULL_AUTOMATON if lm is None else lm.automaton
+
+
+def _unk_lookahead(automaton: Automaton | LazyLM, kind: LookaheadKind) -> np.ndarray:
     """What is charged for `<unk>` in advance, float32 [S]."""
+    if isinstance(automaton, LazyLM):
+        cost = automaton.unk_cost() if kind != "none" else 0.0
+        return read_only(np.array([cost], np.float32))
     costs = np.zeros(len(automaton.final_cost), np.float32)
     if kind != "none" and automaton is not NULL_AUTOMATON:
         _fill_unk_costs(automaton, unk_label(automaton), costs)
@@ -204,7 +230,7 @@ def _with_open_words(
 
 
 def _max_word_gain(
-    automaton: Automaton, lookahead: Lookahead, opened: OpenWords
+    automaton: Automaton | LazyLM, lookahead: Lookahead, opened: OpenWords
 ) -> np.float32:
     """The most by which the end of a word, or a token, can lower the cost."""
     if lookahead.uses_history:
@@ -218,8 +244,26 @@ def _max_word_gain(
     return np.float32(max(0.0, gain))
 
 
-def _least_label_cost(automaton: Automaton) -> float:
+def _word_floor(
+    automaton: Automaton | LazyLM,
+    lookahead: Lookahead,
+    opened: OpenWords,
+    trie: LexiconTrie,
+) -> np.float32:
+    """What a word and the look-ahead behind it cost at least, in every state."""
+    if lookahead.uses_history:
+        return np.float32(-np.inf)
+    floor = _least_label_cost(automaton) + float(trie.pron_cost.min(initial=0))
+    if opened.is_open:
+        floor -= max(0.0, -float(opened.word_cost + opened.token_cost))
+    floor += float(lookahead.state_cost.min(initial=np.inf))
+    return np.float32(floor - 1e-3)
+
+
+def _least_label_cost(automaton: Automaton | LazyLM) -> float:
     """No label costs less in any state, back-off included."""
+    if isinstance(automaton, LazyLM):
+        return automaton.least_cost
     arcs = automaton.arc_cost
     finite = arcs[np.isfinite(arcs)]
     return float(finite.min(initial=0)) + least_backoff(automaton)

@@ -36,7 +36,12 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
-from wfstdec.wfst.recorded import Recorded, lattice_of
+from wfstdec.wfst.recorded import (
+    Recorded,
+    SettlingSearch,
+    lattice_of,
+    segment_lattice,
+)
 
 
 class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
@@ -201,6 +206,15 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
     def _check_nbest(self) -> None:
         self._lattice_reader()
 
+    def _settled(
+        self, search: SettlingSearch, boosts: CompiledBoosts, min_frames: int
+    ) -> list[Lattice]:
+        self._lattice_reader()  # raises where there is none
+        tables, _ = self._readings.of(boosts.added)
+        made = self.graph, self.options
+        shift, found = self.frame_shift_s, search.settle(min_frames)
+        return [segment_lattice(*made, one, shift, tables) for one in found]
+
     def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
         tables, _ = self._readings.of(boosts.added)
         shift = self.frame_shift_s
@@ -212,7 +226,8 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
     def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
         lattice = self._lattice(recorded, boosts)
         found = nbest_paths(lattice, int(self.options.nbest))
-        return hypotheses_of(lattice, found, boosts, self._reader(boosts))
+        credited = None if lattice.first_frame else boosts  # those of all that was said
+        return hypotheses_of(lattice, found, credited, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
         _, aligner = self._readings.of(boosts.added)

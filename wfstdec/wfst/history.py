@@ -20,6 +20,7 @@ The `acoustic` of a root is the number of its tip.
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 
 import numpy as np
@@ -45,13 +46,38 @@ class History:
 
     Args:
         rule: Of the graph.
+        first_frame: Frames passed before.
     """
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, first_frame: int = 0) -> None:
         self._rule = rule
         self._settled = Settled()
         self._events = _NO_EVENTS
-        self._tips = _FIRST_TIP if rule.blank == 1 else _first_tip(int(rule.blank))
+        self._tips = _FIRST_TIP
+        if rule.blank != 1 or first_frame:
+            self._tips = _first_tip(int(rule.blank), first_frame)
+
+    def go_on(self, rule: Rule, arcs: np.ndarray, acoustic: np.ndarray) -> None:
+        """Fold one path, which goes on from the only one so far.
+
+        Args:
+            rule: What `arcs` are numbers by.
+            arcs: int64 [N].
+            acoustic: float32 [N], their unscaled acoustic costs.
+        """
+        trace = np.zeros(len(arcs) + 1, _NODE)
+        trace["previous"] = np.arange(len(trace), dtype=np.uint32) - np.uint32(1)
+        trace["arc"][0], trace["arc"][1:] = kernels.NONE, arcs
+        trace["acoustic"][1:] = acoustic
+        self._rule = rule
+        last = np.full(1, len(arcs), _AT_NODE)
+        self.fold(last, trace, len(trace))
+
+    def copy(self) -> History:
+        """The same, to be folded on its own."""
+        other = copy.copy(self)
+        other._settled = self._settled.copy()
+        return other
 
     @property
     def num_events(self) -> int:
@@ -160,6 +186,13 @@ class Settled:
         self._token = _NO_ROWS  # ilabel, start, end
         self._word = _NO_ROWS  # word, word_token, word_frame
 
+    def copy(self) -> Settled:
+        """The same, to be added to on its own."""
+        other = copy.copy(self)
+        other._token = self._token[:, : self.num_tokens].copy()
+        other._word = self._word[:, : self.num_words].copy()
+        return other
+
     def add(self, events: np.ndarray) -> None:
         """Add what EVENT [N] say, in order."""
         begins, labelled = events["ilabel"] != 0, events["olabel"] != 0
@@ -209,13 +242,15 @@ def _with_room(rows: np.ndarray, count: int) -> np.ndarray:
     return larger
 
 
-def _first_tip(blank: int) -> np.ndarray:
-    """Before the first frame."""
+def _first_tip(blank: int, first_frame: int = 0) -> np.ndarray:
+    """Before anything was said."""
     tip = np.zeros(1, TIP)
-    tip["event"], tip["label"] = -1, blank
+    tip["event"], tip["label"], tip["frame"] = -1, blank, first_frame
     return tip
 
 
+_AT_NODE = np.dtype([("node", "<u4")])
+_NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
 _NO_ROWS = np.zeros((3, 0), np.int32)
 _NO_EVENTS = np.zeros(0, EVENT)
 _FIRST_TIP = _first_tip(1)

@@ -50,18 +50,11 @@ def read_paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
         lattice: What they go through.
         found: The paths.
     """
-    arcs = np.empty(lattice.num_arcs, ARC)
-    for name in ("ilabel", "olabel", "nextstate"):
-        arcs[name] = lattice.arcs[name]
-    arcs["cost"] = lattice.arcs["graph_cost"]
-    tables = lattice.tables
-    blank = uint32(ilabel_of(tables.tokens.blank))
-    rule = Rule(read_only(arcs), blank, tables.marks_repeats, read_only(NO_ARCS))
-    history = History(rule)
+    history = History(rule_of_lattice(lattice), lattice.first_frame)
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
     paths = []
     for positions, excess in zip(found.arcs, found.excess, strict=True):
-        end = int(arcs["nextstate"][positions[-1]]) if len(positions) else 0
+        end = int(lattice.arcs["nextstate"][positions[-1]]) if len(positions) else 0
         acoustic = lattice.arcs["acoustic_cost"][positions]
         path = BestPath(
             said=history.read(0, positions, acoustic),
@@ -73,6 +66,17 @@ def read_paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
         )
         paths.append(path)
     return paths
+
+
+def rule_of_lattice(lattice: Lattice) -> Rule:
+    """How paths are read that are given by positions in `Lattice.arcs`."""
+    arcs = np.empty(lattice.num_arcs, ARC)
+    for name in ("ilabel", "olabel", "nextstate"):
+        arcs[name] = lattice.arcs[name]
+    arcs["cost"] = lattice.arcs["graph_cost"]
+    tables = lattice.tables
+    blank = uint32(ilabel_of(tables.tokens.blank))
+    return Rule(read_only(arcs), blank, tables.marks_repeats, read_only(NO_ARCS))
 
 
 def hypotheses_of(

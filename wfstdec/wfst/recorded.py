@@ -11,65 +11,90 @@ The rule, the same for every backend; costs are those before a frame is re-based
                arcs; of the last frontier's states the excess of their ends
     kept       arcs with excess + extra(next state) <= lattice_beam, and their states;
                ends with excess <= lattice_beam
+
+While a search goes on, the extra cost of an entry of the frontier may yet come to
+anything from 0 on. Where all that is kept at 0 goes through one state in some frame,
+so does the best path, in the end as well, and the extra cost of that state is 0: what
+is kept before it can no longer change. There segments are cut:
+
+    segments   from the start, or the end of the segment before, to the first frame with
+               one state that is `shortest` frames on or more
+
+So segments do not depend on when somebody asks for them, and one after the other they
+are the lattice, arc for arc.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wfstdec.graph.arcs import CARRIES_WORD, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import GraphTables
-from wfstdec.jit import jit
-from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.lattice.arrays import Lattice, LatticeScales
+from wfstdec.search.lattices import RecordingSearch
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
 
-class RecordedArcs(NamedTuple):
-    """The arcs that are kept, in any order.
-
-    Attributes:
-        state: int64 [M], the state that each leaves.
-        nextstate: int64 [M].
-        arc: uint32 [M], the graph's arc.
-        excess: float32 [M].
-        acoustic_cost: float32 [M], before the scale.
-        boost_cost: float32 [M].
-    """
-
-    state: np.ndarray
-    nextstate: np.ndarray
-    arc: np.ndarray
-    excess: np.ndarray
-    acoustic_cost: np.ndarray
-    boost_cost: np.ndarray
-
-
 class Recorded(NamedTuple):
-    """What is kept of a search, its states numbered as the search pleased.
+    """What is kept of a search, sorted as lattices are.
 
     Attributes:
         best: The best path.
-        frame: int32 [N], frames passed at each state.
-        graph_state: uint32 [N].
-        boost_state: uint32 [N].
-        final_excess: float32 [N], `inf` where no path may end.
-        final_boost_cost: float32 [N], the boosts' rest.
-        arcs: Between them.
-        added: ARC [A'], the arcs that numbers from A on stand for, of added words.
+        states: `STATE` [S].
+        arcs: `ARC` [A].
     """
 
     best: BestPath
-    frame: np.ndarray
-    graph_state: np.ndarray
-    boost_state: np.ndarray
-    final_excess: np.ndarray
-    final_boost_cost: np.ndarray
-    arcs: RecordedArcs
-    added: np.ndarray = NO_ARCS
+    states: np.ndarray
+    arcs: np.ndarray
+
+
+class Segment(NamedTuple):
+    """What is kept of a settled part of a search, sorted as lattices are.
+
+    Attributes:
+        states: `STATE` [S], the last one of which is the only end.
+        arcs: `ARC` [A].
+    """
+
+    states: np.ndarray
+    arcs: np.ndarray
+
+    @classmethod
+    def closed(cls, states: np.ndarray, arcs: np.ndarray) -> Segment:
+        """One whose last state becomes its end; the states are written to."""
+        states["final_excess"][-1] = states["final_cost"][-1] = 0.0
+        return cls(states, arcs)
+
+
+def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
+    """The frames that segments end at.
+
+    Args:
+        num_states: Of each frame, the first one that of the start, how many states may
+            be part of the lattice, as far as is known, int64 [T + 1].
+        shortest: The fewest frames of a segment, at least 1.
+    """
+    cuts, last = [], 0
+    for frame in np.flatnonzero(num_states == 1).tolist():
+        if frame >= last + shortest:
+            cuts.append(frame)
+            last = frame
+    return cuts
+
+
+class SettlingSearch(RecordingSearch, Protocol):
+    """One utterance under way, whose settled parts can be had."""
+
+    def settle(self, shortest: int) -> list[Segment]:
+        """The segments that are settled since the last call; they are forgotten.
+
+        `shortest`: the fewest frames of a segment.
+        """
 
 
 def lattice_of(
@@ -79,7 +104,7 @@ def lattice_of(
     frame_shift_s: float,
     tables: GraphTables | None = None,
 ) -> Lattice:
-    """The lattice of what was recorded: sorted, with the costs of graph and insertion.
+    """The lattice of what was recorded.
 
     Args:
         graph: What was searched.
@@ -88,22 +113,10 @@ def lattice_of(
         frame_shift_s: Seconds per frame.
         tables: Of the graph with the words that are added; None where none are.
     """
-    best = recorded.best
-    order = _state_order(recorded)
-    number = np.empty(len(order), np.uint32)
-    number[order] = np.arange(len(order), dtype=np.uint32)
-    key = _wide(number[recorded.arcs.state], recorded.arcs.arc)
-    arcs = _fill_arcs(
-        recorded.arcs,
-        number,
-        np.argsort(key),
-        graph.arcs,
-        recorded.added,
-        np.float32(options.word_insertion),
-    )
-    return Lattice(
-        states=_states(graph, recorded, order),
-        arcs=arcs,
+    best, first = recorded.best, int(recorded.states["frame"][0])
+    lattice = Lattice(
+        states=recorded.states,
+        arcs=recorded.arcs,
         tables=tables or graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
@@ -111,58 +124,40 @@ def lattice_of(
         lattice_beam=float(options.beam_of_lattice),
         search_cost=best.search_cost,
         reached_final=best.reached_final,
-        num_frames=best.num_frames,
+        num_frames=best.num_frames - first,
         died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
         frame_shift_s=frame_shift_s,
     )
+    return _with_own_cost(lattice) if first else lattice
 
 
-def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Two numbers of 32 bits as one of 64."""
-    return high.astype(np.uint64) << np.uint64(32) | low
+def segment_lattice(
+    graph: PackedGraph,
+    options: WfstOptions,
+    segment: Segment,
+    frame_shift_s: float,
+    tables: GraphTables | None = None,
+) -> Lattice:
+    """The lattice of a segment; arguments as of `lattice_of`."""
+    first, last = segment.states["frame"][[0, -1]].tolist()
+    lattice = Lattice(
+        states=segment.states,
+        arcs=segment.arcs,
+        tables=tables or graph.tables,
+        scales=LatticeScales(
+            options.acoustic_scale, options.lm_scale, options.word_insertion
+        ),
+        lattice_beam=float(options.beam_of_lattice),
+        search_cost=0.0,
+        reached_final=False,
+        num_frames=last - first,
+        frame_shift_s=frame_shift_s,
+    )
+    return _with_own_cost(lattice)
 
 
-def _state_order(recorded: Recorded) -> np.ndarray:
-    """The states by frame, graph state and boost state."""
-    key = _wide(recorded.frame, recorded.graph_state)
-    if recorded.boost_state.any():
-        return np.lexsort((recorded.boost_state, key))
-    return np.argsort(key)
-
-
-def _states(graph: PackedGraph, recorded: Recorded, order: np.ndarray) -> np.ndarray:
-    """The states in their order."""
-    states = np.zeros(len(order), STATE)
-    for name in ("frame", "graph_state", "boost_state", "final_excess"):
-        states[name] = getattr(recorded, name)[order]
-    states["final_cost"] = np.inf
-    ends = np.flatnonzero(states["final_excess"] < np.inf)
-    states["final_cost"][ends] = 0
-    if recorded.best.reached_final:
-        final_cost = graph.final_cost[states["graph_state"][ends]]
-        states["final_cost"][ends] = final_cost
-    states["final_boost_cost"][ends] = recorded.final_boost_cost[order[ends]]
-    return states
-
-
-@jit
-def _fill_arcs(recorded, number, order, graph_arcs, added_arcs, word_insertion):
-    """The arcs in their order, between states by number."""
-    arcs = np.empty(len(order), ARC)
-    for i in range(len(order)):
-        a, one = order[i], arcs[i]
-        beyond = np.int64(recorded.arc[a]) - len(graph_arcs)
-        if beyond < 0:
-            of_graph = graph_arcs[recorded.arc[a]]
-        else:
-            of_graph = added_arcs[beyond]
-        one.state = number[recorded.state[a]]
-        one.nextstate = number[recorded.nextstate[a]]
-        one.ilabel, one.olabel = of_graph.ilabel, of_graph.olabel
-        one.arc, one.graph_cost = recorded.arc[a], of_graph.cost
-        one.acoustic_cost = recorded.acoustic_cost[a]
-        one.insertion_cost = np.float32(0)
-        if of_graph.ilabel & np.uint32(CARRIES_WORD):
-            one.insertion_cost = word_insertion
-        one.boost_cost, one.excess = recorded.boost_cost[a], recorded.excess[a]
-    return arcs
+def _with_own_cost(lattice: Lattice) -> Lattice:
+    """Of a part of an utterance: what its best path costs from its first state on."""
+    costs = lattice.arc_costs()[lattice.best_arcs()]
+    end = lattice.final_costs()[lattice.best_end]
+    return replace(lattice, search_cost=float(costs.sum() + end))

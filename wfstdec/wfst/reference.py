@@ -102,7 +102,8 @@ class ReferenceBackend:
         """Begin an utterance of which a lattice is wanted."""
         from wfstdec.wfst.reference_lattice import RecordingSearch  # it imports this
 
-        return RecordingSearch(*self._whole(boosts), options, boosts)
+        whole, added = self._whole(boosts)
+        return RecordingSearch(self.graph, whole, added, options, boosts)
 
     def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
         """The graph with the words that are added, and their arcs, ARC [A']."""

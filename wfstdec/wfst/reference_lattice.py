@@ -12,9 +12,12 @@ import numpy as np
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.concatenation import Whole
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import token_of
+from wfstdec.wfst.arranging import Kept, KeptArcs, arranged
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.recorded import Recorded, RecordedArcs
+from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.recorded import Recorded, Segment, cuts_of
 from wfstdec.wfst.reference import Entry, F, Key, Node, ReferenceSearch
 
 State = tuple[int, int, int]
@@ -37,6 +40,7 @@ class RecordingSearch(ReferenceSearch):
 
     def __init__(
         self,
+        graph: PackedGraph,
         whole: Whole,
         added: np.ndarray,
         options: WfstOptions,
@@ -44,17 +48,43 @@ class RecordingSearch(ReferenceSearch):
     ) -> None:
         self._noted: list[tuple[Key, Entry]] = []
         self._arcs: list[list[_Arc]] = []
-        self._added = added
+        self._packed, self._added = graph, added
+        self._first = 0  # the frame that the part not handed out begins at
         super().__init__(whole, options, boosts)
 
     def record(self) -> Recorded:
         """End the utterance: what is kept of it."""
-        end_excess = self._end_excess()
-        extra: dict[State, np.float32] = dict(end_excess)
-        kept = [arc for arcs in reversed(self._arcs) for arc in _prune(arcs, extra)]
-        kept = [arc for arc in kept if self._is_within(arc, extra)]
-        states = [s for s in extra if extra[s] <= F(self._options.beam_of_lattice)]
-        return self._as_arrays(states, kept, end_excess)
+        end = self._end_excess()
+        states, arcs = self._kept(end)
+        best = self.finish()
+        return Recorded(best, *self._arranged(states, arcs, end, best))
+
+    def settle(self, shortest: int) -> list[Segment]:
+        """The segments that are settled since the last call; they are forgotten."""
+        states, arcs = self._kept({(self._frames, *key): F(0) for key in self._costs})
+        in_frame = np.array([state[0] for state in states]) - self._first
+        begin, segments = self._first, []
+        for length in cuts_of(np.bincount(in_frame), shortest):
+            end = begin + length
+            inside = [s for s in states if self._first <= s[0] <= end]
+            between = [a for a in arcs if a.state in inside and a.nextstate in inside]
+            last = {state: F(0) for state in inside if state[0] == end}
+            arrays = self._arranged(inside, between, last, None)
+            segments.append(Segment.closed(*arrays))
+            self._first = end
+        if segments:
+            self._arcs[: self._first + 1] = [[] for _ in range(self._first + 1)]
+        return segments
+
+    def _kept(self, end: dict[State, np.float32]) -> tuple[list[State], list[_Arc]]:
+        """The states and arcs that are kept, given what ends cost more than the best.
+
+        Arcs of segments that were handed out are there no more.
+        """
+        extra, limit = dict(end), F(self._options.beam_of_lattice)
+        arcs = [arc for arcs in reversed(self._arcs) for arc in _prune(arcs, extra)]
+        arcs = [arc for arc in arcs if self._is_within(arc, extra)]
+        return [state for state in extra if extra[state] <= limit], arcs
 
     def _end_excess(self) -> dict[State, np.float32]:
         """What each end costs more than the best."""
@@ -131,19 +161,27 @@ class RecordingSearch(ReferenceSearch):
             paid,
         )
 
-    def _as_arrays(
-        self, states: list[State], arcs: list[_Arc], end: dict[State, np.float32]
-    ) -> Recorded:
+    def _arranged(
+        self,
+        states: list[State],
+        arcs: list[_Arc],
+        end: dict[State, np.float32],
+        best: BestPath | None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """States and arcs as those of lattices, with what ends cost more.
+
+        `best`: the best path; None of a segment, where nothing ends.
+        """
         number = {state: i for i, state in enumerate(states)}
         columns = np.array(states, np.int64).reshape(len(states), 3).T
-        return Recorded(
-            best=self.finish(),
+        rest = [F(0) if best is None else self._account.rest(s[2]) for s in states]
+        kept = Kept(
             frame=columns[0].astype(np.int32),
             graph_state=columns[1].astype(np.uint32),
             boost_state=columns[2].astype(np.uint32),
             final_excess=np.array([end.get(s, np.inf) for s in states], F),
-            final_boost_cost=np.array([self._account.rest(s[2]) for s in states], F),
-            arcs=RecordedArcs(
+            final_boost_cost=np.array(rest, F),
+            arcs=KeptArcs(
                 state=np.array([number[a.state] for a in arcs], np.int64),
                 nextstate=np.array([number[a.nextstate] for a in arcs], np.int64),
                 arc=np.array([a.arc for a in arcs], np.uint32),
@@ -153,6 +191,8 @@ class RecordingSearch(ReferenceSearch):
             ),
             added=self._added,
         )
+        is_final = best is not None and best.reached_final
+        return arranged(self._packed, self._options, kept, is_final)
 
 
 def _prune(arcs: list[_Arc], extra: dict[State, np.float32]) -> list[_Arc]:

@@ -32,6 +32,7 @@ from checkouts import check_import, public, spelling
 
 WFST_BEAMS = (8.0, 10.0, 13.0)
 TRIE_SIZES = ((6.0, 16), (8.0, 32), (12.0, 128))
+LATTICE_BEAMS = (3.0, 6.0, 8.0)
 LM_SCALE = 0.8
 LISTED = 100
 """Words, and phrases, of a list of boosts."""
@@ -84,6 +85,10 @@ class Tasks:
         for kind, boosts in self._boosts(self.graph.words, self.graph.tokens).items():
             decode = self._decode(decoders[beam], boosts)
             tasks[f"wfst, beam {beam:g}, {kind}"] = decode
+        wide = decoders[WFST_BEAMS[-1]]
+        for beam in LATTICE_BEAMS:
+            record = partial(wide.decode_lattice, self.arrays, lattice_beam=beam)
+            tasks[f"wfst, beam {WFST_BEAMS[-1]:g}, lattices of {beam:g}"] = record
         return tasks
 
     def _trie_tasks(self) -> dict[str, Task]:
@@ -135,12 +140,15 @@ class Tasks:
 
 
 def answers_of(result: Any) -> str:
-    """32 hex digits of what a task gave: hypotheses, a graph, or a language model."""
+    """32 hex digits of what a task gave: hypotheses, lattices, a graph, or a model."""
     if hasattr(result, "fingerprint"):
         return result.fingerprint
     if hasattr(result, "total"):
         labels = np.random.default_rng(7).integers(1, result.num_labels, 2000)
         found = [result.num_states, result.num_arcs, float(result.total(labels)).hex()]
+    elif hasattr(result[0], "arcs"):
+        parts = [(one.states.tobytes(), one.arcs.tobytes()) for one in result]
+        found = [hashlib.blake2b(b"".join(both)).hexdigest() for both in parts]
     else:
         found = [[one.text, float(one.total_cost).hex()] for one in result]
     content = json.dumps(found, ensure_ascii=False).encode()

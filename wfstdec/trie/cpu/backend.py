@@ -11,25 +11,22 @@ changes a result.
 
 from __future__ import annotations
 
-import math
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.boost.added import AddedWords
 from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.instalments import instalment_size
 from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
 from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.jit.ordering import STACK
-from wfstdec.search.acoustics import pricing_of
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.lm.queries import LmArrays
 from wfstdec.trie.added_trie import (
     AddedTrie,
-    credit_cap,
     lay_out_added,
     least_label_costs,
     no_added,
@@ -40,6 +37,7 @@ from wfstdec.trie.cpu.endings import (
     accepted_endings,
     unfinished_endings,
 )
+from wfstdec.trie.cpu.scales import scales_of
 from wfstdec.trie.cpu.trace import settle_trace, trace_back
 from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
@@ -51,7 +49,7 @@ from wfstdec.trie.space import SearchSpace, lookahead_cost
 if TYPE_CHECKING:
     from wfstdec.trie.cpu.lattice import RecordingSearch
 
-NO_LIMIT = 1 << 40
+_Found = TypeVar("_Found")
 FIRST_ENTRIES = 1024
 NO_PHRASES = no_phrases()
 NO_ADDED = no_added()
@@ -186,9 +184,11 @@ class CpuSearch:
     ) -> None:
         self._backend, self._options, self._boosts = backend, options, boosts
         space, added = backend.space, backend.added_trie(boosts.added)
+        new_words = boosts.added.words if boosts.added is not None else ()
+        self._lm = LmArrays(space.automaton, new_words)
         first_added = space.trie.num_nodes
         self._search = k.Search(
-            space=space,
+            space=space._replace(automaton=self._lm.now),
             scales=scales_of(options, space, boosts),
             words=backend.listed(boosts),
             phrases=backend.lay_out(boosts.phrases),
@@ -197,7 +197,7 @@ class CpuSearch:
             first_added=first_added,
             first_open=first_added + added.num_nodes,
         )
-        first = _first_entry(self._search)
+        first = _first_entry(self._search, space)
         frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
         frontier[:1] = first
         counts = np.zeros(8, np.int64)
@@ -219,21 +219,41 @@ class CpuSearch:
         num_tokens = logprobs.shape[1]
         work = self._backend.take_work(num_tokens, len(self._channel.frontier))
         try:
-            frame, status = 0, -1
-            while status != k.OK:
-                status, frame = kernels.advance(
-                    self._search, work, self._channel, self._record, logprobs, frame
-                )
-                work = self._grow(status, work)
+            with self._lm:
+                frame, status = 0, -1
+                self._take_model()
+                while status != k.OK:
+                    status, frame = kernels.advance(
+                        *(self._search, work, self._channel, self._record),
+                        *(logprobs, frame),
+                    )
+                    work = self._grow(status, work)
+                    if self._lm.answer():
+                        self._take_model()
         finally:
             self._backend.give_work(work)
+
+    def _take_model(self) -> None:
+        """Let kernels have the language model's arrays as they are now."""
+        space = self._search.space._replace(automaton=self._lm.now)
+        self._search = self._search._replace(space=space)
+
+    def _answered(self, find: Callable[[k.Search], _Found]) -> _Found:
+        """What kernels find once the language model has answered what they ask."""
+        with self._lm:
+            self._take_model()
+            found = find(self._search)
+            while self._lm.answer():
+                self._take_model()
+                found = find(self._search)
+        return found
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
         counts, channel = self._channel.counts, self._in_order()
         complete = False
         if counts[k.DIED] < 0:
-            endings = accepted_endings(self._search, channel)
+            endings = self._answered(lambda search: accepted_endings(search, channel))
             complete = bool((endings["cost"] < np.inf).any())
         if not complete:
             endings = unfinished_endings(self._search, channel)
@@ -256,7 +276,7 @@ class CpuSearch:
         at = int(unfinished["cost"].argmin())
         ended = np.float32(np.inf)
         if counts[k.DIED] < 0:
-            accepted = accepted_endings(self._search, channel)
+            accepted = self._answered(lambda search: accepted_endings(search, channel))
             ended = accepted["cost"].min(initial=np.inf)
         (best,) = _as_endings(unfinished[at : at + 1])
         entry = channel.frontier[at // 2]
@@ -271,10 +291,12 @@ class CpuSearch:
 
     def _ending_pron(self, entry: np.ndarray) -> int:
         """The cheapest pronunciation that ends at the node of an entry, or -1."""
-        space, added = self._search.space, self._search.added
-        steps = Steps(space, self._options, self._boosts, added)
+        space, added = self._backend.space, self._search.added
         names = ("state", "node", "boost", "spelling", "text")
-        return steps.ending_pron(Key(*(int(entry[name]) for name in names)))
+        key = Key(*(int(entry[name]) for name in names))
+        with self._lm as lm:
+            steps = Steps(space, self._options, self._boosts, added, lm)
+            return steps.ending_pron(key)
 
     def _tokens(self, ending: Ending, since: int = 0) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
@@ -295,8 +317,9 @@ class CpuSearch:
     def _in_order(self) -> k.Channel:
         """The channel with its entries in order: the first of equal endings wins."""
         frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
-        names = ("text", "spelling", "boost", "node", "state", "cost")
-        order = np.lexsort([frontier[name] for name in names])
+        keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
+        states = self._lm.orders(frontier["state"])
+        order = np.lexsort([*keys, states, frontier["cost"]])
         return self._channel._replace(frontier=frontier[order])
 
     def _grow(self, status: int, work: k.Work) -> k.Work:
@@ -323,49 +346,10 @@ class CpuSearch:
         return work
 
 
-def scales_of(
-    options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
-) -> k.Scales:
-    """The options as the kernels take them."""
-    top_k = options.token_top_k
-    inside = max(0.0, -options.token_insertion)
-    begin = inside + max(0.0, -options.word_insertion)
-    word = begin if np.isfinite(space.max_word_gain) else math.inf
-    if options.lm_scale > 0:
-        begin += options.lm_scale * float(space.max_word_gain)
-    return k.Scales(
-        beam=min(np.float32(options.beam), NO_CUTOFF),
-        beam_size=options.beam_size,
-        token_top_k=NO_LIMIT if top_k is None else top_k,
-        sums=options.merge == "sum",
-        by_text=options.merge == "sum" or options.nbest > 1,
-        nbest=options.nbest,
-        pricing=pricing_of(options),
-        lm_scale=np.float32(options.lm_scale),
-        word_insertion=np.float32(options.word_insertion),
-        token_insertion=np.float32(options.token_insertion),
-        begin_credit=np.float32(begin),
-        inside_credit=np.float32(inside),
-        word_credit=np.float32(word),
-        boosted=bool(boosts),
-        credit_cap=credit_cap(space, options.lm_scale),
-        num_labels=_num_words(boosts.phrases),
-        has_words=bool(boosts.words),
-        instalment=instalment_size(options.beam),
-    )
-
-
-def _num_words(phrases: PhraseBoosts | None) -> int:
-    """Phrases know the word ids below it."""
-    if phrases is None or phrases.unit != "word":
-        return NO_LIMIT
-    return phrases.num_labels
-
-
-def _first_entry(search: k.Search) -> np.ndarray:
+def _first_entry(search: k.Search, space: SearchSpace) -> np.ndarray:
     """The entry before the first frame, ENTRY [1]."""
-    space, first = search.space, np.zeros(1, k.ENTRY)
-    state = int(space.automaton.model_start[0])
+    first = np.zeros(1, k.ENTRY)
+    state = int(search.space.automaton.model_start[0])
     first["state"], first["node"] = state, space.start_node
     first["boost"] = search.phrases.start
     first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint64
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.lm.kernels import step
+from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import records as k
@@ -93,14 +93,16 @@ def advance(search, work, channel, record, logprobs, first):
             work.next_costs[work.next_tokens[n]] = _INF
         if emitted.num_candidates < 0:
             return k.GROW_CANDIDATES, frame
+        if unanswered(space.automaton):
+            return k.ASK_MODEL, frame
         if emitted.num_candidates == 0:
             counts[k.DIED] = counts[k.FRAMES]
             break
         cutoff = min(float32(emitted.least_cost + scales.beam), NO_CUTOFF)
         num_merged = merge(
-            scales, work, channel.frontier, emitted.num_candidates, cutoff
+            search, work, channel.frontier, emitted.num_candidates, cutoff
         )
-        num_entries = choose(scales, work, num_merged)
+        num_entries = choose(search, work, num_merged)
         if num_entries > len(channel.frontier):
             return k.GROW_FRONTIER, frame
         if counts[k.TRACE] + 2 * num_entries > len(channel.trace):

@@ -50,24 +50,27 @@ class RecordingSearch(CpuSearch):
         by_state = np.full(2 * self._channel.counts[k.FRONTIER], np.inf, np.float32)
         np.minimum.at(by_state, 2 * ends["entry"] + ends["phase"], ends["cost"])
         recording.spread(record, by_state)
-        arcs = recording.gather(self._search, record, ends)
+        arcs = self._answered(lambda search: recording.gather(search, record, ends))
         places = record.places[: record.counts[k.NUM_PLACES]]
-        names = ("frame", "cost", "state", "node", "boost", "spelling")
+        names = ("frame", "cost", "node", "boost", "spelling")
         columns = {name: places[name].copy() for name in names}
         return Recorded(
             self.finish()[0],
-            RecordedEntries(nonblank_first=places["nonblank_first"] != 0, **columns),
+            RecordedEntries(
+                nonblank_first=places["nonblank_first"] != 0,
+                state=self._lm.orders(places["state"].copy()),
+                **columns,
+            ),
             RecordedArcs(*arcs),
         )
 
     def _ends(self) -> np.ndarray:
         """The ends within the limit, ENDING [N]; their costs are excess."""
-        search, channel = self._search, self._channel
-        ends = np.zeros(0, k.ENDING)
+        channel, ends = self._channel, np.zeros(0, k.ENDING)
         if channel.counts[k.DIED] < 0:
-            ends = accepted_endings(search, channel)
+            ends = self._answered(lambda search: accepted_endings(search, channel))
         if not (ends["cost"] < np.inf).any():
-            ends = unfinished_endings(search, channel)
+            ends = unfinished_endings(self._search, channel)
         ends = ends[ends["cost"] < np.inf]
         ends["cost"] -= ends["cost"].min()
         return ends[ends["cost"] <= self._record.limit]

@@ -1,7 +1,7 @@
 """From candidates to the next frontier: merging, choosing, and the trace.
 
-num_entries = merge(scales, work, frontier, num_candidates, cutoff)  # work.new_entries
-num_entries = choose(scales, work, num_entries)                      # work.keys
+num_entries = merge(search, work, frontier, num_candidates, cutoff)  # work.new_entries
+num_entries = choose(search, work, num_entries)                      # work.keys
 settle(search, work, channel, num_entries)                           # the new frontier
 """
 
@@ -16,6 +16,7 @@ from wfstdec.boost.instalments import state_of
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
+from wfstdec.lm.kernels import state_order
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.places import token_of
 
@@ -59,8 +60,9 @@ def slot_of(work, stamp, c):
 
 
 @kernel
-def merge(scales, work, frontier, num_candidates, cutoff):
+def merge(search, work, frontier, num_candidates, cutoff):
     """Merge the candidates within the cutoff into `work.new_entries`; how many."""
+    scales = search.scales
     candidates, entries = work.candidates, work.new_entries
     work.counts[k.STAMP] += 1
     stamp = work.counts[k.STAMP]
@@ -80,7 +82,7 @@ def merge(scales, work, frontier, num_candidates, cutoff):
             e.lookahead_cost = c.lookahead_cost
             e.blank_cost, e.nonblank_cost = _INF, _INF
             e.blank_candidate, e.nonblank_candidate = -1, -1
-        _enter(scales, work, frontier, i, q)
+        _enter(search, work, frontier, i, q)
     for i in range(count):
         e = entries[i]
         if scales.sums:
@@ -91,23 +93,24 @@ def merge(scales, work, frontier, num_candidates, cutoff):
 
 
 @inlined
-def _enter(scales, work, frontier, i, q):
+def _enter(search, work, frontier, i, q):
     """Candidate `q` leads into entry `i`."""
+    lm, scales = search.space.automaton, search.scales
     e, c = work.new_entries[i], work.candidates[q]
     if c.to_nonblank:
         best, cost = e.nonblank_candidate, e.nonblank_cost
-        if best < 0 or _goes_before(work, frontier, q, best):
+        if best < 0 or _goes_before(lm, work, frontier, q, best):
             e.nonblank_candidate = q
         e.nonblank_cost = log_add(cost, c.cost) if scales.sums else min(cost, c.cost)
     else:
         best, cost = e.blank_candidate, e.blank_cost
-        if best < 0 or _goes_before(work, frontier, q, best):
+        if best < 0 or _goes_before(lm, work, frontier, q, best):
             e.blank_candidate = q
         e.blank_cost = log_add(cost, c.cost) if scales.sums else min(cost, c.cost)
 
 
 @inlined
-def _goes_before(work, frontier, q, other):
+def _goes_before(lm, work, frontier, q, other):
     """Whether a later candidate wins: by cost, then by the order of the sources."""
     a, b = work.candidates[q], work.candidates[other]
     if a.cost != b.cost:
@@ -117,17 +120,18 @@ def _goes_before(work, frontier, q, other):
     source, former = frontier[a.source], frontier[b.source]
     if source.cost != former.cost:
         return source.cost < former.cost
-    return _less(source, former)
+    return _less(lm, source, former)
 
 
 @kernel
-def choose(scales, work, count):
+def choose(search, work, count):
     """Put the entries that go on into `work.keys`, in their order; how many.
 
     The order is that of re-based costs: rounding may have made some of them equal.
     Where all entries go on, and nothing is summed, only the best one must come first:
     equal candidates are told apart by their sources.
     """
+    lm, scales = search.space.automaton, search.scales
     keys, entries = work.keys, work.new_entries
     best = 0
     for i in range(count):
@@ -140,7 +144,7 @@ def choose(scales, work, count):
     for i in range(count):
         keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
     sort_keys(keys, count, work.stack)
-    _order_ties(keys, entries, count)
+    _order_ties(lm, keys, entries, count)
     if not scales.by_text:
         return min(count, scales.beam_size)
     if scales.sums and count <= scales.beam_size:
@@ -178,10 +182,10 @@ def settle(search, work, channel, num_entries):
 
 
 @inlined
-def _less(a, b):
+def _less(lm, a, b):
     """Whether entry `a` stands before `b` where their costs are equal."""
     if a.state != b.state:
-        return a.state < b.state
+        return state_order(lm, a.state) < state_order(lm, b.state)
     if a.node != b.node:
         return a.node < b.node
     if a.boost != b.boost:
@@ -192,7 +196,7 @@ def _less(a, b):
 
 
 @inlined
-def _order_ties(keys, entries, count):
+def _order_ties(lm, keys, entries, count):
     """Put entries of equal cost into the order of what they are."""
     for i in range(1, count):
         key = keys[i]
@@ -200,7 +204,7 @@ def _order_ties(keys, entries, count):
         while (
             j > 0
             and keys[j - 1] >> uint64(32) == key >> uint64(32)
-            and _less(entries[index_of(key)], entries[index_of(keys[j - 1])])
+            and _less(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
         ):
             keys[j] = keys[j - 1]
             j -= 1

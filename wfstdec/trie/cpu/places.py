@@ -18,11 +18,11 @@ from numpy import float32, int32, int64, uint64
 
 from wfstdec.jit import inlined
 from wfstdec.lattice.marks import OPEN
-from wfstdec.lm.kernels import step
+from wfstdec.lm.kernels import row_of_state, step, unknown_label
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
 from wfstdec.trie.cpu import records as k
-from wfstdec.trie.lookahead import potential
+from wfstdec.trie.lookahead import potential_of
 from wfstdec.trie.open_words import (
     OPEN_PRON,
     open_length,
@@ -90,18 +90,19 @@ def lookahead_of(search, work, state, node):
     """
     space = search.space
     if node == 0:
-        return space.lookahead.state_cost[state]
+        return space.lookahead.state_cost[row_of_state(space.automaton, state)]
     if search.beside and node >= search.first_added:
         return _lookahead_beside(search, state, int64(node))
     key = (uint64(state) << uint64(32)) | uint64(node)
     cached = work.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
         cached.key = key
-        cost = potential(space.lookahead, space.automaton, state, node)
+        cost = potential_of(space.lookahead, space.automaton, state, node)
         if space.open.is_open and space.looks_ahead:
             length = int64(space.open.node_length[node])
             if length > 0:
-                unk_cost = space.unk_lookahead[state]
+                row = row_of_state(space.automaton, state)
+                unk_cost = space.unk_lookahead[row]
                 cost = min(cost, spelling_cost(space.open, unk_cost, length))
         cached.cost = cost
     return cached.cost
@@ -112,7 +113,7 @@ def _lookahead_beside(search, state, node):
     space = search.space
     if not space.looks_ahead:
         return _ZERO
-    unk_cost = space.unk_lookahead[state]
+    unk_cost = space.unk_lookahead[row_of_state(space.automaton, state)]
     if node < search.first_open:
         return added_lookahead(search.added, unk_cost, node - search.first_added)
     length = open_length(search.first_open, node, space.num_tokens)
@@ -227,7 +228,7 @@ def _end_beside(search, entry, number):
     if word >= 0:
         cost, state = step(automaton, 0, entry.state, word)
         return WordEnd(pron, word, word, cost, state, bonus)
-    label, unknown = int64(label_of(text)), int64(len(automaton.label_alias))
+    label, unknown = int64(label_of(text)), unknown_label(automaton)
     unk_cost, state = step(automaton, 0, entry.state, unknown)
     cost = spelling_cost(space.open, unk_cost, length)
     if text == _EMPTY or find_text(added.texts, text) >= 0:

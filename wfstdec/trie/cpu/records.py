@@ -129,8 +129,9 @@ CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")]
 CACHE_BITS = 13
 """The cache has so many look-aheads, as a power of two."""
 
-OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED = range(5)
-"""What a kernel returns: done, or which arrays are too small for the next frame."""
+OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
+"""What a kernel returns: done, which arrays are too small for the next frame, or that
+the language model must be asked before it."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates, and the last stamp of the table (in
@@ -155,6 +156,7 @@ class Scales(NamedTuple):
     begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one ends whose cost is known
+    end_credit: np.float32  # the same but for what the language model costs
     boosted: bool
     credit_cap: np.float32  # see `added_trie.py`
     num_labels: int  # word ids that phrases know are below it

@@ -49,8 +49,8 @@ def end_word(search, work, source, num_next, emitted):
     priced, credit, base = False, _ZERO, least_cost(entry)
     num_words = num_word_ends(search, entry.node)
     for n in range(num_next):
-        token = work.next_tokens[n]
-        if is_over(search, work, source, token, emitted.least_cost):
+        token, least = work.next_tokens[n], emitted.least_cost
+        if is_over(search, work, source, token, least):
             break  # as are all that follow
         cost = float32(base + work.costs[token])
         if priced and exceeds(scales, cost, credit, emitted.least_cost):
@@ -74,6 +74,8 @@ def end_word(search, work, source, num_next, emitted):
             if exceeds(scales, cost, most, emitted.least_cost):
                 continue
         if not priced:
+            if exceeds(scales, cost, _most_without_price(search, source), least):
+                break  # also where the words cost as little as can be
             cheapest = _price_words(search, work, entry, num_words)
             credit = float32(scales.word_credit + source.most_at_end)
             base = float32(base + float32(scales.lm_scale * cheapest))
@@ -86,6 +88,15 @@ def end_word(search, work, source, num_next, emitted):
         if emitted.num_candidates < 0:
             break
     return emitted
+
+
+@inlined
+def _most_without_price(search, source):
+    """By how much the end of a word can lower the cost, whatever the word is."""
+    scales, entry = search.scales, source.entry
+    gain = float32(entry.lookahead_cost - search.space.word_floor)
+    gain = float32(scales.lm_scale * max(_ZERO, gain))
+    return float32(float32(scales.end_credit + gain) + source.most_at_end)
 
 
 @inlined

@@ -10,7 +10,14 @@ from numpy import uint32, uint64
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import LABEL
-from wfstdec.wfst.cpu.recombination import find, find_alone, improve, insert
+from wfstdec.wfst.cpu.noting import OF_OVERLAY, note, note_displaced, note_loser
+from wfstdec.wfst.cpu.recombination import (
+    contents_of,
+    find,
+    find_alone,
+    improve,
+    insert,
+)
 
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
@@ -20,8 +27,10 @@ _ZERO = uint64(0)
 
 
 @kernel
-def recombine_added(phrases, added, work, made, cutoff, count, waiting):
+def recombine_added(phrases, added, work, record, made, cutoff, count, waiting):
     """Candidates to entries, in `work.next` of the graph, in `added.next` of others.
+
+    `record`: notes the others for a lattice, or None.
 
     Returns:
         (entries of the graph, those with epsilon arcs, entries of the overlay, OK or
@@ -33,7 +42,7 @@ def recombine_added(phrases, added, work, made, cutoff, count, waiting):
         if candidate.cost > cutoff:
             continue
         if candidate.state >= added.first_state:
-            more, fits = _put(added, more, candidate)
+            more, fits = _put(added, record, more, candidate)
             if not fits:
                 return count, waiting, more, k.GROW_ADDED
             continue
@@ -42,10 +51,14 @@ def recombine_added(phrases, added, work, made, cutoff, count, waiting):
         else:
             i = find(work, count, candidate.state, candidate.boost)
         if i < count:
+            before = contents_of(work, i)
             if phrases is None:
                 _improve_alone(work.next[i], candidate)
             else:
                 improve(work, i, candidate)
+            if record is not None:
+                came = candidate.cost, candidate.node, candidate.arc
+                note_loser(record, work.next[i], before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, more, k.GROW_WORK
@@ -71,13 +84,14 @@ def _improve_alone(entry, candidate):
 
 
 @kernel
-def close_added(phrases, added, work, count, more):
+def close_added(phrases, added, work, record, count, more):
     """Relax the overlay's epsilon arcs, which cost nothing, and append its entries.
 
     Args:
         phrases: Phrases, or None.
         added: The overlay; `next` has its entries.
         work: Scratch; `next` has those of the graph.
+        record: Notes these arcs for a lattice, or None.
         count: How many those are.
         more: How many of the overlay.
 
@@ -94,7 +108,7 @@ def close_added(phrases, added, work, count, more):
         made.cost, made.state, made.node = entry.cost, added.arcs[a].nextstate, i
         made.arc = ((a + added.first_arc) << uint32(1)) | _EPSILON_ARC
         made.boost, made.source_boost = entry.boost, entry.boost
-        more, fits = _put(added, more, made)
+        more, fits = _put(added, record, more, made)
         if not fits:
             return more, k.GROW_ADDED
     if append_added(phrases, added, work, count, more):
@@ -103,9 +117,15 @@ def close_added(phrases, added, work, count, more):
 
 
 @inlined
-def _put(added, count, candidate):
+def _put(added, record, count, candidate):
     """Make a candidate an entry, or improve the one that is there; (entries, fits)."""
     i, last = _find(added, count, candidate.state, candidate.boost)
+    is_epsilon = candidate.arc & _EPSILON_ARC != uint32(0)
+    if record is not None:
+        if is_epsilon:
+            to = uint32(min(i, count)) | OF_OVERLAY
+            node = candidate.node | OF_OVERLAY
+            note(record, node, candidate.arc, candidate.cost, to)
     if i == _NONE:
         if count == uint64(len(added.next)):
             return count, False
@@ -114,6 +134,7 @@ def _put(added, count, candidate):
         added.slots[candidate.state - added.first_state] = uint32(count)
         return count + _ONE, True
     entry = added.next[i]
+    before = entry.cost, entry.node, entry.arc
     better = candidate.cost < entry.cost
     if candidate.cost == entry.cost:
         better = candidate.arc < entry.arc
@@ -121,6 +142,12 @@ def _put(added, count, candidate):
             better = candidate.source_boost < entry.source_boost
     if better:
         added.next[i] = candidate
+    if record is not None:
+        if is_epsilon:
+            note_displaced(record, entry, before, uint32(i) | OF_OVERLAY)
+        else:
+            came = candidate.cost, candidate.node, candidate.arc
+            note_loser(record, entry, before, came, uint32(i) | OF_OVERLAY)
     return count, True
 
 
@@ -134,13 +161,6 @@ def _find(added, count, state, boost):
     while i != _NONE and added.next[i].boost != boost:
         i = uint64(added.chain[i])
     return i, last
-
-
-@inlined
-def find_added(added, count, state, boost):
-    """Where a search state stands in `added.next`, which has it."""
-    i, _ = _find(added, count, state, boost)
-    return i
 
 
 @kernel

@@ -184,7 +184,9 @@ class CpuBackend:
             boosts=np.empty(0, np.uint32),
             extra=np.empty(0, np.float32),
             number=np.empty(0, np.int32),
-            counts=np.zeros(2, np.int64),
+            kept=np.empty(0, np.int32),
+            frames=np.empty((0, 2), np.int64),
+            counts=np.zeros(3, np.int64),
             limit=np.float32(0),
         )
 

@@ -1,6 +1,6 @@
 """Closing a frontier: epsilon arcs, in rank order.
 
-count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
+count, fits = close(graph, scales, words, phrases, work, record, count, waiting, cutoff)
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from wfstdec.wfst.cpu.arc_costs import (
     most_credited,
     top_bonus,
 )
+from wfstdec.wfst.cpu.noting import note, note_displaced
 from wfstdec.wfst.cpu.recombination import (
+    contents_of,
     find,
     find_quiet,
     improve,
@@ -38,8 +40,10 @@ _ZERO = uint64(0)
 
 
 @kernel
-def close(graph, scales, words, phrases, work, count, waiting, cutoff):
+def close(graph, scales, words, phrases, work, record, count, waiting, cutoff):
     """Relax epsilon arcs in rank order; (entries, whether they fit).
+
+    `record`: notes these arcs for a lattice; None where nobody asks for one.
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
     rank. Most are of rank 0: their arcs become candidates first, so that cache misses
@@ -64,7 +68,7 @@ def close(graph, scales, words, phrases, work, count, waiting, cutoff):
         )
         if not fits:
             return count, False
-    count, fits = _reach(graph, phrases, work, count, made, side)
+    count, fits = _reach(graph, phrases, work, record, count, made, side)
     if not fits:
         return count, False
     for rank in range(_ONE, graph.num_ranks):
@@ -74,7 +78,7 @@ def close(graph, scales, words, phrases, work, count, waiting, cutoff):
                 graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
             )
             if fits:
-                count, fits = _reach(graph, phrases, work, count, made, side)
+                count, fits = _reach(graph, phrases, work, record, count, made, side)
             if not fits:
                 return count, False
             i = uint64(work.links[i])
@@ -155,14 +159,19 @@ def _epsilon_credit(scales, words, phrases, work, i):
 
 
 @inlined
-def _reach(graph, phrases, work, count, made, side):
+def _reach(graph, phrases, work, record, count, made, side):
     """Make or improve the entries that epsilon arcs lead to; (entries, fits)."""
     room = uint64(len(work.next))
     for q in range(made):
         candidate = work.candidates[q]
         i = find_quiet(phrases, work, count, candidate.state)
+        if record is not None:
+            note(record, candidate.node, candidate.arc, candidate.cost, uint32(i))
         if i < count:
+            before = contents_of(work, i)
             improve_quiet(phrases, work, i, candidate, False)
+            if record is not None:
+                note_displaced(record, work.next[i], before, uint32(i))
             continue
         if count == room:
             return count, False
@@ -174,8 +183,13 @@ def _reach(graph, phrases, work, count, made, side):
         for q in range(side):
             candidate = work.side[q]
             i = find(work, count, candidate.state, candidate.boost)
+            if record is not None:
+                note(record, candidate.node, candidate.arc, candidate.cost, uint32(i))
             if i < count:
+                before = contents_of(work, i)
                 improve(work, i, candidate)
+                if record is not None:
+                    note_displaced(record, work.next[i], before, uint32(i))
                 continue
             if count == room:
                 return count, False

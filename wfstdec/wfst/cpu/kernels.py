@@ -39,13 +39,14 @@ from wfstdec.wfst.cpu.added_entries import (
 from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited
 from wfstdec.wfst.cpu.closure import close
 from wfstdec.wfst.cpu.emission import emit
+from wfstdec.wfst.cpu.noting import start_noting
 from wfstdec.wfst.cpu.recombination import (
     insert,
     insert_alone,
     recombine,
     start_table,
 )
-from wfstdec.wfst.cpu.recording import commit, note_closed, note_emitted
+from wfstdec.wfst.cpu.recording import commit, finish_noting
 from wfstdec.wfst.cpu.selection import last_of_tie, nth_least
 
 _NONE = uint32(k.NONE)
@@ -119,15 +120,14 @@ def _begin(graph, scales, words, phrases, added, work, channel, record):
     work.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
     cutoff = min(scales.beam, NO_CUTOFF)
-    count, fits = close(graph, scales, words, phrases, work, _ONE, waiting, cutoff)
+    start_noting(record)
+    count, fits = close(
+        graph, scales, words, phrases, work, record, _ONE, waiting, cutoff
+    )
     if not fits:
         return k.GROW_WORK
     if record is not None:
-        record.counts[1] = 0
-        if not note_closed(
-            *(graph, scales, words, phrases, added, work, channel, record),
-            *(count, _ZERO, waiting, cutoff),
-        ):
+        if not finish_noting(graph, added, work, channel, record, count):
             return k.GROW_NOTED
     status = _settle(graph, scales, words, phrases, added, work, channel, count, count)
     if record is not None:
@@ -150,7 +150,9 @@ def _next_frontier(graph, scales, words, phrases, added, work, channel, beam, re
     cutoff = min(float32(least + beam), NO_CUTOFF)
     count, more, waiting = _ZERO, _ZERO, _ZERO
     if status == k.OK:
-        status, count, more, waiting = _reach(graph, phrases, added, work, made, cutoff)
+        status, count, more, waiting = _reach(
+            graph, phrases, added, work, record, made, cutoff
+        )
     some = count + more
     few = some < scales.min_active and some > _ZERO
     if status == k.OK and few and cutoff < NO_CUTOFF:
@@ -158,29 +160,24 @@ def _next_frontier(graph, scales, words, phrases, added, work, channel, beam, re
             graph, scales, words, phrases, added, work, channel, beam, True
         )
         if status == k.OK:
-            status, cutoff = _wider(graph, scales, phrases, added, work, made, cutoff)
+            status, cutoff = _wider(
+                graph, scales, phrases, added, work, record, made, cutoff
+            )
         if status == k.OK:
             status, count, more, waiting = _reach(
-                graph, phrases, added, work, made, cutoff
+                graph, phrases, added, work, record, made, cutoff
             )
-    if record is not None:
-        if status == k.OK and count + more > _ZERO:
-            if not note_emitted(
-                phrases, added, work, record, count, more, made, cutoff
-            ):
-                status = k.GROW_NOTED
     if status == k.OK and count > _ZERO:
-        count, fits = close(graph, scales, words, phrases, work, count, waiting, cutoff)
+        count, fits = close(
+            graph, scales, words, phrases, work, record, count, waiting, cutoff
+        )
         status = k.OK if fits else k.GROW_WORK
     if added is not None:
         if status == k.OK and more > _ZERO:
-            more, status = close_added(phrases, added, work, count, more)
+            more, status = close_added(phrases, added, work, record, count, more)
     if record is not None:
         if status == k.OK and count + more > _ZERO:
-            if not note_closed(
-                *(graph, scales, words, phrases, added, work, channel, record),
-                *(count, more, waiting, cutoff),
-            ):
+            if not finish_noting(graph, added, work, channel, record, count):
                 status = k.GROW_NOTED
     return status, count, count + more, made[0] + made[1] + made[2]
 
@@ -210,27 +207,32 @@ def _emit(graph, scales, words, phrases, added, work, channel, beam, unbounded):
 
 
 @inlined
-def _reach(graph, phrases, added, work, made, cutoff):
+def _reach(graph, phrases, added, work, record, made, cutoff):
     """Candidates to entries.
 
     Returns:
         (status, entries in `work.next`, those in `added.next`, how many of the former
         have epsilon arcs).
     """
-    count, waiting, fits = recombine(graph, phrases, work, made[0], made[1], cutoff)
+    start_noting(record)
+    count, waiting, fits = recombine(
+        graph, phrases, work, record, made[0], made[1], cutoff
+    )
     more, status = _ZERO, k.OK if fits else k.GROW_WORK
     if added is not None:
         if fits and made[2] > _ZERO:
             count, waiting, more, status = recombine_added(
-                phrases, added, work, made[2], cutoff, count, waiting
+                phrases, added, work, record, made[2], cutoff, count, waiting
             )
     return status, count, more, waiting
 
 
 @inlined
-def _wider(graph, scales, phrases, added, work, made, cutoff):
+def _wider(graph, scales, phrases, added, work, record, made, cutoff):
     """(status, the cutoff raised to the `min_active`-th least of all candidates)."""
-    status, count, more, _ = _reach(graph, phrases, added, work, made, NO_CUTOFF)
+    status, count, more, _ = _reach(
+        graph, phrases, added, work, record, made, NO_CUTOFF
+    )
     if added is not None:
         if status == k.OK and not append_added(phrases, added, work, count, more):
             status = k.GROW_WORK

@@ -1,31 +1,27 @@
 """The CPU search that records a lattice: `CpuSearch`, with arcs noted beside the trace.
 
 What it notes is pruned whenever arrays are full, and they grow only where that frees
-less than half: they stay a small multiple of the lattice itself.
+less than half: they stay a small multiple of the lattice itself. Segments that are
+settled leave it altogether when they are asked for.
 """
 
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 
-from wfstdec.graph.arcs import NO_ARCS
-from wfstdec.wfst import noted
-from wfstdec.wfst.cpu import recording
+from wfstdec.wfst.cpu import gathering, recording
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.added_records import AddedArrays
 from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch, SearchInputs
-from wfstdec.wfst.ends import best_end
-from wfstdec.wfst.history import History
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import PathSoFar
-from wfstdec.wfst.recorded import Recorded, RecordedArcs
+from wfstdec.wfst.recorded import Recorded, Segment, cuts_of
 
 FIRST_ARCS = 1 << 16
 """Room for so many arcs at first."""
-_FIRST = np.zeros(1, np.uint32)
-"""The graph's start state."""
 
 
 class RecordingSearch(CpuSearch):
@@ -44,52 +40,70 @@ class RecordingSearch(CpuSearch):
         limit = np.float32(options.beam_of_lattice)
         self._record: k.Record = record._replace(limit=limit)
         self._record.counts[:] = 0
+        self._start = 0, np.uint32(0)  # frame and graph state of the first node
+        self._insertion = np.float32(options.word_insertion)
         self._fit_to_trace()
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V], C order."""
+        frames, rows = self._record.frames, int(self._record.counts[2])
+        needed = rows + len(logprobs) + 1
+        if needed > len(frames):
+            longer = np.empty((2 * needed, 2), np.int64)
+            longer[:rows] = frames[:rows]
+            self._record = self._record._replace(frames=longer)
+        super().advance(logprobs)
 
     def record(self) -> Recorded:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         channel, record = self._channel, self._record
         graph, scales, *_ = self._inputs
-        frontier = channel.frontier[: channel.counts[k.FRONTIER]]
-        survived, at_end = bool(channel.counts[k.DIED] < 0), self._boosts_at_end()
-        _, best, is_final = best_end(
-            frontier, graph.final_cost, scales.lm_scale, survived, at_end
+        states, arcs = gathering.gather_last(
+            (*self._inputs, self._added),
+            channel.frontier[: channel.counts[k.FRONTIER]],
+            (
+                self._boosts_at_end(),
+                graph.final_cost,
+                scales.lm_scale,
+                bool(channel.counts[k.DIED] < 0),
+            ),
+            (channel.trace, record),
+            (*self._start, self._insertion),
         )
-        excess, rest = noted.ends(
-            frontier, at_end, graph.final_cost, scales.lm_scale, best, is_final
-        )
-        count, taken = channel.counts[k.TRACE], channel.trace["arc"]
-        noted.spread(frontier, excess, count, record)
-        arcs, nodes, frames = recording.gather(
-            *(*self._inputs, self._added, channel.trace, count, record)
-        )
-        ends = np.flatnonzero((excess <= record.limit) & (excess < np.inf))
-        at = record.number[frontier["node"][ends]]
-        final_excess = np.full(len(nodes), np.inf, np.float32)
-        final_boost = np.zeros(len(nodes), np.float32)
-        final_excess[at], final_boost[at] = excess[ends], rest[ends]
-        graph_state = np.concatenate(
-            [_FIRST, noted.nextstates(graph.arcs, self._added_arcs, taken[nodes[1:]])]
-        )
-        boosts = record.boosts[nodes] if self._boosted else np.zeros_like(nodes)
-        recorded = Recorded(
-            best=self.finish(),
-            frame=frames,
-            graph_state=graph_state,
-            boost_state=boosts,
-            final_excess=final_excess,
-            final_boost_cost=final_boost,
-            arcs=RecordedArcs(*arcs),
-            added=self._added_arcs,
-        )
+        recorded = Recorded(self.finish(), states, arcs)
         self._backend.give_record(record)
         return recorded
 
-    @property
-    def _added_arcs(self) -> np.ndarray:
-        """The arcs of the overlay, ARC [A']."""
-        return NO_ARCS if self._added is None else self._added.arcs
+    def settle(self, shortest: int) -> list[Segment]:
+        """The segments that are settled since the last call; they are forgotten."""
+        self._begin()
+        self._make_room(0, 0)
+        channel, record = self._channel, self._record
+        frames = record.frames[: record.counts[2]]
+        cuts = cuts_of(np.diff(frames[:, 0], prepend=0), shortest)
+        segments = []
+        for rows in pairwise([0, *cuts]):
+            arrays = gathering.gather(
+                (*self._inputs, self._added),
+                *(channel.trace, record, (*self._start, self._insertion), rows),
+            )
+            segments.append(Segment.closed(*arrays))
+        if cuts:
+            self._forget(cuts[-1], segments[-1])
+        return segments
+
+    def _forget(self, row: int, segment: Segment) -> None:
+        """Let the search begin at the last state of a segment, in a row of frames."""
+        channel, counts = self._channel, self._channel.counts
+        node = int(self._record.frames[row - 1, 0])
+        last = np.zeros(1, k.ENTRY)
+        last["node"] = node
+        self._history.fold(last, channel.trace[: node + 1].copy(), node + 1)
+        frontier = channel.frontier[: counts[k.FRONTIER]]
+        counts[k.TRACE] = recording.forget(frontier, channel.trace, self._record, row)
+        end = segment.states[-1]
+        self._start = int(end["frame"]), np.uint32(end["graph_state"])
 
     def look(self) -> PathSoFar:
         """How far the search has come; it goes on as if nobody had looked."""
@@ -101,13 +115,14 @@ class RecordingSearch(CpuSearch):
             trace=channel.trace[: counts[k.TRACE]].copy(),
             counts=counts.copy(),
         )
-        other._history = History(self._backend.rule)
+        other._history = self._history.copy()
         return CpuSearch.look(other)
 
     def _grow(self, status: int, work: k.Work, frames_left: int) -> k.Work:
         """Enlarge what a kernel found too small; returns the work to go on with."""
         if status == k.GROW_NOTED:
-            self._make_room(0, len(work.candidates) + len(work.side))
+            counts = self._record.counts
+            self._make_room(0, int(counts[1] - counts[0]))
             return work
         return super()._grow(status, work, frames_left)
 
@@ -117,11 +132,13 @@ class RecordingSearch(CpuSearch):
     def _make_room(self, nodes: int, arcs: int) -> None:
         """Prune; lengthen what that leaves more than half full."""
         channel, record = self._channel, self._record
-        counts, frontier = channel.counts, channel.frontier
-        none = np.zeros(counts[k.FRONTIER], np.float32)
-        counts[k.TRACE], record.counts[0] = recording.prune(
-            *(frontier[: len(none)], none, channel.trace, counts[k.TRACE], record),
-        )
+        counts = channel.counts
+        frontier = channel.frontier[: counts[k.FRONTIER]]
+        if len(frontier):
+            none = np.zeros(len(frontier), np.float32)  # the least it can come to
+            counts[k.TRACE], record.counts[0] = recording.keep(
+                frontier, none, channel.trace, record
+            )
         needed = 2 * (int(counts[k.TRACE]) + nodes)
         if needed > len(channel.trace):
             self._channel = channel._replace(trace=_longer(channel.trace, needed))
@@ -136,7 +153,9 @@ class RecordingSearch(CpuSearch):
         record, size = self._record, len(self._channel.trace)
         if len(record.extra) < size:
             self._record = record = record._replace(
-                extra=np.empty(size, np.float32), number=np.empty(size, np.int32)
+                extra=np.empty(size, np.float32),
+                number=np.empty(size, np.int32),
+                kept=np.empty(size, np.int32),
             )
         if self._boosted and len(record.boosts) < size:
             self._record = record._replace(boosts=_longer(record.boosts, size))

@@ -17,6 +17,7 @@ from wfstdec.boost.instalments import state_of
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.noting import note_loser
 
 MIN_SLOTS = 256
 """The hash table has no fewer."""
@@ -42,6 +43,13 @@ def find_quiet(phrases, work, count, state):
     else:
         i = find(work, count, state, phrases.quiet)
     return i
+
+
+@inlined
+def contents_of(work, i):
+    """(cost, node, arc) of entry `i`, as it is now."""
+    entry = work.next[i]
+    return entry.cost, entry.node, entry.arc
 
 
 @inlined
@@ -158,8 +166,10 @@ def _head(work, slot):
 
 
 @kernel
-def recombine(graph, phrases, work, made, side, cutoff):
+def recombine(graph, phrases, work, record, made, side, cutoff):
     """Candidates to entries, one per search state: the least (cost, arc, source).
+
+    `record`: notes the others for a lattice; None where nobody asks for one.
 
     Returns:
         (entries, how many have epsilon arcs: their positions are in `work.waiting`,
@@ -173,7 +183,11 @@ def recombine(graph, phrases, work, made, side, cutoff):
             continue
         i = find_alone(work, count, candidates[q].state)
         if i < count:
+            before = contents_of(work, i)
             improve_quiet(phrases, work, i, candidates[q], True)
+            if record is not None:
+                came = candidates[q].cost, candidates[q].node, candidates[q].arc
+                note_loser(record, work.next[i], before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, False
@@ -184,12 +198,14 @@ def recombine(graph, phrases, work, made, side, cutoff):
         count += _ONE
     if phrases is not None:
         start_table(phrases, work, side + uint64(MIN_SLOTS))
-        return _recombine_side(graph, phrases, work, side, cutoff, count, waiting)
+        return _recombine_side(
+            graph, phrases, work, record, side, cutoff, count, waiting
+        )
     return count, waiting, True
 
 
 @inlined
-def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
+def _recombine_side(graph, phrases, work, record, side, cutoff, count, waiting):
     """The same with the side candidates."""
     room = uint64(len(work.next))
     for q in range(side):
@@ -198,7 +214,11 @@ def _recombine_side(graph, phrases, work, side, cutoff, count, waiting):
             continue
         i = find(work, count, candidate.state, candidate.boost)
         if i < count:
+            before = contents_of(work, i)
             improve(work, i, candidate)
+            if record is not None:
+                came = candidate.cost, candidate.node, candidate.arc
+                note_loser(record, work.next[i], before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, False

@@ -94,11 +94,13 @@ class Channel(NamedTuple):
 class Record(NamedTuple):
     """What a search notes for a lattice; its states are the nodes of the trace."""
 
-    arcs: np.ndarray  # NOTED [M], a frame after the other, epsilon arcs by rank
+    arcs: np.ndarray  # NOTED [M], a frame after the other; see `recording.py`
     boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
     extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
     number: np.ndarray  # int32 [N], the same
-    counts: np.ndarray  # int64 [2]: arcs noted; the same with those of this frame
+    kept: np.ndarray  # int32 [N], the same
+    frames: np.ndarray  # int64 [T, 2]: nodes and arcs so far, behind each frame
+    counts: np.ndarray  # int64 [3]: arcs noted; the same with those of this frame; T
     limit: np.float32  # the most excess that is noted
 
 

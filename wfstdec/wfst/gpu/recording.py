@@ -25,13 +25,14 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import noted
+from wfstdec.wfst.arranging import Kept, KeptArcs, arranged
 from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import link_count, trace_nodes
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.recorded import Recorded, RecordedArcs
+from wfstdec.wfst.recorded import Recorded
 
 
 class _Searched(NamedTuple):
@@ -133,14 +134,13 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
     taken, arcs, added = trace["arc"][nodes], searched.graph.arcs, searched.added_arcs
     began = taken == NONE
     graph_state = noted.nextstates(arcs, added, np.where(began, 0, taken))
-    return Recorded(
-        best=best,
+    kept = Kept(
         frame=noted.frames_of(arcs, added, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
         boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
         final_boost_cost=final_boost_cost,
-        arcs=RecordedArcs(
+        arcs=KeptArcs(
             state=number[links["state"]],
             nextstate=number[links["nextstate"]],
             arc=links["arc"],
@@ -152,6 +152,8 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
         ),
         added=added,
     )
+    arrays = arranged(searched.graph, searched.options, kept, best.reached_final)
+    return Recorded(best, *arrays)
 
 
 def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:

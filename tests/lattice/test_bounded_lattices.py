@@ -1,0 +1,184 @@
+"""Lattices narrower than the beam: with boosts, phrases and added words, by an oracle.
+
+The oracle has every word sequence and what it costs: those within the lattice beam have
+to come out of the lattice at that cost, others may not.
+"""
+
+import dataclasses
+
+import naive
+import naive_cases
+import numpy as np
+import pytest
+from added_cases import boosts_of
+from naive_added import random_added_case, solve_added
+from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
+
+from wfstdec import BoostEntry, WfstDecoder, WfstOptions
+from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lattice.arrays import check_lattice
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.lattice.posteriors import posteriors
+from wfstdec.text.lexicon import read_lexicon
+
+pytestmark = pytest.mark.usefixtures("quiet")
+WIDTHS = (0.5, 1.5, 4.0)
+NEAR = 2e-3
+"""Nats: so close to the lattice beam float32 may decide either way."""
+
+
+def with_words(rng, folder):
+    """A case with boosted words, its graph, its boosts, the oracle's answer."""
+    case = naive_cases.random_case(rng)
+    return case, graph_by_files(case, folder), case.boosts, naive_cases.solve(case)
+
+
+def with_phrases(rng, folder):
+    """The same with phrases of words or of tokens."""
+    case = naive_cases.random_case(rng)
+    phrases = naive_cases.random_phrases(rng, sorted(case.usable_words))
+    case = dataclasses.replace(case, phrases=phrases)
+    graph = graph_by_files(case, folder)
+    options = PhraseOptions(**phrases.options)
+    if phrases.unit == "word":
+        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
+    else:
+        lexicon = read_lexicon(
+            folder / "lexicon", graph.tokens, has_probs=case.lexicon_has_probs
+        )
+        separator = case.separator and graph.tokens.ids[case.separator]
+        optional = case.separator_optional
+        speller = by_lexicon(lexicon, separator=separator, separator_optional=optional)
+        compiler = PhraseCompiler(speller, graph.tokens, options)
+    boosts = Boosts(case.boosts, compiler.compile(phrases.weights))
+    return case, graph, boosts, naive_cases.solve(case)
+
+
+def with_added_words(rng, folder):
+    """The same with words that the graph does not have."""
+    case, listed = random_added_case(rng)
+    graph, boosts = graph_by_files(case, folder), boosts_of(case, listed)
+    return case, graph, boosts, solve_added(case, listed)
+
+
+def texts_of(lattice):
+    """Words -> what they cost, of all that are within the lattice beam."""
+    found = nbest_paths(lattice, 5000)
+    assert found.is_exact and len(found.arcs) < 5000
+    said = [tuple(lattice.words[w] for w in lattice.word_ids(a)) for a in found.arcs]
+    return dict(zip(said, found.excess, strict=True))
+
+
+def frame_sums(lattice):
+    """What the posteriors of the arcs of each frame come to."""
+    emits = ~lattice.is_epsilon
+    frame = lattice.states["frame"][lattice.arcs["nextstate"][emits]] - 1
+    chances = posteriors(lattice).arc[emits]
+    return np.bincount(frame, chances, lattice.num_frames)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("kind", [with_words, with_phrases, with_added_words])
+def test_texts_within_the_beam_are_those_of_the_oracle(kind, backend, tmp_path):
+    several = left_out = 0
+    for i in range(40):
+        rng = np.random.default_rng([i, len(kind.__name__)])
+        case, graph, boosts, best = kind(rng, tmp_path)
+        beam = WIDTHS[i % 3]
+        options = WfstOptions(
+            **case.options, beam=np.inf, max_active=None, lattice_beam=beam
+        )
+        decoder = WfstDecoder(graph, options, backend, threads=1)
+        (lattice,) = decoder.decode_lattice([case.logprobs], boosts=[boosts])
+        check_lattice(lattice)
+        assert frame_sums(lattice) == pytest.approx(1, abs=1e-6)
+        if not best.cost < np.inf:
+            assert not lattice.reached_final
+            continue
+        extra = {words: cost - best.cost for words, cost in best.table.items()}
+        found = texts_of(lattice)
+        assert {words for words in extra if extra[words] < beam - NEAR} <= set(found)
+        for words, excess in found.items():
+            assert excess == pytest.approx(extra[words], abs=NEAR), (i, words)
+            assert extra[words] < beam + NEAR
+        several += len(found) > 1
+        left_out += len(found) < len(extra)
+    assert several > 5 and left_out > 5
+
+
+@pytest.mark.parametrize("kind", [with_words, with_phrases, with_added_words])
+def test_a_narrower_lattice_is_a_part_of_the_wider_one(kind, tmp_path):
+    """Of every arc the best path through it decides, found here by trying all."""
+    dropped = 0
+    for i in range(30):
+        rng = np.random.default_rng([i, 2, len(kind.__name__)])
+        case, graph, boosts, _ = kind(rng, tmp_path)
+        options = WfstOptions(
+            **case.options, beam=float(rng.choice([3, 6, 12])), max_active=50
+        )
+        decoder = WfstDecoder(graph, options, "cpu", threads=1)
+        wide, narrow = (
+            decoder.decode_lattice([case.logprobs], boosts=[boosts], lattice_beam=b)[0]
+            for b in (options.beam, options.beam / 3)
+        )
+        through = best_through(wide)
+        near = through <= options.beam / 3
+        clear = abs(through - options.beam / 3) > NEAR
+        kept = np.isin(names_of(wide), names_of(narrow))
+        assert (kept == near)[clear].all(), i
+        assert np.isin(names_of(narrow), names_of(wide)).all()
+        assert frame_sums(wide) == pytest.approx(1, abs=1e-6)
+        dropped += not near.all()
+    assert dropped > 8
+
+
+def names_of(lattice):
+    """Each arc by where it leads from and to: graph states, boosts, frames."""
+    fields = ["frame", "graph_state", "boost_state"]
+    ends = [lattice.states[fields][lattice.arcs[e]] for e in ("state", "nextstate")]
+    rows = zip(
+        *(end.tolist() for end in ends), lattice.arcs["arc"].tolist(), strict=True
+    )
+    return np.array([repr(row) for row in rows])
+
+
+def best_through(lattice):
+    """What the best path through each arc costs more than the best, float64."""
+    arcs = lattice.arcs
+    rest = lattice.states["final_excess"].astype(np.float64)
+    for _ in range(lattice.num_states):
+        through = arcs["excess"] + rest[arcs["nextstate"]]
+        np.minimum.at(rest, arcs["state"], through)
+    return arcs["excess"] + rest[arcs["nextstate"]]
+
+
+def test_an_added_word_counts_as_the_others(tmp_path):
+    """By hand: its bonus decides whether it is within the lattice beam."""
+    case = naive_cases.random_case(
+        np.random.default_rng(3), topology="normal", fillers="none", num_frames=4
+    )
+    assert naive.readings(case.topology, [1, 1], 0)
+    case = dataclasses.replace(
+        case,
+        tokens=("-", "a", "b"),
+        blank="-",
+        lexicon="A a\nB b\n",
+        arpa="\\data\\\nngram 1=4\n\n\\1-grams:\n-1 A\n-1 B\n-99 <s>\n-1 </s>\n"
+        "\n\\end\\\n",
+        unk_cost=3.0,
+        lexicon_has_probs=False,
+        options={},
+        boosts={},
+    )
+    graph = graph_by_files(case, tmp_path)
+    x = np.log(np.array([[0.001, 0.998, 0.001], [0.001, 0.001, 0.998]], np.float32))
+    options = WfstOptions(lattice_beam=3.0)
+    decoder = WfstDecoder(graph, options, "cpu", threads=1)
+    seen = []
+    for bonus in (-9.0, 0.0, 9.0):
+        entry = BoostEntry("AB", ["a b"], bonus)
+        (lattice,) = decoder.decode_lattice([x], boosts=[[entry]])
+        seen.append(list(texts_of(lattice)))
+    assert seen == [[("A", "B")], [("AB",), ("A", "B")], [("AB",)]]

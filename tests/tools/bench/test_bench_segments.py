@@ -1,0 +1,49 @@
+"""The benchmark of segments: what it tells, and that it compares before it does."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tiny_sets import write_sets
+
+from tools.bench import segments
+from wfstdec.search.sessions import Sessions
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs the tool on sets laid out as the project's data."""
+    write_sets(tmp_path)
+
+    def start():
+        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lm tiny --repeats 1"
+        more = "--minutes 0.2 --beams 3 --every-s 1 --chunk-ms 200"
+        output = tmp_path / "figures.json"
+        assert segments.main([*f"{fixed} {more} --output {output}".split()]) == 0
+        return json.loads(output.read_text())["rows"]
+
+    return start
+
+
+def test_a_run(run):
+    (row,) = run()
+    assert row["minutes"] == 0.2 and row["words"] > 0
+    for how in segments.HOWS:
+        assert len(row[how]["kept_mb"]) == 10 and row[how]["cpu_s"] >= 0
+    assert row["segments"]["segments"] >= 1
+    assert row["segments"]["delay_s"]["most"] > 0
+    assert row["segments"]["length_s"]["most"] >= 1
+
+
+def test_a_segment_that_differs_stops_the_run(run, monkeypatch):
+    settled = Sessions.settled_lattices
+
+    def other(self, session, **named):
+        found = settled(self, session, **named)
+        for one in found:
+            one.arcs["acoustic_cost"] += 1
+        return [replace(one) for one in found]
+
+    monkeypatch.setattr(Sessions, "settled_lattices", other)
+    with pytest.raises(AssertionError, match="not those of the whole"):
+        run()

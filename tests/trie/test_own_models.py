@@ -1,0 +1,341 @@
+"""A user's own model in the trie decoder: by hand, beside n-grams, oracle, errors."""
+
+import functools
+import logging
+import math
+
+import naive_search
+import naive_search_cases
+import naive_words
+import numpy as np
+import pytest
+from own_models import Batched, ById, WholeText, Wrapped
+from searches import Lockstep
+
+from wfstdec.errors import LanguageModelError, OptionError
+from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.text.lexicon import spelling_lexicon
+from wfstdec.text.symbols import token_table
+from wfstdec.trie.backends import BACKENDS
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
+
+pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+EVERYTHING = {"beam": math.inf, "beam_size": 100_000, "nbest": 1000}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def spelled(words, **arguments):
+    """A decoder of words spelled by letters, with "|" between them."""
+    tokens = token_table(["<blank>", "|", *sorted(set("".join(words)))])
+    lexicon = spelling_lexicon(words, tokens, separator="|")
+    arguments = {"threads": 1, "separator": "|"} | arguments
+    return TrieDecoder(tokens=tokens, lexicon=lexicon, **arguments)
+
+
+def frames(decoder, text):
+    """Log-probs that say a text, one token and one blank after the other."""
+    names = decoder.tokens.names
+    x = np.full((2 * len(text), len(names)), -8, np.float32)
+    x[np.arange(len(text)) * 2, [names.index(one) for one in text]] = -0.1
+    x[1::2, 0] = -0.1
+    return x
+
+
+# ------------------------------------------------------------------------- by hand
+class Bigrams:
+    """What the page of the documentation shows."""
+
+    def __init__(self, probs):
+        self.probs = probs
+
+    def start(self):
+        return "<s>"
+
+    def score(self, state, word):
+        return -math.log(self.probs.get((state, word), 1e-6)), word
+
+    def finish(self, state):
+        return -math.log(self.probs.get((state, "</s>"), 1e-6))
+
+
+@pytest.mark.parametrize("lookahead", ["unigram", "none"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_model_by_hand(name, lookahead):
+    """The acoustics say "to", the model knows better."""
+    probs = {("<s>", "go"): 0.5, ("go", "two"): 0.4, ("go", "to"): 0.001}
+    probs |= {("two", "</s>"): 0.5, ("to", "</s>"): 0.5}
+    options = TrieOptions(lookahead=lookahead, beam=30.0)
+    decoder = spelled(
+        ["go", "to", "two"], lm=Bigrams(probs), options=options, backend=name
+    )
+    x = frames(decoder, "go|two")
+    x[8, decoder.tokens.index("w")] = -2.5  # as likely as a blank, all but
+    x[8, 0] = -0.2
+    (hyp,) = decoder.decode([x])
+    assert hyp.text == "go two"
+    expected = -math.log(0.5) - math.log(0.4) - math.log(0.5)
+    assert hyp.graph_cost == pytest.approx(expected, rel=1e-6)
+    (hyp,) = decoder.with_options(lm_scale=0.0).decode([x])
+    assert hyp.text == "go to"
+
+
+# ------------------------------------------------------------ beside an n-gram model
+def draw(seed, kind, **changes):
+    """A decoder with an `NgramLM`, one that asks for it, log-probs and boosts."""
+    rng = np.random.default_rng([seed, naive_search_cases.KINDS.index(kind), 3])
+    case = naive_search_cases.random_case(rng, kind=kind, easy_lm=seed % 3 == 0)
+    options = {
+        "beam": float(rng.choice([1.0, 4.0, math.inf])),
+        "beam_size": int(rng.choice([2, 6, 1000])),
+        "merge": str(rng.choice(["max", "sum"])),
+        "nbest": int(rng.choice([1, 4])),
+        "lookahead": str(rng.choice(["unigram", "none"])),
+    }
+    options = TrieOptions(**case.options | options | changes)
+    arguments = naive_search_cases.decoder_arguments(case) | {"threads": 1}
+    decoder = TrieDecoder(**arguments, options=options)
+    boosts = naive_search_cases.decoder_boosts(case, decoder.words)
+    return decoder, functools.partial(asking, decoder, arguments), case, boosts
+
+
+def asking(decoder, arguments, make=Wrapped, **others):
+    """The same decoder, but it asks for what the model knows."""
+    if decoder.lm is None:
+        pytest.skip("no language model")
+    arguments = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
+    arguments |= {"options": decoder.options, "lm": make(decoder.lm)} | others
+    if decoder.words:
+        arguments["words"] = decoder.words
+    return TrieDecoder(**arguments)
+
+
+def with_lm(kind, first=0, count=25):
+    """Seeds whose cases have a language model."""
+    found = range(first, 10 * count)
+    chosen = [seed for seed in found if draw(seed, kind)[0].lm is not None]
+    return chosen[:count]
+
+
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
+def test_the_bits_of_the_same_model_in_arrays(kind):
+    for seed in with_lm(kind, count=40):
+        decoder, make, case, boosts = draw(seed, kind)
+        want = decoder.decode_nbest([case.logprobs], boosts=boosts)
+        for backend in BACKENDS:
+            found = make(backend=backend)
+            assert found.decode_nbest([case.logprobs], boosts=boosts) == want, seed
+
+
+@pytest.mark.parametrize("kind", ["separator_optional", "tokens"])
+def test_ties_do_not_depend_on_who_asks_first(kind):
+    """States are numbered as they come up; some costs here are equal."""
+    for seed in with_lm(kind, first=50, count=12):
+        decoder, make, case, boosts = draw(seed, kind, beam=4.0, nbest=4)
+        x = np.round(case.logprobs * 2) / 2
+        batch = [x, x[::-1].copy(), x[:2], np.roll(x, 1, axis=0)]
+        alone = [
+            make(Batched, backend="reference").decode_nbest([one], boosts=boosts)[0]
+            for one in batch
+        ]
+        forth, back = make(Batched, threads=3), make(Batched)
+        assert forth.decode_nbest(batch, boosts=boosts) == alone, seed
+        assert forth.decode_nbest(batch, boosts=boosts) == alone, seed
+        assert back.decode_nbest(batch[::-1], boosts=boosts) == alone[::-1], seed
+        under_way = Lockstep(back, len(batch), boosts)
+        for t in range(len(x)):
+            under_way.advance([one[t : t + 1] for one in batch])
+        assert under_way.finish() == [hyps[0] for hyps in alone], seed
+
+
+def test_added_and_open_words():
+    """Of the n-gram model all of them are `<unk>`, as here."""
+    compared = 0
+    for seed in range(40):
+        made = naive_words.random_case(np.random.default_rng([seed, 5]))
+        arguments = naive_words.decoder_arguments(made) | {"threads": 1}
+        x, boosts = [made.case.logprobs], [naive_words.decoder_boosts(made)]
+        options = TrieOptions(
+            **made.case.options, beam=6.0, beam_size=20, lookahead="unigram", nbest=3
+        )
+        decoder = TrieDecoder(**arguments, options=options)
+        if decoder.lm is None:
+            continue
+        narrow, reference = (
+            asking(decoder, arguments, backend=name) for name in ("cpu", "reference")
+        )
+        want = reference.decode_nbest(x, boosts=boosts)
+        assert narrow.decode_nbest(x, boosts=boosts) == want, seed
+        (want,), (found,) = (
+            one.with_options(**EVERYTHING).decode_nbest(x, boosts=boosts)
+            for one in (decoder, narrow)
+        )
+        costs = {hyp.text: hyp.total_cost for hyp in want}
+        assert {hyp.text: hyp.total_cost for hyp in found} == pytest.approx(
+            costs, abs=1e-3
+        ), seed
+        compared += 1
+    assert compared > 20
+
+
+def test_a_pair_is_asked_for_once():
+    decoder, make, case, _ = draw(with_lm("separator", count=1)[0], "separator")
+    found = make(threads=2)
+    hyps = found.decode([case.logprobs] * 5)
+    model = found.lm.model
+    asked = [pair for pair in model.asked if pair[0] != model.empty()]
+    assert len(set(asked)) == len(asked) > 0
+    before = len(model.asked)
+    assert found.decode([case.logprobs] * 2) == hyps[:2]
+    assert found.with_options(beam=0.5).decode([case.logprobs])
+    assert len(model.asked) == before
+
+
+def test_partial_hypotheses_of_sessions():
+    decoder, make, case, boosts = draw(with_lm("separator", count=3)[2], "separator")
+    parts = []
+    for one in (decoder, make(Batched)):
+        sessions, found = one.sessions(), []
+        name = sessions.open(boosts)
+        for t in range(len(case.logprobs)):
+            sessions.advance({name: case.logprobs[t : t + 1]})
+            found.append(sessions.partial(name))
+        parts.append((found, sessions.close(name)))
+    assert parts[0] == parts[1]
+
+
+# -------------------------------------------------------------------------- the oracle
+@pytest.mark.parametrize("make", [WholeText, ById])
+@pytest.mark.parametrize("kind", ["none", "separator"])
+def test_a_model_of_the_whole_text_finds_what_trying_everything_does(
+    kind, make, monkeypatch
+):
+    model = make(3)
+    monkeypatch.setattr(
+        naive_search, "sentence_scorer", lambda case: WholeText(3).total
+    )
+    for seed in range(25):
+        rng = np.random.default_rng([seed, 11])
+        case = naive_search_cases.random_case(rng, kind=kind, boosts="no")
+        arguments = naive_search_cases.decoder_arguments(case)
+        arguments = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
+        for merge, name in (("max", "cpu"), ("sum", "cpu"), ("max", "reference")):
+            options = {"merge": merge, "lookahead": ("none", "unigram")[seed % 2]}
+            options = TrieOptions(**case.options | EVERYTHING | options)
+            decoder = TrieDecoder(**arguments, lm=model, options=options, backend=name)
+            (hyps,) = decoder.decode_nbest([case.logprobs])
+            texts = naive_search.best_texts(case, merge)
+            assert len(hyps) == max(1, len(texts)) or not hyps[0].reached_final
+            if texts:
+                found = sorted((hyp.text, hyp.total_cost) for hyp in hyps)
+                want = sorted((" ".join(text.text), text.cost) for text in texts)
+                assert [one[0] for one in found] == [one[0] for one in want], seed
+                costs = [one[1] for one in want]
+                assert [one[1] for one in found] == pytest.approx(costs, abs=1e-3)
+
+
+# ----------------------------------------------------------------- what it may be
+def test_a_batched_model_is_asked_in_batches():
+    decoder, make, case, _ = draw(with_lm("separator", count=1)[0], "separator")
+    found = make(Batched)
+    assert found.decode([case.logprobs]) == decoder.decode([case.logprobs])
+    sizes = found.lm.model.sizes
+    assert len(sizes) < sum(sizes)
+
+
+def test_words_that_the_model_does_not_know_are_dropped():
+    class Some(WholeText):
+        words = frozenset(["go"])
+
+    options = TrieOptions(lookahead="none")
+    decoder = spelled(["go", "to"], lm=Some(), options=options)
+    assert decoder.words == ("<eps>", "go")
+    with pytest.raises(OptionError, match="open_vocabulary with a language model"):
+        spelled(
+            ["go"], lm=Some(), options=options, open_vocabulary=OpenVocabulary(1.0, 0.5)
+        )
+
+
+def test_added_words_are_asked_for_by_their_text():
+    decoder = spelled(
+        ["go", "to"],
+        lm=WholeText(),
+        options=TrieOptions(lookahead="unigram", beam=60.0),
+    )
+    x = frames(decoder, "got|to")
+    (hyp,) = decoder.decode([x], boosts={"got": 9.0})
+    assert hyp.text == "got to"
+    assert hyp.graph_cost == pytest.approx(WholeText().total(["got", "to"]), abs=1e-5)
+
+
+# ------------------------------------------------------------------------------ errors
+@pytest.mark.parametrize(
+    ("method", "answer", "message"),
+    [
+        ("score", 3.0, "Broken.score gave 3.0 for 'go', expected a cost and a state"),
+        ("score", (math.nan, 0), "gave the cost nan for 'go', expected nats"),
+        ("score", (-1.0, 0), "gave the cost -1.0 for 'go', expected 0 or more"),
+        ("score", (1.0, []), "a state of the class 'list', expected one that can be"),
+        ("score_batch", [], "score_batch gave 0 answers, expected 1"),
+        ("finish", "x", "Broken.finish gave the cost 'x' for '</s>', expected nats"),
+        ("finish_batch", [], "finish_batch gave 0 answers, expected"),
+    ],
+)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_answers_that_cannot_be(name, method, answer, message):
+    model = WholeText()
+    model.__class__ = type("Broken", (WholeText,), {method: lambda *_: answer})
+    decoder = spelled(
+        ["go"], lm=model, options=TrieOptions(lookahead="none"), backend=name
+    )
+    x = frames(decoder, "go")
+    with pytest.raises(LanguageModelError, match=message) as raised:
+        decoder.decode([x[:0], x])
+    assert raised.value.utterance in (0, 1)
+    sessions = decoder.sessions()
+    sessions.open(session="call 7")
+    with pytest.raises(LanguageModelError, match="utterance 'call 7'"):
+        sessions.advance({"call 7": np.concatenate([x, frames(decoder, "|go")])})
+        sessions.close("call 7")
+
+
+def test_errors_of_the_model_are_passed_on():
+    class Down(WholeText):
+        broken = True
+
+        def score(self, state, word):
+            if self.broken and word == "to":
+                raise ConnectionError("no answer")
+            return super().score(state, word)
+
+    options = TrieOptions(lookahead="none", beam=5.0)
+    decoder = spelled(["go", "to"], lm=Down(), options=options)
+    good, bad = frames(decoder, "go|go"), frames(decoder, "to|to")
+    for threads in (1, 2):
+        decoder.threads = threads
+        with pytest.raises(ConnectionError, match="no answer") as raised:
+            decoder.decode([good, bad])
+        assert raised.value.__notes__ == ["wfstdec: utterance 1"]
+    decoder.lm.model.broken = False
+    fresh = spelled(["go", "to"], lm=WholeText(), options=options)
+    assert decoder.decode([good, bad]) == fresh.decode([good, bad])
+
+
+def test_options_that_do_not_fit():
+    with pytest.raises(
+        OptionError, match="expected 'unigram' or 'none'; 'unigram' asks"
+    ):
+        spelled(["go"], lm=WholeText())
+    with pytest.raises(OptionError, match="unk_cost=3.0 with a language model whose"):
+        spelled(["go"], lm=WholeText(), unk_cost=3.0)
+    with pytest.raises(OptionError, match="expected a file, a folder of NgramLM.save"):
+        spelled(["go"], lm=3)
+    model = WholeText()
+    model.least_cost = 1.0
+    with pytest.raises(LanguageModelError, match="least_cost is 1.0, expected nats, 0"):
+        spelled(["go"], lm=model, options=TrieOptions(lookahead="none"))

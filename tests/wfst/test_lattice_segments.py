@@ -1,0 +1,347 @@
+"""Segments of the lattices of sessions: one after the other they are the lattice."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import naive_lattice
+import numpy as np
+import pytest
+from added_cases import drawn_search
+from lattice_cases import logprobs_of, random_lattice_case
+from lattice_searches import bits, joined, lattice_by, random_search
+from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
+
+from wfstdec import SegmentReader, WfstDecoder
+from wfstdec.errors import InputError, LatticeError, OptionError
+from wfstdec.lattice.arrays import check_lattice
+from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.lattice.posteriors import posteriors
+from wfstdec.search.backends import make_backend
+from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.lattice import RecordingSearch
+from wfstdec.wfst.lattice_paths import hypotheses_of
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.recorded import lattice_of
+
+NAMES = ("reference", "cpu")
+TWO_WORDS = """
+    0 1 a A 1
+    0 2 a B 1.5
+    1 3 b - 0
+    2 3 b - 0.25
+    3 4 a - 0
+    4 5 b A 0
+    4 6 b B 0.5
+    5 0.5
+    6 0.5
+"""
+
+
+# ------------------------------------------------------------------------- by hand
+@pytest.mark.parametrize("name", NAMES)
+def test_segments_by_hand(name):
+    decoder = decoder_of(name, text_graph(TWO_WORDS), replace(UNBOUNDED, nbest=2))
+    x = log([[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1]])
+    sessions = decoder.sessions(lattices=True)
+    one = sessions.open()
+    assert sessions.settled_lattices(one, min_frames=1) == []
+    sessions.advance({one: x[:3]})
+    first, second = sessions.settled_lattices(one, min_frames=1)
+    assert sessions.settled_lattices(one, min_frames=1) == []
+    assert first.states["graph_state"].tolist() == [0, 1, 2, 3]
+    assert first.states["frame"].tolist() == [0, 1, 1, 2]
+    assert first.states["final_excess"].tolist() == [math.inf] * 3 + [0]
+    assert first.states["final_cost"].tolist() == [math.inf] * 3 + [0]
+    assert (first.num_frames, first.search_cost, first.reached_final) == (2, 1, False)
+    assert nbest_paths(first, 5).excess == [0, 0.75]
+    assert (second.first_frame, second.num_frames, second.num_arcs) == (2, 1, 1)
+    sessions.advance({one: x[3:]})
+    last = sessions.close_lattice(one)
+    assert (last.first_frame, last.num_frames, last.reached_final) == (3, 1, True)
+    assert (last.search_cost, last.died_at_frame) == (0.5, None)
+    texts = [
+        [h.text for h in hypotheses_of(part, nbest_paths(part, 5))]
+        for part in (first, second, last)
+    ]
+    assert texts == [["A", "B"], [""], ["A", "B"]]
+    frames = hypotheses_of(last, nbest_paths(last, 1))[0].token_frames
+    assert frames == ((3,), (4,))
+
+
+def test_segments_have_so_many_frames_at_least():
+    decoder = decoder_of("cpu", text_graph("0 0 a A 1\n0 0"))
+    x = log([[0, 1, 0]] * 10)
+    sessions = decoder.sessions(lattices=True)
+    one, other = sessions.open(), sessions.open()
+    for frame in x:
+        sessions.advance({one: frame[None], other: frame[None]})
+        assert len(sessions.settled_lattices(one, min_frames=1)) == 1
+    lengths = [s.num_frames for s in sessions.settled_lattices(other, min_frames=4)]
+    assert lengths == [4, 4]
+    assert sessions.close_lattice(other).num_frames == 2
+    assert sessions.close_nbest(one)[0].text == ""
+
+
+# -------------------------------------------------------------- the same everywhere
+def settled_at_times(rng, search, chunks, shortest):
+    """The segments that come out when somebody asks now and then."""
+    segments = []
+    for chunk in chunks:
+        search.advance(chunk)
+        if rng.random() < 0.7:
+            segments += search.settle(shortest)
+    return segments
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_segments_are_the_lattice_of_the_whole(name):
+    found = died = 0
+    for seed in range(250):
+        rng, graph, x, options, boosts = random_search(seed)
+        backend = make_backend(BACKENDS, name, graph)
+        search = backend.start_recording(options, boosts)
+        expected = lattice_by(search, graph, options, [x])
+        shortest = int(rng.integers(1, 4))
+        search = backend.start_recording(options, boosts)
+        parts = settled_at_times(rng, search, random_splits(rng, x), shortest)
+        recorded = search.record()
+        last = lattice_of(graph, options, recorded, 0.02)
+        check_lattice(last)
+        assert joined([*parts, last]) == bits(expected)[:2], seed
+        assert recorded.best.search_cost == expected.search_cost
+        assert last.search_cost + sum(_total(p, expected) for p in parts) == (
+            pytest.approx(expected.search_cost, rel=1e-5, abs=1e-3)
+        )
+        lengths = [int(p.states["frame"][-1] - p.states["frame"][0]) for p in parts]
+        assert min(lengths, default=shortest) >= shortest
+        found, died = found + len(parts), died + (expected.died_at_frame is not None)
+    assert found > 100 and died > 5
+
+
+def _total(part, like):
+    lattice = replace(like, states=part.states, arcs=part.arcs)
+    return lattice.arc_costs()[lattice.best_arcs()].sum()
+
+
+def test_segments_do_not_depend_on_when_they_are_asked_for():
+    several = 0
+    for seed in range(150):
+        rng, graph, x, options, boosts = random_search(seed)
+        shortest, seen = int(rng.integers(1, 4)), []
+        for name in NAMES:
+            backend = make_backend(BACKENDS, name, graph)
+            search = backend.start_recording(options, boosts)
+            parts = settled_at_times(rng, search, random_splits(rng, x), shortest)
+            parts += search.settle(shortest)
+            seen.append([(p.states.tobytes(), p.arcs.tobytes()) for p in parts])
+        assert seen[0] == seen[1], seed
+        several += len(seen[0]) > 1
+    assert several > 20
+
+
+def test_pruning_at_any_time_changes_no_segment():
+    """Room for one arc and two nodes: whatever comes, all is pruned first."""
+    for seed in range(60):
+        rng, graph, x, options, boosts = random_search(seed)
+        backend = CpuBackend(graph)
+        search = backend.start_recording(options, boosts)
+        expected = lattice_by(search, graph, options, [x])
+        search = RecordingSearch(
+            backend, *backend.inputs_of(options, boosts), options, first_arcs=1
+        )
+        trace = search._channel.trace[:2].copy()
+        search._channel = search._channel._replace(trace=trace)
+        search.look()
+        parts = settled_at_times(rng, search, random_splits(rng, x), 1)
+        search.look()
+        last = lattice_of(graph, options, search.record(), 0.02)
+        assert joined([*parts, last]) == bits(expected)[:2], seed
+
+
+def test_added_words_are_in_segments_too(tmp_path):
+    found = 0
+    for i in range(60):
+        rng = np.random.default_rng([11, i])
+        reference, x, boosts = drawn_search(rng, tmp_path)
+        options = replace(reference.options, lattice_beam=reference.options.beam / 8)
+        decoder = WfstDecoder(reference.graph, options, "cpu", threads=1)
+        (expected,) = decoder.decode_lattice([x], boosts=[boosts])
+        sessions, plain = decoder.sessions(lattices=True), decoder.sessions()
+        one, other, parts = sessions.open(boosts), plain.open(boosts), []
+        for chunk in random_splits(rng, x):
+            sessions.advance({one: chunk})
+            plain.advance({other: chunk})
+            parts += sessions.settled_lattices(one, min_frames=1)
+            assert sessions.partial(one) == plain.partial(other)
+        last = sessions.close_lattice(one)
+        assert joined([*parts, last]) == bits(expected)[:2], i
+        assert {part.words for part in parts} <= {expected.words}
+        found += any((p.arcs["arc"] >= decoder.graph.num_arcs).any() for p in parts)
+    assert found > 2
+
+
+# ------------------------------------------------------------------------ the oracle
+def frames_with_one_state(case, num_frames, beam):
+    """Which frames all paths go through in one state that may yet be in the lattice.
+
+    Those are the ways into any state of the last frame that cost no more than the best
+    one into it and the beam: what comes later nobody knows.
+    """
+    case = case._replace(
+        logprobs=case.logprobs[:num_frames], final=[math.inf] * len(case.final)
+    )
+    found = naive_lattice.all_paths(case)
+    least = naive_lattice.least_of(found.paths)
+    nextstate = {arc.number: arc.nextstate for arc in case.arcs}
+    seen = [set() for _ in range(found.num_frames + 1)]
+    for path in found.paths:
+        if path.cost <= least[path.state] + beam:
+            seen[0].add(0)
+            for frame, arc in path.steps:
+                seen[frame].add(nextstate[arc])
+    return [frame for frame, states in enumerate(seen) if len(states) == 1 and frame]
+
+
+@pytest.mark.parametrize("kind", ["bounded", "boosted", "bounded, boosted"])
+@pytest.mark.parametrize("name", NAMES)
+def test_segments_end_where_the_oracle_says(kind, name):
+    kinds = {"bounded": "bounded" in kind, "boosted": "boosted" in kind}
+    found = late = 0
+    for seed in range(80):
+        rng = np.random.default_rng([23, seed, len(kind)])
+        case, graph, options = random_lattice_case(rng, **kinds)
+        x, beam = logprobs_of(case), options.beam_of_lattice
+        sessions = WfstDecoder(graph, options, name, threads=1).sessions(lattices=True)
+        one, ends = sessions.open(case.bonus), []
+        for frame in range(len(x)):
+            sessions.advance({one: x[frame : frame + 1]})
+            parts = sessions.settled_lattices(one, min_frames=1)
+            assert all(
+                a.num_frames + a.first_frame == b.first_frame
+                for a, b in pairwise(parts)
+            )
+            new = [part.first_frame + part.num_frames for part in parts]
+            ends += new
+            late += any(end <= frame for end in new)
+            assert ends == frames_with_one_state(case, frame + 1, beam), (seed, frame)
+        found += len(ends)
+    assert found > 40 and late > 3
+
+
+# ------------------------------------------------------------------ what users do
+def test_a_session_goes_on_as_if_nothing_had_been_taken():
+    for seed in range(60):
+        rng, graph, x, options, _ = random_search(seed)
+        decoder = decoder_of("cpu", graph, options)
+        plain, recording = decoder.sessions(), decoder.sessions(lattices=True)
+        a, b = plain.open(), recording.open()
+        for chunk in random_splits(rng, x):
+            plain.advance({a: chunk})
+            recording.advance({b: chunk})
+            recording.settled_lattices(b, min_frames=1)
+            assert recording.partial(b) == plain.partial(a), seed
+        assert recording.close(b) == plain.close(a) == decoder.decode([x])[0], seed
+
+
+def test_posteriors_of_segments_are_those_of_the_whole():
+    found = 0
+    for seed in range(120):
+        rng, graph, x, options, _ = random_search(seed)
+        decoder = decoder_of("cpu", graph, options)
+        (whole,) = decoder.decode_lattice([x])
+        sessions = decoder.sessions(lattices=True)
+        one, parts = sessions.open(), []
+        for chunk in random_splits(rng, x):
+            sessions.advance({one: chunk})
+            parts += sessions.settled_lattices(one, min_frames=1)
+        found += len(parts)
+        parts.append(sessions.close_lattice(one))
+        chances = np.concatenate([posteriors(part).arc for part in parts])
+        assert chances == pytest.approx(posteriors(whole).arc, abs=1e-9), seed
+        for part in parts:
+            emits = part.arcs[~part.is_epsilon]
+            frame = part.states["frame"][emits["nextstate"]] - part.first_frame - 1
+            mass = posteriors(part).arc[~part.is_epsilon]
+            sums = np.bincount(frame, mass, part.num_frames)
+            assert sums == pytest.approx(np.ones(part.num_frames), abs=1e-6)
+            best = nbest_paths(part, 3)
+            assert best.excess[0] == 0 and best.excess == sorted(best.excess)
+            assert 0 <= minimum_bayes_risk(part).excess <= part.lattice_beam
+    assert found > 60
+
+
+def random_words(rng, tmp_path):
+    """A decoder of a small graph of words, log-probs, boosts."""
+    reference, x, boosts = drawn_search(rng, tmp_path)
+    options = WfstOptions(beam=6.0, lattice_beam=float(rng.choice([0.5, 2, 6])))
+    return WfstDecoder(reference.graph, options, "cpu", threads=1), x, boosts
+
+
+def test_words_come_out_once_with_the_times_of_the_whole(tmp_path):
+    words, early = 0, 0
+    for i in range(50):
+        rng = np.random.default_rng([13, i])
+        decoder, x, boosts = random_words(rng, tmp_path)
+        (hypothesis,) = decoder.decode([x], boosts=[boosts])
+        sessions = decoder.sessions(lattices=True)
+        one, reader, said, sure = sessions.open(boosts), SegmentReader(), [], []
+        for frame in x:
+            sessions.advance({one: frame[None]})
+            for part in sessions.settled_lattices(one, min_frames=1):
+                said += reader.read(part)
+                sure += word_confidences(part).confidences
+        early += len(said) > 0
+        last = sessions.close_lattice(one)
+        said += reader.read(last, is_last=True)
+        sure += word_confidences(last).confidences
+        assert [word.confidence for word in said] == sure
+        assert tuple(w._replace(confidence=None) for w in said) == hypothesis.words, i
+        words += len(said)
+    assert words > 60 and early > 3
+
+
+def test_no_frames_no_survivors_no_final_state():
+    graph = text_graph("0 1 a A 1\n1 2 b B 1\n2 0\n0 3 - - 0.5\n3 0.25")
+    decoder = decoder_of("cpu", graph, replace(UNBOUNDED, lattice_beam=9.0))
+    sessions = decoder.sessions(lattices=True)
+    frames = {"empty": [], "one": [[0, 1, 0]], "dead": [[0, 1, 0], [1, 0, 0]]}
+    for name, x in frames.items():
+        sessions.open(session=name)
+        sessions.advance({name: log(x).reshape(len(x), 3)})
+    assert sessions.settled_lattices("empty", min_frames=1) == []
+    assert sessions.close_lattice("empty").num_states == 2
+    for name in ("one", "dead"):
+        (first,) = sessions.settled_lattices(name, min_frames=1)
+        assert first.states["graph_state"].tolist() == [0, 1]
+        last = sessions.close_lattice(name)
+        check_lattice(last)
+        assert (last.num_states, last.num_arcs, last.num_frames) == (1, 0, 0)
+        assert last.died_at_frame == (None if name == "one" else 1)
+        assert not last.reached_final
+        reader = SegmentReader()
+        words = [*reader.read(first), *reader.read(last, is_last=True)]
+        assert [(w.text, w.end_frame, w.confidence) for w in words] == [("A", 1, 1.0)]
+
+
+def test_errors():
+    decoder = decoder_of("cpu", text_graph(TWO_WORDS))
+    plain = decoder.sessions()
+    with pytest.raises(OptionError, match="lattices=True"):
+        plain.settled_lattices(plain.open())
+    sessions = decoder.sessions(lattices=True)
+    one = sessions.open()
+    with pytest.raises(OptionError, match="min_frames=0, expected 1 or more"):
+        sessions.settled_lattices(one, min_frames=0)
+    with pytest.raises(InputError, match="no such session"):
+        sessions.settled_lattices("none")
+    sessions.advance({one: log([[0, 1, 0], [0, 0, 1], [0, 1, 0]])})
+    first, second = sessions.settled_lattices(one, min_frames=1)
+    reader = SegmentReader()
+    reader.read(first)
+    with pytest.raises(LatticeError, match="begins at frame 0, expected one from 2"):
+        reader.read(first)
+    reader.read(second)

@@ -1,0 +1,279 @@
+"""pyctcdecode's calls: `wfstdec.adapters.pyctcdecode` beside pyctcdecode 0.5.0 itself.
+
+    pip install -e '.[peers,tools]' && pip install --no-deps pyctcdecode==0.5.0 pygtrie
+    python -m tools.bench.adapters_pyctcdecode --utterances 60
+    python -m tools.bench.adapters_pyctcdecode --profile small           # a smoke test
+
+Both are made of the same labels, ARPA file and words, with pyctcdecode's defaults, and
+called utterance by utterance in one thread, on float32 log-probs. In the set of phones
+(`dev`, real speech) each is a letter: words are what their phones spell, one of those
+that are spelled alike.
+
+Answers come first: with `faithful=True` ours must give the texts of the peer, or texts
+whose scores are the same to 0.001; where that fails no speed is given, and the exit
+status is 1. What is timed, by turns and in CPU seconds, is ours as it is by default,
+whose texts differ by the defects that docs/pyctcdecode.md names. Making a decoder and
+its first utterance are timed apart, in this process; so is what comes before them:
+loading kernels, or compiling them where nobody has yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tools.bench import data
+from tools.bench.cases import Inputs, load_set
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.data import SpeechSet
+from tools.bench.report import (
+    Columns,
+    Row,
+    figure,
+    format_table,
+    text_figure,
+    word_errors,
+)
+from tools.bench.spelled_words import spelled_arpa, spelled_words
+from tools.bench.timing import Turns
+from wfstdec.adapters.pyctcdecode import build_ctcdecoder
+from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.text.symbols import read_tokens
+
+NO_LM = "none"
+CASES = [
+    f"{name}:{lm}"
+    for name in ("dev", "chars-mid", "bpe-mild", "bpe-hard")
+    for lm in ("lm_books.3g_pruned", NO_LM)
+]
+CALLS = ["decode", "decode_beams"]
+NUM_HOTWORDS = 20
+SAME_SCORE = 1e-3
+BESIDE = ("pyctcdecode", "pygtrie", "kenlm")
+COLUMNS: Columns = {
+    "case": text_figure("case"),
+    "call": text_figure("call"),
+    "hot": lambda row: str(row["hotwords"]),
+    "peer ms": figure("peer_ms", ".2f"),
+    "ours ms": figure("ours_ms", ".3f"),
+    "ratio": figure("ratio", ".1f"),
+    "same": lambda row: f"{row['same']}/{row['utterances']}",
+    "by default": lambda row: str(row["same_by_default"]),
+    "WER %": figure("peer_wer", ".2f"),
+    "ours": figure("wer", ".2f"),
+    "made s": figure("peer_made_s", ".2f"),
+    "ours s": figure("made_s", ".2f"),
+    "first ms": figure("peer_first_ms", ".1f"),
+    "ours first": figure("first_ms", ".1f"),
+}
+LEGEND = """\
+  ms: the fastest turn, per utterance; same: texts, and by default; made, first: making
+  a decoder and its first utterance"""
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        "data": data.RECIPE,
+        "cases": ["dev:lm", "dev:none"],
+        "utterances": 4,
+        "repeats": 1,
+    },
+}
+
+
+class Made(NamedTuple):
+    """What both decoders are made of, and given."""
+
+    name: str
+    speech: SpeechSet
+    utterances: list[np.ndarray]
+    labels: list[str]
+    arpa: str | None
+    words: list[str] | None
+    hotwords: list[str]
+
+
+class Decoders(NamedTuple):
+    """The three of a case, and the seconds that making two of them took."""
+
+    peer: Any
+    faithful: Any
+    ours: Any
+    peer_made_s: float
+    made_s: float
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("--cases", nargs="+", default=CASES, help=f"set:language model, or {NO_LM}")
+    add("--calls", nargs="+", default=CALLS, choices=CALLS, help="what is called")
+    add("--slow", type=float, default=5.0, help="CPU s: who takes longer runs twice")
+    return parse(parser, argv, PROFILES)
+
+
+def make_case(name: str, inputs: Inputs) -> Made:
+    """Load a set, and write its language model for pyctcdecode where need be."""
+    wanted, _, lm = name.rpartition(":")
+    speech = load_set(wanted, inputs)
+    recipe, tokens = speech.recipe, read_tokens(speech.recipe.tokens)
+    labels = list(tokens.names)
+    labels[tokens.blank] = ""
+    utterances = [x.astype(np.float32) for x in speech.logprobs.values()]
+    spelled = None
+    if recipe.separator is not None:
+        labels[tokens.index(recipe.separator, "separator")] = " "
+        spelled = spelled_words(recipe.lexicon, labels, recipe.separator)
+    said = sorted({word for words in speech.references.values() for word in words})
+    hotwords = said[:: max(1, len(said) // NUM_HOTWORDS)][:NUM_HOTWORDS]
+    if spelled is not None:
+        hotwords = [spelled[word] for word in hotwords if word in spelled]
+    arpa, words = None, None
+    if lm != NO_LM:
+        path = data.find_lm(lm, inputs.data)
+        if spelled is None:
+            arpa = str(path)
+            lines = recipe.lexicon.read_text("utf-8").splitlines()
+            words = sorted({line.split()[0] for line in lines if line.strip()})
+        else:
+            arpa = str(inputs.cache / f"spelled-{data.name_of_lm(path)}.arpa")
+            inputs.cache.mkdir(parents=True, exist_ok=True)
+            words = spelled_arpa(path, spelled, Path(arpa))
+    return Made(name, speech, utterances, labels, arpa, words, hotwords)
+
+
+def warm_up() -> float:
+    """Load what numba compiled, or compile it; the seconds that it took."""
+    begin = time.process_time()
+    decoder = build_ctcdecoder(["", " ", "a"])
+    decoder.decode(np.zeros((2, 3), np.float32), hotwords=["a"])
+    return time.process_time() - begin
+
+
+def make_decoders(case: Made) -> Decoders:
+    """Both; ours twice."""
+    peer_package = import_peer("pyctcdecode", "pip install --no-deps pyctcdecode")
+    given = (case.labels, case.arpa, case.words)
+    begin = time.process_time()
+    peer = peer_package.build_ctcdecoder(*given)
+    middle = time.process_time()
+    ours = build_ctcdecoder(*given, threads=1)
+    end = time.process_time()
+    faithful = build_ctcdecoder(*given, threads=1, faithful=True)
+    return Decoders(peer, faithful, ours, middle - begin, end - middle)
+
+
+def first_ms(decoder: Any, case: Made) -> float:
+    """What the first utterance takes."""
+    begin = time.process_time()
+    decoder.decode(case.utterances[0])
+    return 1000 * (time.process_time() - begin)
+
+
+def run_case(case: Made, args: argparse.Namespace) -> Iterator[tuple[Row, list[str]]]:
+    """A row, and what is wrong, of each call with and without hotwords."""
+    decoders = make_decoders(case)
+    made = {
+        "peer_made_s": decoders.peer_made_s,
+        "made_s": decoders.made_s,
+        "peer_first_ms": first_ms(decoders.peer, case),
+        "first_ms": first_ms(decoders.ours, case),
+    }
+    for call in args.calls:
+        for hotwords in ([], case.hotwords):
+            row = {"case": case.name, "call": call, "hotwords": len(hotwords)}
+            options = {"hotwords": hotwords} if hotwords else {}
+            found, faults = compare(case, decoders, call, options, args)
+            yield row | made | found, faults
+
+
+def compare(
+    case: Made, decoders: Decoders, call: str, options: Row, args: argparse.Namespace
+) -> tuple[Row, list[str]]:
+    """Check the answers, then time; the figures, and what is wrong."""
+
+    def all_of(decoder: Any) -> Callable[[], list[Any]]:
+        one = partial(getattr(decoder, call), **options)
+        return lambda: [one(x) for x in case.utterances]
+
+    turns = Turns({"peer": all_of(decoders.peer), "ours": all_of(decoders.ours)})
+    answers = turns.take()
+    answers["faithful"] = all_of(decoders.faithful)()
+    texts = {name: list(map(text_of, found)) for name, found in answers.items()}
+    row, faults = check(case, decoders, texts, options)
+    if faults:
+        return row, faults
+    turns.repeat(args.repeats - 1, slow=args.slow)
+    count = len(case.utterances)
+    seconds = turns.seconds
+    row |= {
+        "cpu_s": [round(one, 6) for one in seconds["ours"]],
+        "peer_cpu_s": [round(one, 6) for one in seconds["peer"]],
+        "ours_ms": 1000 * min(seconds["ours"]) / count,
+        "peer_ms": 1000 * min(seconds["peer"]) / count,
+        "ratio": min(seconds["peer"]) / min(seconds["ours"]),
+    }
+    return row, []
+
+
+def check(
+    case: Made, decoders: Decoders, texts: dict[str, list[str]], options: Row
+) -> tuple[Row, list[str]]:
+    """Which texts are the same, and the word error rates; what is wrong."""
+    faults, same = [], 0
+    names = list(case.speech.logprobs)
+    for i, (theirs, ours) in enumerate(
+        zip(texts["peer"], texts["faithful"], strict=True)
+    ):
+        same += theirs == ours
+        if theirs != ours:
+            one, two = (
+                decoder.decode_beams(case.utterances[i], **options)[0][4]
+                for decoder in (decoders.peer, decoders.faithful)
+            )
+            if abs(one - two) > SAME_SCORE:
+                faults.append(f"  {names[i]}: {ours!r} {two}, theirs {theirs!r} {one}")
+    row: Row = {"utterances": len(names), "same": same}
+    pairs = zip(texts["peer"], texts["ours"], strict=True)
+    row["same_by_default"] = sum(one == two for one, two in pairs)
+    if case.speech.recipe.separator is None:
+        for name, key in (("peer", "peer_wer"), ("ours", "wer")):
+            found = dict(zip(names, texts[name], strict=True))
+            row[key] = word_errors(case.speech.references, found)["wer"]
+    return row, faults
+
+
+def text_of(answer: Any) -> str:
+    """The best text of what a call gave."""
+    return answer if isinstance(answer, str) else answer[0][0]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
+    logging.getLogger("wfstdec").setLevel(logging.ERROR)
+    run = Run("tools.bench.adapters_pyctcdecode", args)
+    rows: list[Row] = []
+    faults: list[str] = []
+    loaded_s = warm_up()
+    for name in args.cases:
+        for row, wrong in run_case(make_case(name, Inputs.of(args)), args):
+            rows, faults = [*rows, row], faults + wrong
+            print(format_table(COLUMNS, [row]).splitlines()[-1], flush=True)
+    print(format_table(COLUMNS, rows))
+    if faults:
+        print("\n".join(["  ANSWERS ARE WRONG, they have no speed", *faults[:10]]))
+    print("\n".join([LEGEND, run.footer()]))
+    beside = [name_with_version(package) for package in BESIDE]
+    run.write(rows, beside=beside, faults=len(faults), kernels_loaded_s=loaded_s)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -1,0 +1,364 @@
+"""pyctcdecode's decoder: its calls, its outputs, another search behind them.
+
+decoder = build_ctcdecoder(labels, "lm.arpa", unigrams, alpha=0.5, beta=1.5)
+text = decoder.decode(logits)
+beams = decoder.decode_beams(logits, hotwords=["kensho"])
+text, lm_state, text_frames, logit_score, lm_score = beams[0]
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
+from wfstdec.adapters.pyctcdecode.calls import Limits, Own, make_search
+from wfstdec.adapters.pyctcdecode.constants import (
+    DEFAULT_BEAM_WIDTH,
+    DEFAULT_HOTWORD_WEIGHT,
+    DEFAULT_MIN_TOKEN_LOGP,
+    DEFAULT_PRUNE_BEAMS,
+    DEFAULT_PRUNE_LOGP,
+)
+from wfstdec.adapters.pyctcdecode.folder import (
+    ALPHABET,
+    LANGUAGE_MODEL,
+    download,
+    load_decoder,
+    save_decoder,
+)
+from wfstdec.adapters.pyctcdecode.hotwords import (
+    NO_HOTWORDS,
+    compile_hotwords,
+    split_hotwords,
+)
+from wfstdec.adapters.pyctcdecode.language_model import AbstractLanguageModel
+from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, read_logits
+from wfstdec.adapters.pyctcdecode.ngrams import LMState
+from wfstdec.adapters.pyctcdecode.reading import Found
+from wfstdec.adapters.pyctcdecode.search import run
+from wfstdec.adapters.pyctcdecode.store import Pool
+from wfstdec.adapters.pyctcdecode.word_tree import WordTree
+from wfstdec.errors import InputError, OptionError
+
+Frames = tuple[int, int]
+WordFrames = tuple[str, Frames]
+OutputBeam = tuple[str, Any, list[WordFrames], float, float]
+"""Text, state of the language model, words with frames, logit score, whole score."""
+OutputBeamMPSafe = tuple[str, list[WordFrames], float, float]
+"""The same without the state."""
+
+
+class BeamSearchDecoderCTC:
+    """Prefix beam search with a word language model, as pyctcdecode 0.5.0 does it.
+
+    Args:
+        alphabet: The labels.
+        language_model: None for none.
+        threads: Utterances of a batch side by side; None for one per processor.
+        faithful: Whether what is wrong in 0.5.0 is done as there; docs/pyctcdecode.md
+            lists it.
+
+    Raises:
+        OptionError: `threads` is out of range.
+    """
+
+    _made: weakref.WeakSet[BeamSearchDecoderCTC] = weakref.WeakSet()
+    _ALPHABET_SERIALIZED_FILENAME = ALPHABET
+    _LANGUAGE_MODEL_SERIALIZED_DIRECTORY = LANGUAGE_MODEL
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        language_model: AbstractLanguageModel | None = None,
+        *,
+        threads: int | None = None,
+        faithful: bool = False,
+    ) -> None:
+        if threads is not None and threads < 1:
+            raise OptionError(f"threads={threads!r}, expected 1 or more, or None")
+        self._alphabet = alphabet
+        self._num_tokens = len(alphabet.labels)
+        self._model_key = os.urandom(16)
+        self.model_container = {self._model_key: language_model}
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
+        self._pool = Pool()
+        self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
+        BeamSearchDecoderCTC._made.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are decoders of their own."""
+        parts = self._alphabet, self._language_model, self._threads, self._own.faithful
+        return _rebuilt, (type(self), *parts)
+
+    @property
+    def _language_model(self) -> Any:
+        try:
+            return self.model_container[self._model_key]
+        except KeyError:
+            raise OptionError(
+                "the language model was cleaned up, expected a decoder in use"
+            ) from None
+
+    def cleanup(self) -> None:
+        """Let the language model go; the decoder cannot be used any more."""
+        self.model_container.pop(self._model_key, None)
+
+    @classmethod
+    def clear_class_models(cls) -> None:
+        """Clean up all decoders."""
+        for decoder in list(cls._made):
+            decoder.cleanup()
+
+    def reset_params(
+        self,
+        alpha: float | None = None,
+        beta: float | None = None,
+        unk_score_offset: float | None = None,
+        lm_score_boundary: bool | None = None,
+    ) -> None:
+        """Change parameters of the language model, if there is one; None changes none.
+
+        Raises:
+            OptionError: A value is out of range.
+        """
+        given = {
+            "alpha": alpha,
+            "beta": beta,
+            "unk_score_offset": unk_score_offset,
+            "score_boundary": lm_score_boundary,
+        }
+        if self._language_model is not None:
+            said = {name: value for name, value in given.items() if value is not None}
+            self._language_model.reset_params(**said)
+
+    def decode_beams(
+        self,
+        logits: Any,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        prune_history: bool = DEFAULT_PRUNE_BEAMS,
+        hotwords: Iterable[str] | None = None,
+        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+        lm_start_state: Any = None,
+    ) -> list[OutputBeam]:
+        """The beams of an utterance, best first.
+
+        Args:
+            logits: [T, V] logits, log-probs (natural log) or probabilities, NumPy or
+                torch.
+            beam_width: So many beams are kept.
+            beam_prune_logp: Beams that are so much (below 0, nats) worse than the best
+                are dropped.
+            token_min_logp: Tokens whose log-prob is below it are left out of a frame,
+                but for its best one.
+            prune_history: Of beams whose last words are the same (as many as the
+                language model looks at) only the best is kept.
+            hotwords: Words and phrases; each of their words is worth `hotword_weight`.
+            hotword_weight: Nats.
+            lm_start_state: What an earlier call gave for the part before; None for the
+                start of a sentence.
+
+        Raises:
+            ShapeError: The logits do not fit the labels.
+            LogprobError: NaN or +inf.
+            OptionError: A number is out of range, or a state of another model.
+            BoostError: Hotwords that are no list of strings.
+        """
+        limits = Limits(
+            beam_width,
+            beam_prune_logp,
+            token_min_logp,
+            prune_history,
+            hotwords,
+            hotword_weight,
+        )
+        found, states = self._find(logits, limits, lm_start_state, None)
+        return [
+            (one.text, states(one), one.words, one.logit_score, one.total)
+            for one in found
+        ]
+
+    def decode(
+        self,
+        logits: Any,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        hotwords: Iterable[str] | None = None,
+        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+        lm_start_state: Any = None,
+    ) -> str:
+        """The best text of an utterance; see `decode_beams`. It prunes histories."""
+        limits = Limits(
+            beam_width,
+            beam_prune_logp,
+            token_min_logp,
+            True,
+            hotwords,
+            hotword_weight,
+        )
+        return self._find(logits, limits, lm_start_state, 1)[0][0].text
+
+    def decode_beams_batch(
+        self,
+        pool: Any,
+        logits_list: Sequence[Any],
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        prune_history: bool = DEFAULT_PRUNE_BEAMS,
+        hotwords: Iterable[str] | None = None,
+        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+    ) -> list[list[OutputBeamMPSafe]]:
+        """`decode_beams` of many utterances, in threads, without states.
+
+        Args:
+            pool: Anything; not needed.
+            logits_list: [T, V] arrays, or an array [B, T, V].
+            beam_width: As all that follow, see `decode_beams`.
+            beam_prune_logp: Nats.
+            token_min_logp: Nats.
+            prune_history: Whether beams that differ in words long past are dropped.
+            hotwords: For all utterances.
+            hotword_weight: Nats.
+        """
+        limits = Limits(
+            beam_width,
+            beam_prune_logp,
+            token_min_logp,
+            prune_history,
+            _as_tuple(hotwords),
+            hotword_weight,
+        )
+
+        def decode(logits: Any) -> list[OutputBeamMPSafe]:
+            found, _ = self._find(logits, limits, None, None)
+            return [(one.text, one.words, one.logit_score, one.total) for one in found]
+
+        return self._of_each(logits_list, decode)
+
+    def decode_batch(
+        self,
+        pool: Any,
+        logits_list: Sequence[Any],
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        hotwords: Iterable[str] | None = None,
+        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+    ) -> list[str]:
+        """`decode` of many utterances, in threads; see `decode_beams_batch`."""
+        limits = Limits(
+            beam_width,
+            beam_prune_logp,
+            token_min_logp,
+            True,
+            _as_tuple(hotwords),
+            hotword_weight,
+        )
+        return self._of_each(
+            logits_list, lambda logits: self._find(logits, limits, None, 1)[0][0].text
+        )
+
+    def _of_each(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list:
+        """Call for every item, in threads where that helps; errors name the item."""
+
+        def call(i: int) -> Any:
+            try:
+                return function(items[i])
+            except InputError as error:
+                error.utterance = i
+                raise
+
+        threads = min(self._threads, len(items))
+        if threads < 2:
+            return [call(i) for i in range(len(items))]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(call, range(len(items))))
+
+    def _find(
+        self, logits: Any, limits: Limits, lm_start_state: Any, count: int | None
+    ) -> tuple[list[Found], Callable[[Found], Any]]:
+        """The endings of an utterance, and what gives their states to users."""
+        frames = read_logits(logits, self._num_tokens)
+        kept = keep_tokens(frames, limits.token_min_logp)
+        model = self._language_model
+        search, asked = make_search(
+            model,
+            limits,
+            lm_start_state,
+            self._hotword_tree(limits.hotwords),
+            self._own,
+        )
+        found = run(self._pool, search, kept, asked, count)
+        if asked is not None:
+            return found, lambda one: asked.states[one.state]
+        return found, lambda one: None if model is None else LMState(one.state)
+
+    def _hotword_tree(self, hotwords: Iterable[str] | None) -> WordTree:
+        """The tree of a list; that of the last list is kept."""
+        words = split_hotwords(hotwords)
+        known, tree = self._hotwords
+        if words != known:
+            tree = compile_hotwords(words)
+            self._hotwords = (words, tree)
+        return tree
+
+    def save_to_dir(self, filepath: str) -> None:
+        """Write alphabet.json and language_model/ into a folder, as pyctcdecode does.
+
+        Raises:
+            FormatError: They cannot be written.
+        """
+        save_decoder(self._alphabet, self._language_model, filepath)
+
+    @classmethod
+    def load_from_dir(
+        cls, filepath: str, unigram_encoding: str | None = None
+    ) -> BeamSearchDecoderCTC:
+        """Read a folder that `save_to_dir` wrote, or pyctcdecode's.
+
+        Raises:
+            FormatError: A file is missing, damaged, or one too many.
+        """
+        return cls(*load_decoder(filepath, unigram_encoding))
+
+    @classmethod
+    def load_from_hf_hub(
+        cls, model_id: str, cache_dir: str | None = None, **kwargs: Any
+    ) -> BeamSearchDecoderCTC:
+        """Download a decoder's folder from the Hugging Face hub, and read it.
+
+        Args:
+            model_id: Such as `"kensho/5gram-spanish-kenLM"`.
+            cache_dir: Where downloads are kept; None for a folder of pyctcdecode's.
+            kwargs: For `huggingface_hub.snapshot_download`.
+
+        Raises:
+            BackendError: huggingface_hub is not installed.
+            FormatError: The folder is no decoder's.
+        """
+        return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
+
+
+def _rebuilt(
+    kind: type[BeamSearchDecoderCTC],
+    alphabet: Alphabet,
+    model: Any,
+    threads: int,
+    faithful: bool,
+) -> BeamSearchDecoderCTC:
+    return kind(alphabet, model, threads=threads, faithful=faithful)
+
+
+def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:
+    """What can be gone through for each utterance again."""
+    if hotwords is None or isinstance(hotwords, str):
+        return hotwords
+    return tuple(hotwords)

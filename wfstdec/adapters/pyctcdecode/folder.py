@@ -1,0 +1,176 @@
+"""Folders of decoders, in pyctcdecode's format: what one writes the other reads.
+
+alphabet.json                      {"labels": [...], "is_bpe": ...}
+language_model/attrs.json          alpha, beta, unk_score_offset, score_boundary
+language_model/unigrams.txt        a word a line
+language_model/*.arpa, *.bin       the model's own file
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
+from wfstdec.adapters.pyctcdecode.language_model import LanguageModel
+from wfstdec.errors import BackendError, FormatError, InputError
+from wfstdec.text.files import atomic_write
+
+ALPHABET, LANGUAGE_MODEL = "alphabet.json", "language_model"
+ATTRS, UNIGRAMS = "attrs.json", "unigrams.txt"
+_SUFFIXES = (".arpa", ".bin", ".binary", ".gz")
+_Model = TypeVar("_Model", bound=LanguageModel)
+
+
+def save_decoder(alphabet: Alphabet, language_model: Any, filepath: str) -> None:
+    """Write both into a folder that is there.
+
+    Raises:
+        FormatError: A file cannot be written.
+    """
+    folder = Path(filepath)
+    _write(folder / ALPHABET, alphabet.dumps())
+    if language_model is not None:
+        inside = folder / LANGUAGE_MODEL
+        try:
+            inside.mkdir()
+        except OSError as error:
+            raise FormatError(
+                f"{inside}: cannot make the folder: {error.strerror}"
+            ) from error
+        language_model.save_to_dir(str(inside))
+
+
+def load_decoder(
+    filepath: str, unigram_encoding: str | None = None
+) -> tuple[Alphabet, LanguageModel | None]:
+    """Read both from a folder.
+
+    Raises:
+        FormatError: The alphabet is missing, or the folder has other things.
+    """
+    folder = Path(filepath)
+    names = _names(folder)
+    if ALPHABET not in names:
+        raise FormatError(f"{folder}: found {names}, expected {ALPHABET!r} among them")
+    names.remove(ALPHABET)
+    if names and LANGUAGE_MODEL not in names:
+        raise FormatError(
+            f"{folder}: found {names} beside {ALPHABET!r}, expected nothing or "
+            f"{LANGUAGE_MODEL!r}"
+        )
+    try:
+        alphabet = Alphabet.loads(_read(folder / ALPHABET))
+    except InputError as error:
+        if error.path is None and not isinstance(error, FormatError):
+            error.path = str(folder / ALPHABET)
+        raise
+    if not names:
+        return alphabet, None
+    inside = str(folder / LANGUAGE_MODEL)
+    return alphabet, LanguageModel.load_from_dir(inside, unigram_encoding)
+
+
+def save_language_model(
+    language_model: LanguageModel, filepath: str, unigram_encoding: str | None
+) -> None:
+    """Write a model into a folder that is there.
+
+    Raises:
+        FormatError: A file cannot be written, or the model was not read from one.
+    """
+    folder, source = Path(filepath), language_model.scorer.path
+    if source is None:
+        raise FormatError(
+            f"{folder}: the language model has no file, expected one that was read "
+            "from a path"
+        )
+    _write(folder / ATTRS, json.dumps(language_model.serializable_attrs))
+    lines = "".join(f"{word}\n" for word in sorted(language_model.unigrams))
+    _write(folder / UNIGRAMS, lines, unigram_encoding)
+    try:
+        shutil.copy2(source, folder / Path(source).name)
+    except OSError as error:
+        raise FormatError(
+            f"{folder}: cannot copy {source}: {error.strerror}"
+        ) from error
+
+
+def load_language_model(
+    kind: type[_Model], filepath: str, unigram_encoding: str | None
+) -> _Model:
+    """Read a model from a folder.
+
+    Raises:
+        FormatError: It has other files than three, or attributes are missing.
+        InputError: A file is damaged.
+    """
+    folder = Path(filepath)
+    names = _names(folder)
+    models = [name for name in names if name.endswith(_SUFFIXES)]
+    if len(names) != 3 or len(models) != 1 or not {ATTRS, UNIGRAMS} < set(names):
+        raise FormatError(
+            f"{folder}: found {names}, expected {ATTRS!r}, {UNIGRAMS!r} and a model "
+            f"({', '.join(_SUFFIXES)})"
+        )
+    attrs = _attrs(folder / ATTRS)
+    lines = _read(folder / UNIGRAMS, unigram_encoding).splitlines()
+    return kind(str(folder / models[0]), lines, **attrs)
+
+
+def _attrs(path: Path) -> dict[str, Any]:
+    try:
+        attrs = json.loads(_read(path))
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{path}: no JSON ({error})") from error
+    wanted = set(LanguageModel.JSON_ATTRS)
+    if not isinstance(attrs, dict) or set(attrs) != wanted:
+        found = sorted(attrs) if isinstance(attrs, dict) else attrs
+        raise FormatError(f"{path}: found {found!r}, expected {sorted(wanted)}")
+    return attrs
+
+
+def _names(folder: Path) -> list[str]:
+    """What is in a folder and not hidden."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise FormatError(f"{folder}: cannot read: {error.strerror}") from error
+    return [name for name in names if not name.startswith((".", "__"))]
+
+
+def _read(path: Path, encoding: str | None = None) -> str:
+    try:
+        return path.read_text(encoding or "utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    except (UnicodeDecodeError, LookupError) as error:
+        raise FormatError(f"{path}: {error}, expected text") from error
+
+
+def _write(path: Path, text: str, encoding: str | None = None) -> None:
+    try:
+        with atomic_write(path, "wb") as file:
+            file.write(text.encode(encoding or "utf-8"))
+    except (UnicodeEncodeError, LookupError) as error:
+        raise FormatError(f"{path}: cannot write: {error}") from error
+
+
+def download(model_id: str, cache_dir: str | None, **options: Any) -> str:
+    """The folder of a model of the Hugging Face hub, downloaded if it is not there.
+
+    Raises:
+        BackendError: huggingface_hub is not installed.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise BackendError(
+            f"huggingface_hub cannot be imported ({error}); pip install huggingface_hub"
+        ) from error
+    cache = cache_dir or str(Path.home() / ".cache" / "pyctcdecode")
+    return snapshot_download(model_id, cache_dir=cache, **options)

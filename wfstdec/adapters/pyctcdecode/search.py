@@ -1,0 +1,136 @@
+"""One utterance through the kernels; what is too small grows, and the host is asked.
+
+searcher = Searcher(pool, search, asked)
+found = searcher.run(kept_tokens, 1)          # `Found`, best first
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wfstdec.adapters.pyctcdecode import kernels
+from wfstdec.adapters.pyctcdecode import records as k
+from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens
+from wfstdec.adapters.pyctcdecode.reading import Found, read_endings, text_of
+from wfstdec.adapters.pyctcdecode.store import Pool, begin, enlarged
+
+
+class AskedModel:
+    """A language model in Python for one utterance: scores texts and parts.
+
+    Args:
+        model: With the methods of `AbstractLanguageModel`.
+        start_state: The state before the utterance.
+        faithful: An utterance that ends in a space ends with an empty word.
+    """
+
+    def __init__(self, model: Any, start_state: Any, faithful: bool) -> None:
+        self._model, self._faithful = model, faithful
+        self.states = [start_state]
+
+    def answer(self, search: k.Search, store: k.Store) -> None:
+        """Score what a kernel asks for while the utterance goes on."""
+        for asked in store.asks[: store.counts[k.ASKS]].tolist():
+            if asked < 0:
+                part = store.parts[-1 - asked]
+                if not part["is_scored"]:
+                    text = text_of(store, -1 - asked)
+                    part["score"] = self._model.score_partial_token(text)
+                    part["is_scored"] = True
+            elif not store.texts[asked]["is_scored"]:
+                self._score(search, store, asked)
+
+    def _score(self, search: k.Search, store: k.Store, node: int) -> None:
+        text = store.texts[node]
+        before = store.texts[text["parent"]]
+        state, word = self.states[before["state"]], text_of(store, int(text["word"]))
+        score, after = self._model.score(state, word, is_last_word=False)
+        text["raw"] = before["raw"] + score
+        hot = search.scales.hotword_weight * int(text["hot_words"])
+        text["score"] = text["raw"] + hot
+        text["state"] = len(self.states)
+        text["is_scored"] = True
+        self.states.append(after)
+
+    def answer_endings(self, search: k.Search, store: k.Store) -> None:
+        """Score whole utterances."""
+        count = store.counts[k.ASKS]
+        asked = store.asks[:count].tolist()
+        spaced = {
+            int(entry["text"])
+            for entry in store.entries[:count]
+            if not entry["word_end"]
+        }
+        for node in asked:
+            if not store.texts[node]["is_scored"]:
+                self._score(search, store, node)
+        ended = [
+            self._ended(store, node, self._faithful and node in spaced)
+            for node in asked
+        ]
+        for node, (score, state) in zip(asked, ended, strict=True):
+            text = store.texts[node]
+            text["ended"], text["state"] = text["raw"] + score, state
+            text["is_ended"] = True
+
+    def _ended(
+        self, store: k.Store, node: int, with_nothing: bool
+    ) -> tuple[float, int]:
+        """What the end of an utterance adds, and the state behind it."""
+        at = int(store.texts[node]["state"])
+        if not with_nothing:
+            return self._end(store, node), at
+        score, after = self._model.score(self.states[at], "", is_last_word=True)
+        self.states.append(after)
+        return score, len(self.states) - 1
+
+    def _end(self, store: k.Store, node: int) -> float:
+        """What the end adds: asked for, or the difference that it makes to a word."""
+        text = store.texts[node]
+        if hasattr(self._model, "score_end"):
+            return self._model.score_end(self.states[text["state"]])
+        before = self.states[store.texts[max(int(text["parent"]), 0)]["state"]]
+        word = text_of(store, int(text["word"]))
+        ended = self._model.score(before, word, is_last_word=True)[0]
+        return ended - self._model.score(before, word, is_last_word=False)[0]
+
+
+def run(
+    pool: Pool,
+    search: k.Search,
+    kept: KeptTokens,
+    asked: AskedModel | None,
+    count: int | None,
+) -> list[Found]:
+    """Search one utterance.
+
+    Args:
+        pool: Where the arrays come from.
+        search: What is searched with.
+        kept: The frames.
+        asked: The model that the host asks; None where the kernels have it.
+        count: So many endings at most; None for all.
+    """
+    store = pool.take(search.scales.beam_width)
+    begin(search, store)
+    status, frame = -1, 0
+    while status != k.OK:
+        status, frame = kernels.advance(
+            search, store, kept.splits, kept.tokens, kept.logps, frame
+        )
+        if status == k.ASK:
+            assert asked is not None
+            asked.answer(search, store)
+        elif status != k.OK:
+            store = enlarged(store, status)
+    status = kernels.finish(search, store)
+    while status != k.OK:
+        if status == k.ASK:
+            assert asked is not None
+            asked.answer_endings(search, store)
+        else:
+            store = enlarged(store, status)
+        status = kernels.finish(search, store)
+    found = read_endings(store, count)
+    pool.give(store)
+    return found

@@ -1,0 +1,242 @@
+"""Candidates of one frame: merged as they come, cut, and the best chosen.
+
+begin_frame(rules, work)
+add(rules, work, score, ...)                    # any number of times
+count = choose(rules, work)                     # work.order[:count], the best first
+clear(work)                                     # before another try, or frame
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy import int64, uint64
+
+import wfstdec.adapters.torchaudio.records as k
+from wfstdec.jit import inlined, kernel
+
+_INF = np.inf
+
+
+@kernel
+def begin_frame(rules, work):
+    """Nothing has been found yet, and nothing is too bad."""
+    work.counts[k.COUNT], work.counts[k.STATUS] = 0, k.DONE
+    work.counts[k.NEXT_CUT] = 2 * rules.beam_size
+    work.limits[k.BEST] = work.limits[k.CUT] = -_INF
+
+
+@kernel
+def clear(work):
+    """Empty the slots."""
+    for i in range(work.counts[k.COUNT]):
+        if work.taken[i] >= 0:
+            work.slots[work.taken[i]] = -1
+
+
+@inlined
+def add(rules, work, score, lm, label, node, token, word, parent, blank):
+    """A way into a hypothesis; where it is kept, its position, else -1."""
+    limits, counts = work.limits, work.counts
+    if not (score >= limits[k.CUT] and score > -_INF):
+        return int64(-1)
+    i = counts[k.COUNT]
+    if i == len(work.candidates):
+        counts[k.STATUS] = k.MORE_CANDIDATES
+        return int64(-1)
+    if score > limits[k.BEST]:
+        limits[k.BEST] = score
+        limits[k.CUT] = max(limits[k.CUT], score - rules.beam_threshold)
+    c = work.candidates[i]
+    c.score = c.single = score
+    c.lm, c.label, c.node, c.token = lm, label, node, token
+    c.word, c.parent, c.blank = word, parent, blank
+    if rules.log_add:  # which may be summed is known at the end alone
+        work.taken[i] = -1
+        counts[k.COUNT] = i + 1
+        return i
+    at = merge(work.candidates, work.slots, work.taken, i, False)
+    if at == i:
+        counts[k.COUNT] = i + 1
+        if i + 1 >= counts[k.NEXT_CUT]:
+            counts[k.NEXT_CUT] = 2 * (i + 1)
+            raise_cut(rules, work)
+    return at
+
+
+@kernel
+def merge(candidates, slots, taken, i, log_add):
+    """Give candidate `i`, the last, its place; where it is, or -1 where it is lost.
+
+    It takes few arrays: many are many arguments of a call.
+    """
+    c = candidates[i]
+    mask = uint64(len(slots) - 1)
+    slot = _hash(c.lm, c.label, c.node, int64(c.token) * 2 + int64(c.blank)) & mask
+    while slots[slot] >= 0:
+        j = int64(slots[slot])
+        if _same(candidates[j], c):
+            return _join(candidates, i, j, log_add)
+        slot = (slot + uint64(1)) & mask
+    slots[slot] = i
+    taken[i] = slot
+    return i
+
+
+@inlined
+def _join(candidates, i, j, log_add):
+    """Candidate `i` leads where `j` does; where it is the better way it takes over."""
+    c, other = candidates[i], candidates[j]
+    low, high = min(c.score, other.score), max(c.score, other.score)
+    other.score = high + math.log1p(math.exp(low - high)) if log_add else high
+    better = c.single > other.single
+    if c.single == other.single:
+        better = c.parent < other.parent or (
+            c.parent == other.parent and c.word < other.word
+        )
+    if not better:
+        return int64(-1)
+    other.single, other.word, other.parent = c.single, c.word, c.parent
+    return int64(j)
+
+
+@inlined
+def _same(a, b):
+    """Whether two candidates are one hypothesis."""
+    same = a.lm == b.lm and a.label == b.label and a.node == b.node
+    return same and a.token == b.token and a.blank == b.blank
+
+
+@inlined
+def _hash(lm, label, node, token):
+    """A hash of a hypothesis: multiply and shift."""
+    mixed = uint64(lm) * uint64(0x9E3779B97F4A7C15)
+    mixed ^= (uint64(node) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= (uint64(token) + (uint64(label) << uint64(20))) * uint64(
+        0xD6E8FEB86659FD93
+    )
+    mixed ^= mixed >> uint64(29)
+    mixed *= uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> uint64(32))
+
+
+@kernel
+def raise_cut(rules, work):
+    """Nothing below the `beam_size`th of what is there will live."""
+    count = work.counts[k.COUNT]
+    if count < rules.beam_size or rules.log_add:
+        return
+    for i in range(count):
+        work.values[i] = work.candidates[i].score
+    cut = kth_best(work.values, count, rules.beam_size)
+    work.limits[k.CUT] = max(work.limits[k.CUT], cut)
+
+
+@kernel
+def choose(rules, work):
+    """The candidates that live on into `work.order`, the best first; how many."""
+    candidates, cut = work.candidates, work.limits[k.CUT]
+    if rules.log_add:
+        _sum_up(rules, work)
+    count = work.counts[k.COUNT]
+    if count > rules.beam_size:
+        for i in range(count):
+            work.values[i] = candidates[i].score
+        cut = max(cut, kth_best(work.values, count, rules.beam_size))
+    chosen = 0
+    for i in range(count):
+        if candidates[i].score >= cut:
+            work.order[chosen] = i
+            chosen += 1
+    _sort(work, chosen)
+    return min(chosen, rules.beam_size)
+
+
+@inlined
+def _sum_up(rules, work):
+    """Merge what is within the threshold, in the order that it came in."""
+    total, cut = work.counts[k.COUNT], work.limits[k.CUT]
+    work.counts[k.COUNT] = 0
+    for i in range(total):
+        if work.candidates[i].score >= cut:
+            last = work.counts[k.COUNT]
+            if last < i:
+                work.candidates[last] = work.candidates[i]
+            at = merge(work.candidates, work.slots, work.taken, last, True)
+            work.counts[k.COUNT] += at == last
+
+
+@kernel
+def kth_best(values, count, rank):
+    """The `rank`th highest of `values[:count]`, which are put into another order."""
+    low, high, wanted = 0, count - 1, rank - 1
+    while low < high:
+        a, b, c = values[low], values[(low + high) >> 1], values[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            high = j
+        elif wanted >= i:
+            low = i
+        else:
+            break
+    return values[wanted]
+
+
+@inlined
+def _goes_before(a, b):
+    """The order of hypotheses: no two are alike in all of these."""
+    if a.score != b.score:
+        return a.score > b.score
+    if a.parent != b.parent:
+        return a.parent < b.parent
+    if a.token != b.token:
+        return a.token < b.token
+    if a.word != b.word:
+        return a.word < b.word
+    if a.node != b.node:
+        return a.node < b.node
+    return b.blank and not a.blank
+
+
+@kernel
+def _sort(work, count):
+    """Sort `work.order[:count]`: runs by insertion, then merged by twos."""
+    candidates, order, beside = work.candidates, work.order, work.beside
+    run = 16
+    for begin in range(0, count, run):
+        for i in range(begin + 1, min(begin + run, count)):
+            one = order[i]
+            j = i
+            while j > begin and _goes_before(candidates[one], candidates[order[j - 1]]):
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = one
+    while run < count:
+        for begin in range(0, count - run, 2 * run):
+            middle, end = begin + run, min(begin + 2 * run, count)
+            for i in range(begin, middle):
+                beside[i] = order[i]
+            i, j = begin, middle
+            for at in range(begin, end):
+                if i == middle:
+                    break
+                if j < end and _goes_before(
+                    candidates[order[j]], candidates[beside[i]]
+                ):
+                    order[at] = order[j]
+                    j += 1
+                else:
+                    order[at] = beside[i]
+                    i += 1
+        run *= 2

@@ -1,0 +1,190 @@
+"""The decoder that `ctc_decoder` makes, and its answers."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wfstdec.adapters.torchaudio.emissions import (
+    as_emissions,
+    as_lengths,
+    check_frames,
+)
+from wfstdec.adapters.torchaudio.models import Model
+from wfstdec.adapters.torchaudio.records import Rules
+from wfstdec.adapters.torchaudio.search import Path, Search
+from wfstdec.adapters.torchaudio.words import Names
+from wfstdec.errors import InputError
+
+Array = Any
+"""A tensor of torch's where torch is installed, else a NumPy array."""
+
+
+class CTCHypothesis(NamedTuple):
+    """One answer for an utterance.
+
+    Attributes:
+        tokens: int64 [L], blanks and repeats left out; the silence before the first and
+            that behind the last frame are among them.
+        words: The words; none where there is no lexicon.
+        score: Emissions, language model and all other scores together.
+        timesteps: int32 [L], where each token begins; frames count from 1, 0 is the
+            silence before them.
+    """
+
+    tokens: Array
+    words: list[str]
+    score: float
+    timesteps: Array
+
+
+class CTCDecoder:
+    """A decoder as torchaudio has it; `ctc_decoder` makes one.
+
+    Calls may come from several threads; the four streaming verbs are of one utterance.
+
+    Args:
+        rules: What is searched, and how.
+        model: The language model.
+        tokens: The tokens.
+        words: The words, none without a lexicon.
+        nbest: How many hypotheses are given, at most.
+        threads: Utterances decoded side by side.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        model: Model,
+        tokens: Names,
+        words: tuple[str, ...],
+        *,
+        nbest: int,
+        threads: int,
+    ) -> None:
+        self.nbest = nbest
+        self.blank = rules.blank
+        self._rules, self._model = rules, model
+        self._tokens, self._words = tokens, words
+        self._threads = 1 if rules.asked else threads
+        self._search: Search | None = None
+        self._ended = False
+
+    def __call__(
+        self, emissions: Array, lengths: Array | None = None
+    ) -> list[list[CTCHypothesis]]:
+        """Decode a batch.
+
+        Args:
+            emissions: float32 [B, T, V] on the CPU, a tensor or an array; log-probs, or
+                scores of any scale.
+            lengths: [B] frames to use of each; None uses all.
+
+        Returns:
+            For each utterance at most `nbest` hypotheses, the best first.
+
+        Raises:
+            ShapeError: Another type or shape than expected, or lengths out of range.
+            LogprobError: NaN or plus infinity.
+        """
+        batch = as_emissions(emissions, "B, T, V", len(self._tokens))
+        counts = as_lengths(lengths, batch)
+        items = list(enumerate(zip(batch, counts, strict=True)))
+
+        def decode(item: tuple[int, tuple[np.ndarray, int]]) -> list[CTCHypothesis]:
+            utterance, (frames, count) = item
+            search = self._begin()
+            search.advance(check_frames(frames[:count], utterance))
+            search.end()
+            return self._hypotheses(search)
+
+        if min(self._threads, len(items)) < 2:
+            return list(map(decode, items))
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(decode, items))
+
+    def decode_begin(self) -> None:
+        """Begin an utterance that comes in pieces."""
+        self._search, self._ended = self._begin(), False
+
+    def decode_step(self, emissions: Array) -> None:
+        """Decode further frames of it, float32 [T, V]; errors as of a call.
+
+        Raises:
+            InputError: No utterance has begun, or it has ended.
+        """
+        search = self._open("decode_step")
+        frames = as_emissions(emissions, "T, V", len(self._tokens))
+        search.advance(check_frames(frames))
+
+    def decode_end(self) -> None:
+        """End it.
+
+        Raises:
+            InputError: No utterance has begun, or it has ended.
+        """
+        self._open("decode_end").end()
+        self._ended = True
+
+    def get_final_hypothesis(self) -> list[CTCHypothesis]:
+        """What was said in it, the best first; before its end, what it looks like.
+
+        Raises:
+            InputError: No utterance has begun.
+        """
+        if self._search is None:
+            raise InputError("get_final_hypothesis, expected decode_begin before it")
+        return self._hypotheses(self._search)
+
+    def idxs_to_tokens(self, idxs: Iterable[Any]) -> list[str]:
+        """The tokens of a hypothesis, by name.
+
+        Raises:
+            InputError: A number that no token has.
+        """
+        last, numbers = len(self._tokens) - 1, [int(idx) for idx in idxs]
+        for number in numbers:
+            if not 0 <= number <= last:
+                raise InputError(f"token {number}, expected 0 to {last}")
+        return [self._tokens.names[number] for number in numbers]
+
+    def _begin(self) -> Search:
+        return Search(self._rules, self._model, len(self._tokens))
+
+    def _open(self, verb: str) -> Search:
+        """The utterance that has begun and not ended."""
+        if self._search is None or self._ended:
+            found = "after decode_end" if self._ended else "without decode_begin"
+            raise InputError(f"{verb} {found}, expected decode_begin before it")
+        return self._search
+
+    def _hypotheses(self, search: Search) -> list[CTCHypothesis]:
+        return [self._hypothesis(path) for path in search.paths(self.nbest)]
+
+    def _hypothesis(self, path: Path) -> CTCHypothesis:
+        begins = np.append(True, path.tokens[1:] != path.tokens[:-1])
+        frames = np.flatnonzero(begins & (path.tokens != self.blank))
+        return CTCHypothesis(
+            tokens=_as_array(path.tokens[frames].astype(np.int64)),
+            words=[self._words[word] for word in path.words[path.words >= 0]],
+            score=path.score,
+            timesteps=_as_array(frames.astype(np.int32)),
+        )
+
+
+@functools.cache
+def _torch() -> Any:
+    """The module torch; None where it is not installed."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        return None
+
+
+def _as_array(array: np.ndarray) -> Array:
+    return array if _torch() is None else _torch().from_numpy(array)

@@ -1,0 +1,174 @@
+"""One utterance of flashlight's search: arrays that grow, and what the model is asked.
+
+    search = Search(rules, model)
+    search.advance(emissions)                    # float32 [T, V], any number of times
+    search.end()
+    search.paths(nbest)                          # scores, tokens and words of frames
+
+Arrays grow, and a user's language model is asked, when a kernel says so; the frame is
+then done again, so that neither changes a result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.adapters.torchaudio import kernels
+from wfstdec.adapters.torchaudio import records as k
+from wfstdec.adapters.torchaudio.models import Model
+
+FIRST_CANDIDATES = 4096
+"""Candidates that arrays hold at first, at least."""
+
+
+class Path(NamedTuple):
+    """A way through an utterance, F entries: a start, its frames, and an end if ended.
+
+    Attributes:
+        score: Of the path, or of all that is summed in it.
+        tokens: int32 [F], the token of each.
+        words: int32 [F], the word that ended there, -1 for none.
+    """
+
+    score: float
+    tokens: np.ndarray
+    words: np.ndarray
+
+
+class Search:
+    """The search of one utterance.
+
+    Args:
+        rules: What is searched.
+        model: Its language model.
+        num_tokens: V.
+    """
+
+    def __init__(self, rules: k.Rules, model: Model, num_tokens: int) -> None:
+        self._rules, self._num_tokens = rules, num_tokens
+        self._history = model.begin()
+        size = rules.beam_size
+        self._candidates = max(FIRST_CANDIDATES, 2 * size)
+        self._work: k.Work | None = None
+        self._channel = k.Channel(
+            beam=np.zeros(size, k.BEAM),
+            trace=np.empty(1 + 2 * size, k.TRACE),
+            counts=np.array([1, 1, 1, 0, 0]),
+            lm_state=np.full(1 + 2 * size, rules.automaton.model_start[0], np.int32),
+            arc_slots=np.full(_slots_for(2 * size), -1, np.int32),
+            arc_of=np.empty((2 * size, 2), np.int32),
+            arc_next=np.empty(2 * size, np.int32),
+            arc_score=np.empty(2 * size, np.float32),
+        )
+        self._channel.beam[0]["token"] = rules.sil
+        self._channel.trace[0] = -1, rules.sil, -1
+        self.frames = 0
+
+    def advance(self, emissions: np.ndarray) -> None:
+        """Search further frames, float32 [T, V]."""
+        if self._work is None:
+            self._work = _new_work(self._candidates, self._num_tokens)
+        done = 0
+        while True:
+            done = kernels.advance(
+                self._rules, self._work, self._channel, emissions, done
+            )
+            if done == len(emissions):
+                break
+            self._make_way(int(self._work.counts[k.STATUS]))
+        self.frames += len(emissions)
+
+    def end(self) -> None:
+        """Let the language model finish, and keep what ends well if anything does."""
+        if self._work is None:
+            self._work = _new_work(self._candidates, self._num_tokens)
+        channel = self._channel
+        if channel.counts[k.TRACE_SIZE] + len(channel.beam) > len(channel.trace):
+            self._grow_trace()
+        states = np.ascontiguousarray(channel.beam["lm"][: self._beam_size])
+        own = self._rules.asked  # whose states are numbers of the history alone
+        lm_states = np.zeros_like(states) if own else channel.lm_state[states]
+        finish = self._history.finish(states, lm_states)
+        kernels.end(self._rules, self._work, self._channel, *finish)
+        self.frames += 1
+
+    def paths(self, count: int) -> list[Path]:
+        """The best `count` hypotheses, the best first."""
+        found = []
+        for hypothesis in self._channel.beam[: min(count, self._beam_size)]:
+            tokens = np.empty(self.frames + 1, np.int32)
+            words = np.empty_like(tokens)
+            kernels.trace_back(self._channel.trace, hypothesis["trace"], tokens, words)
+            found.append(Path(float(hypothesis["score"]), tokens, words))
+        return found
+
+    @property
+    def _beam_size(self) -> int:
+        return int(self._channel.counts[k.BEAM_SIZE])
+
+    def _make_way(self, status: int) -> None:
+        """Do what a frame was broken off for."""
+        if status == k.MORE_CANDIDATES:
+            self._candidates *= 2
+            self._work = _new_work(self._candidates, self._num_tokens)
+        elif status == k.MORE_TRACE:
+            self._grow_trace()
+        elif status == k.MORE_ARCS:
+            self._grow_arcs()
+        else:
+            assert status == k.MISSED
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask the model for the arcs that kernels wanted and nobody has answered."""
+        counts = self._channel.counts
+        wanted = slice(int(counts[k.ANSWERED]), int(counts[k.NUM_ARCS]))
+        found = self._history.answer(self._channel.arc_of[wanted])
+        self._channel.arc_next[wanted], self._channel.arc_score[wanted] = found
+        counts[k.ANSWERED] = counts[k.NUM_ARCS]
+
+    def _grow_trace(self) -> None:
+        channel = self._channel
+        self._channel = channel._replace(trace=_doubled(channel.trace))
+
+    def _grow_arcs(self) -> None:
+        channel = self._channel
+        arc_of = _doubled(channel.arc_of)
+        self._channel = channel._replace(
+            lm_state=_doubled(channel.lm_state),
+            arc_slots=np.full(_slots_for(len(arc_of)), -1, np.int32),
+            arc_of=arc_of,
+            arc_next=_doubled(channel.arc_next),
+            arc_score=_doubled(channel.arc_score),
+        )
+        kernels.insert_arcs(self._channel, 0)
+
+
+def _new_work(candidates: int, num_tokens: int) -> k.Work:
+    """Scratch for so many candidates."""
+    return k.Work(
+        candidates=np.empty(candidates, k.CANDIDATE),
+        slots=np.full(_slots_for(candidates), -1, np.int32),
+        taken=np.empty(candidates, np.int32),
+        order=np.empty(candidates, np.int32),
+        beside=np.empty(candidates, np.int32),
+        values=np.empty(max(candidates, num_tokens)),
+        allowed=np.empty(num_tokens, np.bool_),
+        tokens=np.empty(num_tokens, np.int32),
+        counts=np.zeros(3, np.int64),
+        limits=np.empty(2),
+    )
+
+
+def _slots_for(count: int) -> int:
+    """A power of 2, at least twice as many."""
+    return 1 << (2 * count).bit_length()
+
+
+def _doubled(array: np.ndarray) -> np.ndarray:
+    """The same in an array twice as long."""
+    longer = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,63 @@
+"""Models of Hugging Face's Transformers: their tokenizers' labels.
+
+    from wfstdec.adapters.pyctcdecode import build_ctcdecoder
+    from wfstdec.adapters.transformers import labels_of
+
+    decoder = build_ctcdecoder(labels_of(processor.tokenizer), "lm.arpa")
+    beams = decoder.decode_beams(model(input_values).logits[0])
+
+Nothing of Transformers is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wfstdec.errors import TokenTableError
+
+_SPACE, _BLANK = " ", ""
+
+
+def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
+    """The labels of a CTC model's outputs: the blank as "", the delimiter as " ".
+
+    Args:
+        tokenizer: Such as a `Wav2Vec2CTCTokenizer`, of which the padding token is the
+            blank; one of pieces has no delimiter.
+        num_labels: V, the size of the model's output (`model.config.vocab_size`):
+            tokens behind it are left out, ids without a token get a name of their own.
+            None: all tokens of the tokenizer.
+
+    Raises:
+        TokenTableError: Two tokens have one id; or an id has none and `num_labels` is
+            None; or nothing of the kind is known of the tokenizer.
+    """
+    if not hasattr(tokenizer, "get_vocab"):
+        raise TokenTableError(
+            f"{type(tokenizer).__name__} has no get_vocab(), expected a tokenizer of "
+            "Transformers"
+        )
+    by_id: dict[int, str] = {}
+    for token, i in tokenizer.get_vocab().items():
+        if i in by_id:
+            raise TokenTableError(
+                f"tokens {by_id[i]!r} and {token!r} both have id {i}, expected one each"
+            )
+        by_id[i] = _label(tokenizer, token)
+    count = max(by_id, default=-1) + 1 if num_labels is None else num_labels
+    missing = [i for i in range(count) if i not in by_id]
+    if missing and num_labels is None:
+        raise TokenTableError(
+            f"{len(missing)} ids have no token, such as {missing[0]}, expected "
+            f"{count} tokens; give num_labels, the size of the model's output"
+        )
+    return [by_id.get(i, f"<unused_{i}>") for i in range(count)]
+
+
+def _label(tokenizer: Any, token: str) -> str:
+    """What pyctcdecode calls a token."""
+    if token == getattr(tokenizer, "pad_token", None):
+        return _BLANK
+    if token == getattr(tokenizer, "word_delimiter_token", None):
+        return _SPACE
+    return token

@@ -1,0 +1,210 @@
+"""A language model that the user brings: any Python object with three methods.
+
+class Bigrams:
+    def start(self):                       # the state before an utterance
+        return "<s>"
+
+    def score(self, state, word):          # nats, and the state behind the word
+        return -math.log(p[state, word]), word
+
+    def finish(self, state):               # nats, for ending here
+        return -math.log(p[state, "</s>"])
+
+decoder = TrieDecoder(tokens=tokens, lexicon=lexicon, lm=Bigrams(), options=options)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import numbers
+from collections.abc import Container, Hashable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from wfstdec.errors import LanguageModelError
+
+UNK = "<unk>"
+"""What a model is asked for in the place of a word that has no text for it."""
+
+
+@runtime_checkable
+class UserLM(Protocol):
+    """What a model of words must have; costs are nats, lower is better.
+
+    A state is anything hashable that never changes. States that are equal are one to
+    the search; objects whose class says nothing of `==` are told apart by the words
+    that led to them. A cost of `inf` says that a word is impossible. The same question
+    must have the same answer; it is put once, and never from two threads at a time.
+
+    A model may also have:
+
+        score_batch(states, words) -> list of (cost, state)    in the place of `score`
+        finish_batch(states) -> list of costs                  in the place of `finish`
+        words: Container[str]      words that it knows; `<unk>` is asked for in the
+                                   place of others, if that is among them
+        empty() -> state           where nothing was said, for the look-ahead
+        least_cost: float          no word costs less; 0 if there is none
+    """
+
+    def start(self) -> Hashable:
+        """The state before an utterance."""
+
+    def score(self, state: Any, word: str, /) -> tuple[float, Hashable]:
+        """The cost of a word in a state, -ln p, and the state behind it."""
+
+    def finish(self, state: Any, /) -> float:
+        """The cost of ending in a state."""
+
+
+class Asked:
+    """A model with all that it may have, its answers checked.
+
+    Args:
+        model: What the user brought.
+
+    Attributes:
+        words: The words that it knows; None for all.
+        least_cost: No word costs less, nats.
+    """
+
+    def __init__(self, model: UserLM) -> None:
+        self._model, self._name = model, type(model).__name__
+        self.words: Container[str] | None = getattr(model, "words", None)
+        self.least_cost = float(getattr(model, "least_cost", 0.0))
+        if not -1e6 < self.least_cost <= 0:
+            raise LanguageModelError(
+                f"{self._name}.least_cost is {self.least_cost!r}, expected nats, 0 or "
+                "below"
+            )
+
+    def start(self) -> Hashable:
+        """The state before an utterance."""
+        return self._model.start()
+
+    def empty(self) -> Hashable:
+        """The state where nothing was said, or that before an utterance."""
+        return getattr(self._model, "empty", self._model.start)()
+
+    def name_of(self, word: str) -> str | None:
+        """What the model is asked for in the place of a word; None: it cannot be."""
+        if self.words is None or word in self.words:
+            return word
+        return UNK if UNK in self.words else None
+
+    def scores(
+        self, states: Sequence[Any], words: Sequence[str]
+    ) -> list[tuple[float, Any]]:
+        """Costs and next states of N words in N states.
+
+        Raises:
+            LanguageModelError: Not as many, or a cost that cannot be.
+        """
+        together = getattr(self._model, "score_batch", None)
+        if together is None:
+            pairs = zip(states, words, strict=True)
+            answers = [self._model.score(state, word) for state, word in pairs]
+        else:
+            answers = list(together(states, words))
+            self._check_count("score_batch", len(answers), len(words))
+        return [
+            (self._checked("score", answer, word), answer[1])
+            for answer, word in zip(answers, words, strict=True)
+        ]
+
+    def finals(self, states: Sequence[Any]) -> list[float]:
+        """The costs of ending in N states; errors as above."""
+        together = getattr(self._model, "finish_batch", None)
+        if together is None:
+            costs = [self._model.finish(state) for state in states]
+        else:
+            costs = list(together(states))
+            self._check_count("finish_batch", len(costs), len(states))
+        return [self._number("finish", cost, "</s>") for cost in costs]
+
+    def _check_count(self, method: str, found: int, expected: int) -> None:
+        if found != expected:
+            raise LanguageModelError(
+                f"{self._name}.{method} gave {found} answers, expected {expected}, one "
+                "for each state"
+            )
+
+    def _checked(self, method: str, answer: Any, word: str) -> float:
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            raise LanguageModelError(
+                f"{self._name}.{method} gave {answer!r} for {word!r}, expected a cost "
+                "and a state"
+            )
+        cost = self._number(method, answer[0], word)
+        if cost < self.least_cost:
+            raise LanguageModelError(
+                f"{self._name}.{method} gave the cost {cost!r} for {word!r}, expected "
+                f"{self.least_cost:g} or more: nats, -ln p, or let the model's "
+                "least_cost say how low they are"
+            )
+        return cost
+
+    def _number(self, method: str, cost: Any, word: str) -> float:
+        try:
+            found = float(cost)
+        except (TypeError, ValueError):
+            found = math.nan
+        if math.isnan(found) or found == -math.inf:
+            raise LanguageModelError(
+                f"{self._name}.{method} gave the cost {cost!r} for {word!r}, expected "
+                "nats"
+            )
+        return found
+
+
+def digest(state: Any) -> bytes | None:
+    """Bytes that equal states have in common, the same in every run; None: identity.
+
+    Classes with a `__hash__` of their own, other than those below, give what it gives.
+
+    Raises:
+        LanguageModelError: The state cannot be hashed.
+    """
+    if type(state) is int and 0 <= state < 1 << 63:
+        return state.to_bytes(8, "little")  # in their order
+    parts = _parts(state)
+    if parts is None:
+        return None
+    return hashlib.blake2b(parts, digest_size=8).digest()
+
+
+def _parts(state: Any) -> bytes | None:
+    """What is digested of a state."""
+    if isinstance(state, str):
+        return b"s%d:" % len(state) + state.encode("utf-8", "surrogatepass")
+    if isinstance(state, bytes):
+        return b"b%d:" % len(state) + state
+    if state is None:
+        return b"-"
+    if isinstance(state, numbers.Number):
+        return b"n%d:" % hash(state)  # equal for 1, 1.0 and numpy's
+    if isinstance(state, tuple):
+        return _joined(b"(", map(_parts, state))
+    if isinstance(state, frozenset):
+        found = [_parts(one) for one in state]
+        known = sorted(one for one in found if one is not None)
+        return _joined(b"{", known) if len(known) == len(found) else None
+    if dataclasses.is_dataclass(state) and type(state).__hash__ is not object.__hash__:
+        values = tuple(getattr(state, f.name) for f in dataclasses.fields(state))
+        return _joined(type(state).__qualname__.encode(), map(_parts, values))
+    if type(state).__hash__ is object.__hash__:
+        return None
+    try:
+        return b"h%d:" % hash(state)
+    except TypeError:
+        raise LanguageModelError(
+            f"a state of the class {type(state).__name__!r}, expected one that can be "
+            "hashed: a string, a number, a tuple of such, a frozen dataclass"
+        ) from None
+
+
+def _joined(first: bytes, parts: Any) -> bytes | None:
+    found = list(parts)
+    if any(one is None for one in found):
+        return None
+    return first + b"%d:" % len(found) + b"".join(found)

@@ -1,0 +1,277 @@
+"""All n-grams of a KenLM binary of the trie format.
+
+The trie lists n-grams by their last word, then the one before it, and so on: the
+children of a node have one word more in front. After the header come hashes of the
+words, tables of quantised values if there are any, the unigrams, then for each order an
+array of records without gaps between them, and the words:
+
+    unigram     log10 probability, back-off, first child         16 bytes
+    middle      word, probability and back-off, first child      bits
+    longest     word, probability                                bits
+
+The children of a record end where those of the next one begin. The upper bits of these
+pointers may stand in a sorted array of their own (Raj, Whittaker: Lossless compression
+of language model structure and word identifiers, 2003). All is little-endian.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.errors import ArpaError, FormatError
+from wfstdec.jit import jit
+from wfstdec.text.arpa_model import ArpaModel, NgramTable
+from wfstdec.text.kenlm_binary import (
+    REBUILD,
+    KenlmHeader,
+    damaged,
+    read_kenlm_header,
+    words_of,
+)
+
+QUANTISATION_VERSION, COMPRESSION_VERSION = 2, 0
+_NATS = -math.log(10)
+_LARGEST = 1e6
+_SIGN = np.uint64(1 << 31)
+
+
+class _Quantised(NamedTuple):
+    """The tables of quantised values, float32 log10.
+
+    Attributes:
+        prob: For each order from 2 on.
+        backoff: For each of these but the last.
+    """
+
+    prob: list[np.ndarray]
+    backoff: list[np.ndarray]
+
+
+def read_kenlm_trie(path: str | os.PathLike[str]) -> ArpaModel:
+    """All n-grams of a file of the trie format: plain, quantised or compressed.
+
+    The costs are those that KenLM gives for the file: values that were quantised, and
+    the n-grams that it adds where the suffix of an n-gram was missing.
+
+    Raises:
+        ArpaError: It is of the probing format, whose n-grams cannot be listed.
+        FormatError: It is no KenLM binary, is damaged, or has no words.
+    """
+    header, place = read_kenlm_header(path), str(os.fspath(path))
+    if header is None:
+        raise FormatError(f"{place}: no KenLM binary, expected one")
+    if not header.is_trie:
+        raise ArpaError(
+            f"{place}: a KenLM binary of the {header.kind} format, which keeps hashes "
+            "in the place of n-grams, expected what can be listed: an ARPA file or the "
+            "trie format (build_binary trie); the trie decoder takes it as it is"
+        )
+    return _TrieReader(np.memmap(path, np.uint8, "r"), header, place).read()
+
+
+class _TrieReader:
+    """A cursor over the file: `pos` is what comes next."""
+
+    def __init__(self, data: np.ndarray, header: KenlmHeader, place: str) -> None:
+        self.data, self.header, self.place = data, header, place
+        self.counts = header.counts
+        self.order = len(header.counts)
+        self.is_compressed = "array-compressed" in header.kind
+        self.pos = header.size
+
+    def read(self) -> ArpaModel:
+        """Order by order: the rows of one are the ends of those of the next."""
+        self.take(8 + 8 * self.counts[0])  # hashes of the words
+        quantised = self.quantised() if "quantised" in self.header.kind else None
+        table, children = self.unigrams()
+        tables = [table]
+        for order in range(2, self.order + 1):
+            table, children = self.longer(order, table.words, children, quantised)
+            tables.append(table)
+        words = words_of(self.data[self.pos :].tobytes(), self.header, self.place)
+        tables[-1].backoff[:] = 0
+        return ArpaModel(words, tuple(tables))
+
+    def take(self, size: int) -> np.ndarray:
+        """The next bytes, uint8 [size]."""
+        start, self.pos = self.pos, self.pos + size
+        if self.pos > len(self.data):
+            raise damaged(
+                self.place, f"{len(self.data)} bytes, at least {self.pos} by its header"
+            )
+        return self.data[start : self.pos]
+
+    def quantised(self) -> _Quantised:
+        """The tables of all orders."""
+        version, prob_bits, backoff_bits = self.take(8)[:3].tolist()
+        if version != QUANTISATION_VERSION or max(prob_bits, backoff_bits) > 25:
+            raise FormatError(
+                f"{self.place}: quantisation of version {version}, {prob_bits} and "
+                f"{backoff_bits} bits, expected version {QUANTISATION_VERSION}{REBUILD}"
+            )
+        found = _Quantised([], [])
+        for order in range(2, self.order + 1):
+            found.prob.append(self.floats(1 << prob_bits))
+            if order < self.order:
+                found.backoff.append(self.floats(1 << backoff_bits))
+        return found
+
+    def floats(self, count: int) -> np.ndarray:
+        """The next float32 [N]."""
+        return self.take(4 * count).view("<f4")
+
+    def unigrams(self) -> tuple[NgramTable, np.ndarray]:
+        """The table, and where the children of each begin, int64 [N + 1]."""
+        count = self.counts[0]
+        record = np.dtype([("prob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
+        found = self.take((count + 2) * record.itemsize).view(record)
+        words = np.arange(count, dtype=np.int32)[:, np.newaxis]
+        table = self.table(words, found["prob"][:count], found["backoff"][:count])
+        return table, self.checked_children(1, found["next"][: count + 1])
+
+    def longer(
+        self,
+        order: int,
+        ends: np.ndarray,
+        children: np.ndarray,
+        quantised: _Quantised | None,
+    ) -> tuple[NgramTable, np.ndarray]:
+        """The n-grams of an order, and where the children of each begin.
+
+        Args:
+            order: n.
+            ends: int32 [M, n - 1], the n-grams of the order before.
+            children: int64 [M + 1], where theirs begin.
+            quantised: Tables of values.
+        """
+        count, is_longest = self.counts[order - 1], order == self.order
+        next_bits, upper = 0, np.zeros(count + 1, np.uint64)
+        if not is_longest:
+            next_bits, upper = self.pointers(order)
+        word_bits = self.counts[0].bit_length()
+        sizes = self.value_bits(is_longest, quantised)
+        stride = word_bits + sum(sizes) + next_bits
+        bits = self.take(((1 + count) * stride + 7) // 8 + 8)
+
+        def field(first: int, length: int, number: int = count) -> np.ndarray:
+            found = np.empty(number, np.uint64)
+            _read_bits(bits, stride, first, length, found)
+            return found
+
+        words = np.empty((count, order), np.int32)
+        words[:, 0] = self.checked_words(order, field(0, word_bits))
+        words[:, 1:] = np.repeat(ends, np.diff(children), axis=0)
+        first = (field(word_bits, sizes[0]), field(word_bits + sizes[0], sizes[1]))
+        prob, backoff = self.values(order, first, quantised)
+        after = upper | field(stride - next_bits, next_bits, count + 1)
+        if is_longest:
+            return self.table(words, prob, backoff), after.astype(np.int64)
+        return self.table(words, prob, backoff), self.checked_children(order, after)
+
+    def value_bits(
+        self, is_longest: bool, quantised: _Quantised | None
+    ) -> tuple[int, int]:
+        """How many bits the first and the second value of a record have."""
+        if quantised is None:
+            return 31, 0 if is_longest else 32
+        prob = len(quantised.prob[0]).bit_length() - 1
+        if is_longest:
+            return prob, 0
+        return len(quantised.backoff[0]).bit_length() - 1, prob
+
+    def values(
+        self,
+        order: int,
+        fields: tuple[np.ndarray, np.ndarray],
+        quantised: _Quantised | None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log10 probabilities and back-offs, float32 [N] each."""
+        first, second = fields
+        if quantised is None:
+            prob = (first | _SIGN).astype(np.uint32).view(np.float32)
+            return prob, second.astype(np.uint32).view(np.float32)
+        table = quantised.prob[order - 2]
+        if order == self.order:
+            return table[first], np.zeros(len(first), np.float32)
+        return table[second], quantised.backoff[order - 2][first]
+
+    def pointers(self, order: int) -> tuple[int, np.ndarray]:
+        """How many bits of pointers records have; the others, uint64 [N + 1]."""
+        count, largest = self.counts[order - 1], self.counts[order]
+        required = largest.bit_length()
+        if not self.is_compressed:
+            return required, np.zeros(count + 1, np.uint64)
+        version, most = self.data[self.pos : self.pos + 2].tolist() or (None, 0)
+        if order == 2:
+            self.check_compression(version)
+            self.most_chopped = most
+        chopped = _chopped_bits(count + 1, largest, min(required, self.most_chopped))
+        size = (largest >> (required - chopped)) + 1
+        start = -(-self.pos // 8) * 8 + 8
+        self.take(8 * (1 + size) + 7)
+        begins = self.data[start : start + 8 * size].view("<u8").astype(np.int64)
+        if begins[0] or (np.diff(begins) < 0).any():
+            raise damaged(self.place, f"compressed pointers of {order}-grams")
+        upper = np.searchsorted(begins, np.arange(count + 1), side="right") - 1
+        inline = required - chopped
+        return inline, upper.astype(np.uint64) << np.uint64(inline)
+
+    def check_compression(self, version: int | None) -> None:
+        """Only one is known."""
+        if version != COMPRESSION_VERSION:
+            raise FormatError(
+                f"{self.place}: array compression of version {version}, expected "
+                f"{COMPRESSION_VERSION}{REBUILD}"
+            )
+
+    def checked_words(self, order: int, words: np.ndarray) -> np.ndarray:
+        """Words that exist."""
+        if (words >= self.counts[0]).any():
+            raise damaged(
+                self.place, f"word {words.max()} of {self.counts[0]} in a {order}-gram"
+            )
+        return words
+
+    def checked_children(self, order: int, begins: np.ndarray) -> np.ndarray:
+        """Pointers from 0 to the number of n-grams of the next order, int64."""
+        begins, count = begins.astype(np.int64), self.counts[order]
+        if begins[0] or begins[-1] != count or (np.diff(begins) < 0).any():
+            raise damaged(self.place, f"pointers of {order}-grams, not 0 to {count}")
+        return begins
+
+    def table(
+        self, words: np.ndarray, prob: np.ndarray, backoff: np.ndarray
+    ) -> NgramTable:
+        """The n-grams in nats."""
+        possible = (np.abs(prob) < _LARGEST) | np.isneginf(prob)
+        if not (possible.all() and (np.abs(backoff) < _LARGEST).all()):
+            raise damaged(self.place, f"values of {words.shape[1]}-grams")
+        costs = (np.asarray(values, np.float64) * _NATS for values in (prob, backoff))
+        cost, backed = (np.asarray(found, np.float32) for found in costs)
+        return NgramTable(words, cost + 0, backed + 0)  # no -0.0
+
+
+def _chopped_bits(records: int, largest: int, most: int) -> int:
+    """How many upper bits of pointers are kept apart: what makes the file smallest."""
+    required = largest.bit_length()
+    change = [
+        (largest >> (required - bits)) * 64 - records * bits for bits in range(most + 1)
+    ]
+    return change.index(min(change))
+
+
+@jit
+def _read_bits(data, stride, first, length, found):
+    """Fill in a field of N records without gaps; `length` is below 58."""
+    mask = (np.uint64(1) << np.uint64(length)) - np.uint64(1)
+    for i in range(len(found)):
+        bit = i * stride + first
+        byte = bit >> 3
+        value = np.uint64(0)
+        for k in range(8):
+            value |= np.uint64(data[byte + k]) << np.uint64(8 * k)
+        found[i] = (value >> np.uint64(bit & 7)) & mask
