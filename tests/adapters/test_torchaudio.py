@@ -1,6 +1,7 @@
 """torchaudio's decoder: what it takes, what it gives, what it refuses."""
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from wfstdec.errors import (
     BackendError,
     FormatError,
     InputError,
+    LanguageModelError,
     LexiconError,
     LogprobError,
     OptionError,
@@ -27,6 +29,7 @@ from wfstdec.errors import (
     TokenTableError,
 )
 
+KENLM = Path(__file__).parents[1] / "data" / "kenlm"
 TOKENS = list("-|abc")
 LEXICON = "ab a b |\nba b a |\nc c |\ncab c a b |\n"
 ARPA = r"""\data\
@@ -241,6 +244,32 @@ class Bigrams(CTCDecoderLM):
         return state, self.backoff.get(self.last[state], 0.0) - 0.5
 
 
+@pytest.mark.parametrize("binary", ["trie.bin", "probing.bin"])
+@pytest.mark.parametrize("with_lexicon", [True, False])
+def test_binaries_of_kenlm_are_what_they_are_made_of(binary, with_lexicon, tmp_path):
+    if binary == "probing.bin":
+        pytest.importorskip("kenlm")
+    tokens, lexicon = ["-", "|", "the", "cat", "x", "lacking"], None
+    if with_lexicon:
+        lexicon = str(tmp_path / "lexicon.txt")
+        lines = "the the |\ncat cat |\nmat x the |\nlacking x |\nsat cat x |\n"
+        (tmp_path / "lexicon.txt").write_text(lines, "utf-8")
+    for seed in range(6):
+        options = random_options(seed, pruned=seed % 2)
+        options["beam_size"] = min(options["beam_size"], 100)
+        emissions = np.random.default_rng(seed).normal(0, 2, (1, 10, 6))
+        found, expected = (
+            ctc_decoder(lexicon, tokens, str(KENLM / lm), **options)(
+                emissions.astype(np.float32)
+            )[0]
+            for lm in (binary, "tiny.arpa")
+        )
+        assert [one.score for one in found] == pytest.approx(
+            [one.score for one in expected], abs=1e-4
+        )
+        assert [one.words for one in found] == [one.words for one in expected]
+
+
 @pytest.mark.parametrize("log_add", [False, True])
 def test_a_model_in_python_is_one_like_any_other(files, log_add):
     words = ["ab", "ba", "c", "cab", "<unk>"]
@@ -271,6 +300,17 @@ def test_what_a_model_in_python_raises_comes_out(files):
     made = ctc_decoder(files["lexicon"], TOKENS, own)
     with pytest.raises(KeyError, match="nothing follows c"):
         made(heard("c|ab|"))
+
+
+@pytest.mark.parametrize("answer", [None, 1.0, (None, "a"), (None, np.nan), (1, 2, 3)])
+def test_what_a_model_in_python_gives_is_checked(answer, files):
+    class Odd(Bigrams):
+        def finish(self, state):
+            return answer
+
+    made = ctc_decoder(files["lexicon"], TOKENS, Odd(["ab", "ba", "c", "cab", "<unk>"]))
+    with pytest.raises(LanguageModelError, match="Odd.finish gave .* a state and a sc"):
+        made(heard("c|"))
 
 
 def test_states_of_a_model_have_children():

@@ -55,7 +55,7 @@ BINARIES = {
     "probing": ["probing"],
 }
 KINDS = ("arpa", "folder", *BINARIES, "own model")
-LOOKAHEADS = ("ngram", "unigram", "none")
+LOOKAHEADS = ("ngram", "unigram")
 COLUMNS: Columns = {
     "model": text_figure("kind"),
     "look-ahead": text_figure("lookahead"),

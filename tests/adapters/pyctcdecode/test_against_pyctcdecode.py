@@ -3,6 +3,7 @@
 With `faithful=True` everything is the same: texts, their order, frames, scores.
 """
 
+import inspect
 import logging
 
 import numpy as np
@@ -38,6 +39,30 @@ def assert_same(theirs, ours):
     assert [beam[2] for beam in ours] == [beam[2] for beam in theirs]
     for beam, other in zip(ours, theirs, strict=True):
         assert beam[3:] == pytest.approx(other[3:], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["BeamSearchDecoderCTC", "Alphabet", "LanguageModel"])
+def test_calls_have_the_same_parameters(name):
+    import pyctcdecode
+
+    import wfstdec.adapters.pyctcdecode as adapter
+
+    theirs, ours = getattr(pyctcdecode, name), getattr(adapter, name)
+    pairs = [(pyctcdecode.build_ctcdecoder, adapter.build_ctcdecoder), (theirs, ours)]
+    for method in vars(theirs):
+        if not method.startswith("_") and callable(getattr(theirs, method)):
+            if method != "parse_directory_contents":
+                pairs.append((getattr(theirs, method), getattr(ours, method)))
+    for their_call, our_call in pairs:
+        expected, found = (
+            [
+                (one.name, one.default, one.kind)
+                for one in inspect.signature(call).parameters.values()
+                if one.kind != inspect.Parameter.KEYWORD_ONLY
+            ]
+            for call in (their_call, our_call)
+        )
+        assert found == expected, their_call
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -151,6 +151,7 @@ def _try_frame(rules, work, channel, row):
     for i in range(counts[k.BEAM_SIZE]):
         _stay(rules, work, beam[i], i, row)
     raise_cut(rules, work)
+    count = 0
     if not rules.has_lexicon:
         count = _promising(rules, work, beam[0].score, row)
     for i in range(counts[k.BEAM_SIZE]):

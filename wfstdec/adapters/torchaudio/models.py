@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wfstdec.adapters.torchaudio.words import Names
-from wfstdec.errors import FormatError, ShapeError
+from wfstdec.errors import FormatError, LanguageModelError, ShapeError
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.ngram import NgramLM
@@ -126,17 +126,18 @@ class OwnModel:
 
     Args:
         custom: The user's model.
+        most: No score of a label is above this.
     """
 
     automaton = NULL_AUTOMATON
     asked = True
 
-    def __init__(self, custom: Any) -> None:
-        self.custom = custom
+    def __init__(self, custom: Any, most: float = math.inf) -> None:
+        self.custom, self._most = custom, most
 
     def bounds(self, num_labels: int) -> np.ndarray:
-        """See `Model`: there are none."""
-        return np.full(num_labels, np.inf)
+        """See `Model`."""
+        return np.full(num_labels, self._most)
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
         """See `Model`."""
@@ -165,23 +166,32 @@ class OwnHistory:
     def answer(self, arc_of: np.ndarray) -> Answers:
         """See `History`: asked one by one, in the order of the states."""
         found = [
-            self._custom.score(self._states[state], label)
+            self._checked("score", self._custom.score(self._states[state], label))
             for state, label in arc_of.tolist()
         ]
-        return self._answers(found)
+        return _as_answers(found)
 
     def finish(self, states: np.ndarray, lm_states: np.ndarray) -> Answers:
         """See `History`."""
         kept = {
-            state: self._custom.finish(self._states[state])
+            state: self._checked("finish", self._custom.finish(self._states[state]))
             for state in dict.fromkeys(states.tolist())
         }
-        return self._answers([kept[state] for state in states.tolist()])
+        return _as_answers([kept[state] for state in states.tolist()])
 
-    def _answers(self, found: list[tuple[Any, Any]]) -> Answers:
-        states = np.array([self._number(state) for state, _ in found], np.int32)
-        scores = np.array([float(score) for _, score in found], np.float32)
-        return states, scores
+    def _checked(self, method: str, answer: Any) -> tuple[int, float]:
+        """The number of the state and the score that a model gave."""
+        try:
+            state, score = answer
+            score = float(score)
+        except (TypeError, ValueError):
+            state, score = None, math.nan
+        if not score < math.inf:  # NaN is not less either
+            raise LanguageModelError(
+                f"{type(self._custom).__name__}.{method} gave {answer!r}, expected a "
+                "state and a score"
+            )
+        return self._number(state), score
 
     def _number(self, state: Any) -> int:
         """The number of a state: states are the same where the object is."""
@@ -189,6 +199,11 @@ class OwnHistory:
             self._numbers[id(state)] = len(self._states)
             self._states.append(state)
         return self._numbers[id(state)]
+
+
+def _as_answers(found: list[tuple[int, float]]) -> Answers:
+    states = np.array([state for state, _ in found], np.int32)
+    return states, np.array([score for _, score in found], np.float32)
 
 
 def null_model() -> AutomatonModel:
@@ -216,7 +231,8 @@ def file_model(path: str | os.PathLike[str], labels: Names) -> Model:
         return AutomatonModel(lm.automaton, found.order)
     if isinstance(found, UserLM):
         _warn_of_unknown(getattr(found, "words", labels.names), labels)
-        return OwnModel(_InLog10(found, labels))
+        least = float(getattr(found, "least_cost", 0.0))
+        return OwnModel(_InLog10(found, labels), _SLACK - least * _LOG10)
     raise FormatError(
         f"{os.fspath(path)}: a language model over labels of its own, expected an ARPA "
         "file or a KenLM binary"
