@@ -23,6 +23,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,11 +170,11 @@ def size_mb(path: Path) -> float:
     return sum(file.stat().st_size for file in files) / 1e6
 
 
-def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
-    """One kind in this process: loaded twice, the first time to compile kernels."""
-    speech = load_set(args.set, Inputs.of(args))
+def maker(
+    kind: str, lookahead: str, speech: Any, args: argparse.Namespace
+) -> Callable[[], TrieDecoder]:
+    """Makes the decoder with one kind of language model."""
     recipe, path = speech.recipe, file_of(kind, args)
-    utterances = list(speech.logprobs.values())
     tokens = read_tokens(recipe.tokens)
     lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
     options = TrieOptions(
@@ -191,6 +192,14 @@ def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
         common = {"tokens": tokens, "lexicon": lexicon, "separator": recipe.separator}
         return TrieDecoder(**common, **given, options=options, threads=1)
 
+    return make
+
+
+def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
+    """One kind in this process: loaded twice, the first time to compile kernels."""
+    speech = load_set(args.set, Inputs.of(args))
+    utterances, path = list(speech.logprobs.values()), file_of(kind, args)
+    make = maker(kind, lookahead, speech, args)
     make().decode([x[:20] for x in utterances[:2]])
     loaded = measure_load(make)
     decoder, before = loaded.item, resident_mb()
