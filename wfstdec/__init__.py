@@ -4,6 +4,7 @@ Build or load a graph (`build_graph`, `load_graph`), or take a lexicon and a lan
 model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`; find
 when the words of a known text were said with `ForcedAligner`. Beside them stand
 
+    wfstdec.adapters    other people's interfaces: pyctcdecode
     wfstdec.batch       many utterances: from files, in batches, to files
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results
@@ -20,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wfstdec import adapters as adapters
     from wfstdec import batch as batch
     from wfstdec import compare as compare
     from wfstdec import errors as errors
@@ -115,7 +117,7 @@ _HOMES = {
     "spelling_lexicon": "wfstdec.text.lexicon",
     "to_openfst": "wfstdec.fst.openfst_io",
 }
-_MODULES = ("batch", "compare", "errors", "io", "metrics", "recipes")
+_MODULES = ("adapters", "batch", "compare", "errors", "io", "metrics", "recipes")
 
 __all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]
 

@@ -5,6 +5,7 @@ import io
 
 import naive
 import naive_cases
+import naive_words
 import numpy as np
 import pytest
 from added_cases import boosts_of
@@ -25,6 +26,8 @@ from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import read_lexicon
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ALL = {"beam": np.inf, "max_active": None, "lattice_beam": 1e6}
@@ -166,3 +169,38 @@ def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
         texts += assert_rescored(rng, case, lattice, opened.listed, spellings(opened))
         said += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
     assert texts > 30 and said > 8
+
+
+@pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+@pytest.mark.parametrize("tokens", naive_words.TOKENS)
+def test_the_same_model_changes_nothing_in_lattices_of_the_trie(tokens):
+    """It is exact there: totals stay as they are, of added and open words too."""
+    texts = said = 0
+    for i in range(60):
+        made = naive_words.random_case(np.random.default_rng([7, i]), tokens=tokens)
+        if made.case.arpa is None:
+            continue
+        options = {"beam_size": 50_000, "lattice_beam": 5.0, "beam": np.inf}
+        decoder = TrieDecoder(
+            **naive_words.decoder_arguments(made),
+            options=TrieOptions(**made.case.options | options),
+            backend="cpu",
+            threads=1,
+        )
+        boosts = naive_words.decoder_boosts(made)
+        (lattice,) = decoder.decode_lattice([made.case.logprobs], boosts=boosts)
+        if not (lattice.reached_final and lattice.num_frames):
+            continue
+        arpa = read_arpa(io.StringIO(made.case.arpa))
+        words = lattice.tables.own.words
+        lm = NgramLM.from_arpa(arpa, words, unk_cost=made.case.unk_cost)
+        new = rescored(lattice, lm, history_beam=np.inf)
+        assert new.search_cost == pytest.approx(lattice.search_cost, abs=1e-3)
+        before, after = texts_of(lattice), texts_of(new)
+        best = min(before.values())
+        for text, cost in before.items():
+            if cost < best + 4.9:
+                assert after[text] == pytest.approx(cost, abs=1e-3)
+        texts += len(before)
+        said += OPEN in {lattice.words[w] for w in lattice.arcs["olabel"]}
+    assert texts > 60 and said > 5

@@ -100,7 +100,7 @@ def _shown(pieces):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_paths_are_those_of_the_oracle(kind, backend):
     several = 0
-    for seed in range(10 if kind in WITH_WORDS else 24):
+    for seed in range(16 if kind in WITH_WORDS else 24):
         case, read, decoder, boosts = drawn(seed, kind, backend)
         (lattice,) = decoder.decode_lattice([case.logprobs], boosts=boosts)
         check_lattice(lattice)

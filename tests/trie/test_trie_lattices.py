@@ -1,6 +1,5 @@
 """Lattices of the trie decoder from every backend, bit for bit, and what reads them."""
 
-import dataclasses
 import io
 import logging
 import math
@@ -10,8 +9,6 @@ import naive_words
 import numpy as np
 import pytest
 from naive_search_cases import LEXICON, hand, says
-from test_trie_backends import draw as draw_case
-from test_words_backends import draw as draw_words
 from trie_lattices import bits, lattice_by, tokens_on
 
 from wfstdec.batch.lattices import LatticeReading
@@ -47,16 +44,36 @@ def quiet(caplog):
 
 def drawn(seed, kind):
     """Chance, log-probs, a decoder of narrow or wide options, compiled boosts."""
+    rng = np.random.default_rng([seed, 5, KINDS.index(kind)])
     if kind in WITH_WORDS:
-        rng, made, decoder, compiled = draw_words(seed, kind.removeprefix("words of "))
-        case = made.case
+        tokens = kind.removeprefix("words of ")
+        made = naive_words.random_case(rng, tokens=tokens)
+        case, arguments = made.case, naive_words.decoder_arguments(made)
+        boosts = naive_words.decoder_boosts(made)
     else:
-        rng, case, decoder, boosts = draw_case(seed, kind)
-        (compiled,) = decoder._boosts.compile(boosts, 1)
+        case, boosts = naive_search_cases.random_case(rng, kind=kind), None
+        arguments = naive_search_cases.decoder_arguments(case)
+    options = TrieOptions(**case.options | random_options(rng))
+    decoder = TrieDecoder(**arguments, options=options, threads=1)
+    if boosts is None:
+        boosts = naive_search_cases.decoder_boosts(case, decoder.words)
+    (compiled,) = decoder._boosts.compile([boosts], 1)
     x = np.tile(case.logprobs, (1 + seed % 2, 1))
     if seed % 3 == 0:
         x = np.round(x * 4) / 4  # many costs are the same
-    return rng, x, decoder.with_options(merge="max"), compiled
+    return rng, x, decoder, compiled
+
+
+def random_options(rng):
+    """Narrow and wide."""
+    return {
+        "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
+        "beam_size": int(rng.choice([1, 2, 5, 1000])),
+        "token_top_k": [None, 1, 2][int(rng.integers(3))],
+        "nbest": int(rng.choice([1, 1, 3])),
+        "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
+        "blank_skip_threshold": [None, 0.5, 1.0][int(rng.integers(3))],
+    }
 
 
 def recording(name, decoder, compiled):
@@ -185,10 +202,12 @@ def test_the_best_path_is_the_1_best(kind):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_batches_threads_and_sessions_change_nothing(name):
     for seed in range(8):
-        rng, case, alone, boosts = draw_case(seed, "separator_optional")
+        rng = np.random.default_rng(seed)
+        case = naive_search_cases.random_case(rng, kind="separator_optional")
+        options = TrieOptions(**case.options | random_options(rng) | {"nbest": 1})
         arguments = naive_search_cases.decoder_arguments(case)
-        options = dataclasses.replace(alone.options, merge="max", nbest=1)
         decoder = TrieDecoder(**arguments, options=options, backend=name, threads=3)
+        boosts = naive_search_cases.decoder_boosts(case, decoder.words)
         lengths = rng.integers(0, 9, 4)
         batch = rng.normal(-5, size=(4, 9, case.logprobs.shape[1])).astype(np.float32)
         given = {"boosts": [boosts] * 4}

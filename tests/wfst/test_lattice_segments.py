@@ -304,23 +304,24 @@ def test_words_come_out_once_with_the_times_of_the_whole(tmp_path):
     assert words > 60 and early > 3
 
 
-def test_no_frames_no_survivors_no_final_state():
+@pytest.mark.parametrize("name", NAMES)
+def test_no_frames_no_survivors_no_final_state(name):
     graph = text_graph("0 1 a A 1\n1 2 b B 1\n2 0\n0 3 - - 0.5\n3 0.25")
-    decoder = decoder_of("cpu", graph, replace(UNBOUNDED, lattice_beam=9.0))
+    decoder = decoder_of(name, graph, replace(UNBOUNDED, lattice_beam=9.0))
     sessions = decoder.sessions(lattices=True)
     frames = {"empty": [], "one": [[0, 1, 0]], "dead": [[0, 1, 0], [1, 0, 0]]}
-    for name, x in frames.items():
-        sessions.open(session=name)
-        sessions.advance({name: log(x).reshape(len(x), 3)})
+    for session, x in frames.items():
+        sessions.open(session=session)
+        sessions.advance({session: log(x).reshape(len(x), 3)})
     assert sessions.settled_lattices("empty", min_frames=1) == []
     assert sessions.close_lattice("empty").num_states == 2
-    for name in ("one", "dead"):
-        (first,) = sessions.settled_lattices(name, min_frames=1)
+    for session in ("one", "dead"):
+        (first,) = sessions.settled_lattices(session, min_frames=1)
         assert first.states["graph_state"].tolist() == [0, 1]
-        last = sessions.close_lattice(name)
+        last = sessions.close_lattice(session)
         check_lattice(last)
         assert (last.num_states, last.num_arcs, last.num_frames) == (1, 0, 0)
-        assert last.died_at_frame == (None if name == "one" else 1)
+        assert last.died_at_frame == (None if session == "one" else 1)
         assert not last.reached_final
         reader = SegmentReader()
         words = [*reader.read(first), *reader.read(last, is_last=True)]

@@ -23,6 +23,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from wfstdec.errors import FormatError, OptionError
 from wfstdec.lm.lazy import LazyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.sources import build_lm
+from wfstdec.text.files import read_bytes
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import read_tokens
 from wfstdec.trie.decoder import TrieDecoder
@@ -55,7 +57,7 @@ BINARIES = {
     "probing": ["probing"],
 }
 KINDS = ("arpa", "folder", *BINARIES, "own model")
-LOOKAHEADS = ("ngram", "unigram", "none")
+LOOKAHEADS = ("ngram", "unigram")
 COLUMNS: Columns = {
     "model": text_figure("kind"),
     "look-ahead": text_figure("lookahead"),
@@ -150,8 +152,9 @@ def file_of(kind: str, args: argparse.Namespace) -> Path:
                 separator=recipe.separator,
             ).save(path)
     elif not path.exists():
-        flags = BINARIES[kind]
-        command = [args.build_binary, *flags, arpa, path]
+        plain = made / "lm.arpa"  # KenLM need not know of gzip
+        plain.write_bytes(read_bytes(arpa))
+        command = [args.build_binary, *BINARIES[kind], plain, path]
         try:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
@@ -167,11 +170,11 @@ def size_mb(path: Path) -> float:
     return sum(file.stat().st_size for file in files) / 1e6
 
 
-def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
-    """One kind in this process: loaded twice, the first time to compile kernels."""
-    speech = load_set(args.set, Inputs.of(args))
+def maker(
+    kind: str, lookahead: str, speech: Any, args: argparse.Namespace
+) -> Callable[[], TrieDecoder]:
+    """Makes the decoder with one kind of language model."""
     recipe, path = speech.recipe, file_of(kind, args)
-    utterances = list(speech.logprobs.values())
     tokens = read_tokens(recipe.tokens)
     lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
     options = TrieOptions(
@@ -189,6 +192,14 @@ def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
         common = {"tokens": tokens, "lexicon": lexicon, "separator": recipe.separator}
         return TrieDecoder(**common, **given, options=options, threads=1)
 
+    return make
+
+
+def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
+    """One kind in this process: loaded twice, the first time to compile kernels."""
+    speech = load_set(args.set, Inputs.of(args))
+    utterances, path = list(speech.logprobs.values()), file_of(kind, args)
+    make = maker(kind, lookahead, speech, args)
     make().decode([x[:20] for x in utterances[:2]])
     loaded = measure_load(make)
     decoder, before = loaded.item, resident_mb()

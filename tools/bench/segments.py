@@ -100,7 +100,8 @@ def go_through(
 ) -> Gone:
     """A session through some log-probs: what it gave, and what it cost.
 
-    `how`: "no lattice", "lattice" or "segments".
+    `decoder`: a new one, whose pools have nothing from other sessions. `how`: one of
+    `HOWS`.
     """
     sessions = decoder.sessions(lattices=how != "no lattice")
     session, reader, gone = sessions.open(), SegmentReader(), Gone()
@@ -172,11 +173,11 @@ def measure(case: Case, args: argparse.Namespace) -> list[Row]:
     rows = []
     for beam in args.beams:
         options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale, lattice_beam=beam)
-        decoder = case.wfst_decoder(options)
         found: dict[str, Gone] = {}
         seconds: dict[str, list[float]] = {how: [] for how in HOWS}
         for turn in range(args.repeats + 1):
             for how in HOWS if turn % 2 else reversed(HOWS):
+                decoder = case.wfst_decoder(options)
                 found[how] = go_through(decoder, x, how, size, every)
                 if turn:  # the first one warms up
                     seconds[how].append(found[how].cpu_s)

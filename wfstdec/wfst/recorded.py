@@ -160,4 +160,6 @@ def _with_own_cost(lattice: Lattice) -> Lattice:
     """Of a part of an utterance: what its best path costs from its first state on."""
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
-    return replace(lattice, search_cost=float(costs.sum() + end))
+    found = replace(lattice, search_cost=float(costs.sum() + end))
+    found.__dict__["arcs_into"] = lattice.arcs_into  # made already
+    return found

@@ -3,6 +3,7 @@
 With `faithful=True` everything is the same: texts, their order, frames, scores.
 """
 
+import inspect
 import logging
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from prefix_cases import PEER, WORDS, random_arpa, random_case
 from real_speech import RECIPE, utterances
 
+import wfstdec.adapters.pyctcdecode as adapter
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.text.symbols import read_tokens
 
@@ -38,6 +40,28 @@ def assert_same(theirs, ours):
     assert [beam[2] for beam in ours] == [beam[2] for beam in theirs]
     for beam, other in zip(ours, theirs, strict=True):
         assert beam[3:] == pytest.approx(other[3:], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["BeamSearchDecoderCTC", "Alphabet", "LanguageModel"])
+def test_calls_have_the_same_parameters(name):
+    import pyctcdecode
+
+    theirs, ours = getattr(pyctcdecode, name), getattr(adapter, name)
+    pairs = [(pyctcdecode.build_ctcdecoder, adapter.build_ctcdecoder), (theirs, ours)]
+    for method in vars(theirs):
+        if not method.startswith("_") and callable(getattr(theirs, method)):
+            if method != "parse_directory_contents":
+                pairs.append((getattr(theirs, method), getattr(ours, method)))
+    for their_call, our_call in pairs:
+        expected, found = (
+            [
+                (one.name, one.default, one.kind)
+                for one in inspect.signature(call).parameters.values()
+                if one.kind != inspect.Parameter.KEYWORD_ONLY
+            ]
+            for call in (their_call, our_call)
+        )
+        assert found == expected, their_call
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -69,6 +93,27 @@ def test_an_utterance_in_parts(tmp_path):
                 )
                 assert_same(one, two)
                 states = one[0][1], two[0][1]
+
+
+def test_its_language_models_take_part_in_our_search(tmp_path):
+    import kenlm
+    import pyctcdecode
+
+    for seed in range(2100, 2115):
+        case = random_case(seed, tmp_path)
+        if case.arpa is None:
+            continue
+        model = pyctcdecode.LanguageModel(kenlm.Model(case.arpa), WORDS[:4], alpha=0.7)
+        two = pyctcdecode.language_model.MultiLanguageModel([model, model])
+        theirs, ours = (
+            kind.Alphabet.build_alphabet(list(case.labels))
+            for kind in (pyctcdecode, adapter)
+        )
+        expected = pyctcdecode.BeamSearchDecoderCTC(theirs, model)
+        beams = expected.decode_beams(case.logits, **case.options)
+        for lm in (model, two):
+            decoder = adapter.BeamSearchDecoderCTC(ours, lm, faithful=True)
+            assert_same(beams, decoder.decode_beams(case.logits, **case.options))
 
 
 def test_batches_and_new_parameters(tmp_path):

@@ -1,6 +1,9 @@
 """The calls of pyctcdecode: labels, language models, parameters, what is refused."""
 
 import logging
+import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from wfstdec.errors import (
     TokenTableError,
 )
 
+KENLM = Path(__file__).parents[2] / "data" / "kenlm"
 LETTERS = ["", " ", "a", "b"]
 LABELS = [
     ["<pad>", "|", "a", "b", "<unk>"],
@@ -190,6 +194,8 @@ def test_parameters_are_reset_whole_or_not_at_all(arpa):
     with pytest.raises(OptionError, match="beta=nan"):
         decoder.reset_params(alpha=0.1, beta=np.nan)
     assert (model.alpha, model.beta) == (0.7, 1.5)
+    decoder.reset_params(beta=2)
+    assert model.beta == 2
     build_ctcdecoder(LETTERS).reset_params(alpha=1.0)
 
 
@@ -216,8 +222,6 @@ def test_a_model_in_another_case_is_named(labels, said, arpa, caplog):
     caplog.set_level(logging.WARNING, logger="wfstdec")
     build_ctcdecoder(labels, arpa)
     (found,) = (m for m in caplog.messages if "do not agree" in m)
-    import re
-
     assert re.search(said, found)
 
 
@@ -250,3 +254,34 @@ def test_kenlm_models_and_paths_are_the_same(arpa):
     for one, two in zip(beams[0], beams[2], strict=True):
         assert one[3:] == pytest.approx(two[3:], abs=1e-4)
     assert isinstance(beams[2][0][1], kenlm.State)
+
+
+@pytest.mark.parametrize("name", ["trie", "array", "quant", "quant_array", "probing"])
+def test_kenlm_binaries(name):
+    """The model that they were made of gives the same, but for what was quantised."""
+    pytest.importorskip("kenlm")
+    labels = ["", " ", *"acdeghmnostxyé"]
+    words = ["the", "cat", "dog", "a", "x", "y", "on", "mat", "café"]
+    x = 3 * np.random.default_rng(0).normal(size=(40, len(labels)))
+    arpa, binary = (
+        build_ctcdecoder(labels, str(KENLM / file), words)
+        for file in ("tiny.arpa", f"{name}.bin")
+    )
+    one, two = (decoder.decode_beams(x, beam_width=30) for decoder in (arpa, binary))
+    assert isinstance(binary._language_model.scorer, KenlmScorer) == (name == "probing")
+    if not name.startswith("quant"):
+        assert [beam[0] for beam in one] == [beam[0] for beam in two]
+        for beam, other in zip(one, two, strict=True):
+            assert beam[3:] == pytest.approx(other[3:], abs=1e-3)
+    text, _, _, logit, total = two[0]
+    model = binary._language_model
+    state, expected = model.get_start_state(), 0.0
+    for word in text.split():
+        score, state = model.score(state, word)
+        expected += score
+    expected += model.score_end(state)
+    assert total - logit == pytest.approx(expected, abs=1e-3)
+    again = pickle.loads(pickle.dumps(binary))
+    assert [beam[0] for beam in again.decode_beams(x)] == [
+        beam[0] for beam in binary.decode_beams(x)
+    ]

@@ -17,7 +17,7 @@ def run(tmp_path):
 
     def start():
         fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lm tiny --repeats 1"
-        more = "--minutes 0.2 --beams 3 --every-s 1 --chunk-ms 200"
+        more = "--minutes 0.3 --beams 0.5 --every-s 1 --chunk-ms 200"
         output = tmp_path / "figures.json"
         assert segments.main([*f"{fixed} {more} --output {output}".split()]) == 0
         return json.loads(output.read_text())["rows"]
@@ -27,7 +27,7 @@ def run(tmp_path):
 
 def test_a_run(run):
     (row,) = run()
-    assert row["minutes"] == 0.2 and row["words"] > 0
+    assert row["minutes"] == 0.3 and row["words"] > 0
     for how in segments.HOWS:
         assert len(row[how]["kept_mb"]) == 10 and row[how]["cpu_s"] >= 0
     assert row["segments"]["segments"] >= 1

@@ -9,6 +9,7 @@ decoder.decode(logits)
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
 from wfstdec.adapters.pyctcdecode.building import build_ctcdecoder
 from wfstdec.adapters.pyctcdecode.decoder import BeamSearchDecoderCTC
+from wfstdec.adapters.pyctcdecode.hotwords import HotwordScorer
 from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
     LanguageModel,
@@ -20,6 +21,7 @@ __all__ = [
     "AbstractLanguageModel",
     "Alphabet",
     "BeamSearchDecoderCTC",
+    "HotwordScorer",
     "LanguageModel",
     "MultiLanguageModel",
     "build_ctcdecoder",

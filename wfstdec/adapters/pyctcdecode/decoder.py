@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
-from wfstdec.adapters.pyctcdecode.calls import Limits, Own, make_search
+from wfstdec.adapters.pyctcdecode.calls import Limits, Own, compiled_scorer, make_search
 from wfstdec.adapters.pyctcdecode.constants import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_HOTWORD_WEIGHT,
@@ -276,8 +276,10 @@ class BeamSearchDecoderCTC:
                 error.utterance = i
                 raise
 
+        model = self._language_model
+        asked = model is not None and compiled_scorer(model) is None
         threads = min(self._threads, len(items))
-        if threads < 2:
+        if threads < 2 or asked:  # a model in Python need not know of threads
             return [call(i) for i in range(len(items))]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(call, range(len(items))))

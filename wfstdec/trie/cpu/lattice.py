@@ -50,6 +50,9 @@ class RecordingSearch(CpuSearch):
         by_state = np.full(2 * self._channel.counts[k.FRONTIER], np.inf, np.float32)
         np.minimum.at(by_state, 2 * ends["entry"] + ends["phase"], ends["cost"])
         recording.spread(record, by_state)
+        first = record.counts[k.FIRST]
+        recording.keep(record)
+        ends["entry"] = record.number[first + ends["entry"]]
         arcs = self._answered(lambda search: recording.gather(search, record, ends))
         places = record.places[: record.counts[k.NUM_PLACES]]
         names = ("frame", "cost", "node", "boost", "spelling")

@@ -3,7 +3,8 @@
     note      before a frame is settled: the candidates that lead to what goes on
     prune     now and then: drops what cannot be part of the lattice
     spread    at the end: the extra cost of all states
-    gather    after it: what is left, with its costs
+    keep      after it: drops what is above the limit
+    gather    and after that: what is left, with its costs
 
 The search goes on from one phase of an entry where both may do the same. What it does
 not consider from the dearer one is priced here: it costs no less, so that the cheaper
@@ -230,12 +231,15 @@ def spread(record, ends):
 def prune(record, num_entries):
     """Drop what cannot be part of the lattice; renumbers the rest."""
     spread(record, np.zeros(2 * num_entries, np.float32))
-    _keep(record)
+    keep(record)
 
 
 @jit
-def _keep(record):
-    """Drop arcs that are marked, and places that are not reached."""
+def keep(record):
+    """Drop arcs that are marked, and places that are not reached.
+
+    `record.number` then has the new numbers of those that are left.
+    """
     counts, number, arcs = record.counts, record.number, record.arcs
     kept, first = 0, counts[k.FIRST]
     for n in range(counts[k.NUM_PLACES]):
@@ -259,12 +263,11 @@ def _keep(record):
 
 @jit
 def gather(search, record, ends):
-    """After `spread`, what is left: the columns of `RecordedArcs`, those of ends last.
+    """After `keep`, what is left: the columns of `RecordedArcs`, those of ends last.
 
-    `ends`: ENDING [N], with what each costs more than the best for its cost.
+    `ends`: ENDING [N], with what each costs more than the best for its cost, and the
+    place of its entry.
     """
-    first = record.counts[k.FIRST]
-    _keep(record)
     arcs, places, num_arcs = record.arcs, record.places, record.counts[k.NUM_ARCS]
     count = num_arcs + len(ends)
     state, nextstate = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -285,7 +288,7 @@ def gather(search, record, ends):
                 made = step_of(search, source, to, token, one.pron)
         else:
             end = ends[a - num_arcs]
-            state[a] = 2 * record.number[first + end.entry] + end.phase
+            state[a] = 2 * end.entry + end.phase
             nextstate[a] = -1
             ilabel[a], excess[a], acoustic[a] = uint32(0), end.cost, _ZERO
             made = Step(int64(end.olabel), end.graph_cost, _ZERO, end.boost_cost)

@@ -58,7 +58,7 @@ def recombine_added(phrases, added, work, record, made, cutoff, count, waiting):
                 improve(work, i, candidate)
             if record is not None:
                 came = candidate.cost, candidate.node, candidate.arc
-                note_loser(record, work.next[i], before, came, uint32(i))
+                note_loser(record, contents_of(work, i), before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, more, k.GROW_WORK
@@ -143,11 +143,12 @@ def _put(added, record, count, candidate):
     if better:
         added.next[i] = candidate
     if record is not None:
+        now = entry.cost, entry.node, entry.arc
         if is_epsilon:
-            note_displaced(record, entry, before, uint32(i) | OF_OVERLAY)
+            note_displaced(record, now, before, uint32(i) | OF_OVERLAY)
         else:
             came = candidate.cost, candidate.node, candidate.arc
-            note_loser(record, entry, before, came, uint32(i) | OF_OVERLAY)
+            note_loser(record, now, before, came, uint32(i) | OF_OVERLAY)
     return count, True
 
 

@@ -171,7 +171,7 @@ def _reach(graph, phrases, work, record, count, made, side):
             before = contents_of(work, i)
             improve_quiet(phrases, work, i, candidate, False)
             if record is not None:
-                note_displaced(record, work.next[i], before, uint32(i))
+                note_displaced(record, contents_of(work, i), before, uint32(i))
             continue
         if count == room:
             return count, False
@@ -189,7 +189,7 @@ def _reach(graph, phrases, work, record, count, made, side):
                 before = contents_of(work, i)
                 improve(work, i, candidate)
                 if record is not None:
-                    note_displaced(record, work.next[i], before, uint32(i))
+                    note_displaced(record, contents_of(work, i), before, uint32(i))
                 continue
             if count == room:
                 return count, False

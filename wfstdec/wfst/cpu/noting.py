@@ -37,21 +37,22 @@ def note(record, node, arc, cost, to):
 
 
 @inlined
-def note_loser(record, entry, before, came, to):
+def note_loser(record, now, before, came, to):
     """Note the emitting arc that lost entry `to`: what came, or what was there.
 
-    `before`, `came`: (cost, node, arc) of the entry before, and of the candidate.
+    `now`, `before`, `came`: (cost, node, arc) of the entry as it is, as it was before,
+    and of the candidate. Records are not passed: there are two kinds of them.
     """
     cost, node, arc = before
-    if entry.node == node and entry.arc == arc:
+    if now[1] == node and now[2] == arc:
         note(record, came[1], came[2], came[0], to)
     else:
         note(record, node, arc, cost, to)
 
 
 @inlined
-def note_displaced(record, entry, before, to):
+def note_displaced(record, now, before, to):
     """Note the emitting arc that entry `to` was made by until an epsilon arc came."""
     cost, node, arc = before
-    if not arc & _EPSILON_ARC and (entry.node != node or entry.arc != arc):
+    if not arc & _EPSILON_ARC and (now[1] != node or now[2] != arc):
         note(record, node, arc, cost, to)

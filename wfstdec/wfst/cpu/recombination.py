@@ -187,7 +187,7 @@ def recombine(graph, phrases, work, record, made, side, cutoff):
             improve_quiet(phrases, work, i, candidates[q], True)
             if record is not None:
                 came = candidates[q].cost, candidates[q].node, candidates[q].arc
-                note_loser(record, work.next[i], before, came, uint32(i))
+                note_loser(record, contents_of(work, i), before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, False
@@ -218,7 +218,7 @@ def _recombine_side(graph, phrases, work, record, side, cutoff, count, waiting):
             improve(work, i, candidate)
             if record is not None:
                 came = candidate.cost, candidate.node, candidate.arc
-                note_loser(record, work.next[i], before, came, uint32(i))
+                note_loser(record, contents_of(work, i), before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, False
