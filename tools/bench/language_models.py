@@ -23,12 +23,14 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set
 from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.data import Recipe
 from tools.bench.report import (
     Columns,
     Row,
@@ -169,28 +171,36 @@ def size_mb(path: Path) -> float:
     return sum(file.stat().st_size for file in files) / 1e6
 
 
+def decoder_of(
+    kind: str, path: Path, recipe: Recipe, lookahead: Any, args: argparse.Namespace
+) -> TrieDecoder:
+    """The decoder with a kind of model, all of it loaded."""
+    tokens = read_tokens(recipe.tokens)
+    lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
+    given: dict[str, Any] = {"lm": path}
+    if kind == "own model":
+        words = ("<eps>", *dict.fromkeys(lexicon.words))
+        given = {"lm": OwnModel(NgramLM.from_arpa(path, words)), "words": words}
+    return TrieDecoder(
+        tokens=tokens,
+        lexicon=lexicon,
+        separator=recipe.separator,
+        **given,
+        options=TrieOptions(
+            beam=args.beam,
+            beam_size=args.beam_size,
+            lm_scale=args.lm_scale,
+            lookahead=lookahead,
+        ),
+        threads=1,
+    )
+
+
 def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
     """One kind in this process: loaded twice, the first time to compile kernels."""
     speech = load_set(args.set, Inputs.of(args))
-    recipe, path = speech.recipe, file_of(kind, args)
-    utterances = list(speech.logprobs.values())
-    tokens = read_tokens(recipe.tokens)
-    lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
-    options = TrieOptions(
-        beam=args.beam,
-        beam_size=args.beam_size,
-        lm_scale=args.lm_scale,
-        lookahead=lookahead,  # type: ignore[arg-type]
-    )
-
-    def make() -> TrieDecoder:
-        given: dict[str, Any] = {"lm": path}
-        if kind == "own model":
-            words = ("<eps>", *dict.fromkeys(lexicon.words))
-            given = {"lm": OwnModel(NgramLM.from_arpa(path, words)), "words": words}
-        common = {"tokens": tokens, "lexicon": lexicon, "separator": recipe.separator}
-        return TrieDecoder(**common, **given, options=options, threads=1)
-
+    path, utterances = file_of(kind, args), list(speech.logprobs.values())
+    make = partial(decoder_of, kind, path, speech.recipe, lookahead, args)
     make().decode([x[:20] for x in utterances[:2]])
     loaded = measure_load(make)
     decoder, before = loaded.item, resident_mb()
