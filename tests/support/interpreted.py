@@ -71,6 +71,7 @@ import naive_words
 from added_cases import random_calls_search
 from ctc_decoder_cases import random_case as random_ctc_case
 from ctc_decoder_cases import random_options as random_ctc_options
+from own_models import WholeText
 from random_graphs import (
     random_boosts,
     random_graph,
@@ -241,6 +242,21 @@ def check_ctc_decoder(i):
             assert found.score <= best + 1e-3, i
 
 
+def check_own_models(i):
+    """The trie search that asks a user's model, without the JIT."""
+    case = naive_search_cases.random_case(np.random.default_rng(i), kind="separator")
+    arguments = naive_search_cases.decoder_arguments(case)
+    arguments = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
+    options = TrieOptions(**case.options, beam=5.0, beam_size=5, lookahead="unigram")
+    expected, found = (
+        TrieDecoder(
+            **arguments, lm=WholeText(i), options=options, backend=backend
+        ).decode_nbest([case.logprobs] * 2)
+        for backend in TRIE_BACKENDS
+    )
+    assert found == expected, i
+
+
 def main(num_cases):
     """Decode random batches by both backends; ask models."""
     for i in range(num_cases):
@@ -251,6 +267,7 @@ def main(num_cases):
         check_added(np.random.default_rng([i, 1]))
         check_trie_words(i)
         check_ctc_decoder(i)
+        check_own_models(i)
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

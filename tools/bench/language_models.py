@@ -23,13 +23,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set
 from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.data import Recipe
 from tools.bench.report import (
     Columns,
     Row,
@@ -170,36 +171,36 @@ def size_mb(path: Path) -> float:
     return sum(file.stat().st_size for file in files) / 1e6
 
 
-def maker(
-    kind: str, lookahead: str, speech: Any, args: argparse.Namespace
-) -> Callable[[], TrieDecoder]:
-    """Makes the decoder with one kind of language model."""
-    recipe, path = speech.recipe, file_of(kind, args)
+def decoder_of(
+    kind: str, path: Path, recipe: Recipe, lookahead: Any, args: argparse.Namespace
+) -> TrieDecoder:
+    """The decoder with a kind of model, all of it loaded."""
     tokens = read_tokens(recipe.tokens)
     lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
-    options = TrieOptions(
-        beam=args.beam,
-        beam_size=args.beam_size,
-        lm_scale=args.lm_scale,
-        lookahead=lookahead,  # type: ignore[arg-type]
+    given: dict[str, Any] = {"lm": path}
+    if kind == "own model":
+        words = ("<eps>", *dict.fromkeys(lexicon.words))
+        given = {"lm": OwnModel(NgramLM.from_arpa(path, words)), "words": words}
+    return TrieDecoder(
+        tokens=tokens,
+        lexicon=lexicon,
+        separator=recipe.separator,
+        **given,
+        options=TrieOptions(
+            beam=args.beam,
+            beam_size=args.beam_size,
+            lm_scale=args.lm_scale,
+            lookahead=lookahead,
+        ),
+        threads=1,
     )
-
-    def make() -> TrieDecoder:
-        given: dict[str, Any] = {"lm": path}
-        if kind == "own model":
-            words = ("<eps>", *dict.fromkeys(lexicon.words))
-            given = {"lm": OwnModel(NgramLM.from_arpa(path, words)), "words": words}
-        common = {"tokens": tokens, "lexicon": lexicon, "separator": recipe.separator}
-        return TrieDecoder(**common, **given, options=options, threads=1)
-
-    return make
 
 
 def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
     """One kind in this process: loaded twice, the first time to compile kernels."""
     speech = load_set(args.set, Inputs.of(args))
-    utterances, path = list(speech.logprobs.values()), file_of(kind, args)
-    make = maker(kind, lookahead, speech, args)
+    path, utterances = file_of(kind, args), list(speech.logprobs.values())
+    make = partial(decoder_of, kind, path, speech.recipe, lookahead, args)
     make().decode([x[:20] for x in utterances[:2]])
     loaded = measure_load(make)
     decoder, before = loaded.item, resident_mb()
