@@ -1,17 +1,9 @@
 """Lattices of trie searches, as tests read them."""
 
-import dataclasses
-
 import numpy as np
 
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.trie.lattice_paths import said_on
-
-
-def bits(lattice):
-    """All of a lattice, in a form that tells -0.0 from 0.0."""
-    rest = [getattr(lattice, f.name) for f in dataclasses.fields(lattice)[3:]]
-    return lattice.states.tobytes(), lattice.arcs.tobytes(), *map(repr, rest)
 
 
 def lattice_by(search, decoder, compiled, chunks):

@@ -9,6 +9,7 @@ import naive_search_cases
 import naive_words
 import numpy as np
 import pytest
+from lattice_searches import bits
 from own_models import Batched, ById, WholeText, Wrapped
 from searches import Lockstep
 
@@ -130,6 +131,19 @@ def test_the_bits_of_the_same_model_in_arrays(kind):
         for backend in BACKENDS:
             found = make(backend=backend)
             assert found.decode_nbest([case.logprobs], boosts=boosts) == want, seed
+
+
+@pytest.mark.parametrize("kind", ["separator", "tokens"])
+def test_lattices_are_those_of_the_same_model_in_arrays(kind):
+    for seed in with_lm(kind, count=15):
+        drawn = draw(seed, kind, merge="max", nbest=1, beam=4.0, lattice_beam=3.0)
+        decoder, make, case, boosts = drawn
+        (want,) = decoder.decode_lattice([case.logprobs], boosts=boosts)
+        for backend in BACKENDS:
+            found = make(backend=backend)
+            for _ in range(2):  # the second time all answers are there
+                (again,) = found.decode_lattice([case.logprobs], boosts=boosts)
+                assert bits(again) == bits(want), seed
 
 
 @pytest.mark.parametrize("kind", ["separator_optional", "tokens"])

@@ -8,8 +8,9 @@ import naive_search_cases
 import naive_words
 import numpy as np
 import pytest
+from lattice_searches import bits
 from naive_search_cases import LEXICON, hand, says
-from trie_lattices import bits, lattice_by, tokens_on
+from trie_lattices import lattice_by, tokens_on
 
 from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import LatticeError, OptionError
