@@ -133,7 +133,7 @@ def test_lattices_are_those_of_the_specification(capacity, monkeypatch):
             assert bits(got.best) == bits(expected.best), i
             got, expected = (contents(graph, options, r) for r in (got, expected))
             assert got == expected, i
-            arcs = recorded[0].arcs.arc
+            arcs = recorded[0].arcs["arc"]
             found += bool((arcs >= graph.num_arcs).any())
     assert found > 20
 
