@@ -11,7 +11,8 @@ are colour-blind, the markers by those who print in grey.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +48,8 @@ def plot(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> 
         BackendError: matplotlib is not installed.
         FormatError: The file cannot be written.
     """
-    kind = None if path is None else check_plot(path)
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
-        figure = matplotlib.figure.Figure(figsize=(8.0, 5.0), layout="constrained")
-        axes = figure.add_subplot()
-        _draw(axes, comparison)
-        if path is not None:
-            _write(figure, path, kind)
+    with _figure((8.0, 5.0), path) as figure:
+        _draw(figure.add_subplot(), comparison)
     return figure
 
 
@@ -75,10 +70,7 @@ def plot_reliability(
         BackendError: matplotlib is not installed.
         FormatError: The file cannot be written.
     """
-    kind = None if path is None else check_plot(path)
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
-        figure = matplotlib.figure.Figure(figsize=(5.0, 6.0), layout="constrained")
+    with _figure((5.0, 6.0), path) as figure:
         shares, counts = figure.subplots(2, sharex=True, height_ratios=(3, 1))
         shares.plot([0, 1], [0, 1], linestyle=":", color="#777777", linewidth=1.0)
         for i, (name, bins) in enumerate(series.items()):
@@ -99,9 +91,21 @@ def plot_reliability(
         shares.legend(frameon=False, fontsize=8)
         for axes in (shares, counts):
             axes.grid(True, color="#dddddd", linewidth=0.5)
+    return figure
+
+
+@contextmanager
+def _figure(
+    size: tuple[float, float], path: str | os.PathLike[str] | None
+) -> Iterator[Figure]:
+    """An empty figure, inches by inches; what was drawn is written to a path."""
+    kind = None if path is None else check_plot(path)
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+        yield figure
         if path is not None:
             _write(figure, path, kind)
-    return figure
 
 
 def _write(figure: Figure, path: str | os.PathLike[str], kind: str | None) -> None:
