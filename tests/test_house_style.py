@@ -19,7 +19,7 @@ KERNEL_LINES = 120
 POSITIONAL = 5
 FOREIGN = "adapters"
 """The room of other people's interfaces: what parameters there are is theirs to say."""
-KERNEL = re.compile(r"\b_?(n?jit|kernel|inlined|intrinsic)\b")
+KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
 
 ROOMS = (

@@ -54,7 +54,7 @@ def interpreted(function):
     return call
 
 
-for name in ("jit", "kernel", "inlined"):
+for name in ("jit", "kernel", "part", "inlined"):
     setattr(wfstdec.jit, name, interpreted)
 
 from wfstdec.jit import intrinsics

@@ -41,7 +41,8 @@ def _bench(name: str, *words: str) -> tuple[str, ...]:
 
 _HEADLINE = ("--settings", "7000:13", "--boosted", "0", "--dtypes", "float32")
 _NCU = (
-    *("ncu", "--set", "full", "--launch-count", "1", "--kernel-name", "search_chunk"),
+    *("ncu", "--set", "full", "--clock-control", "none", "--launch-count", "1"),
+    *("--kernel-name", "search_chunk"),
     *(_PY, "-m", "tools.gpu.check", "search"),
 )
 FIRST = (

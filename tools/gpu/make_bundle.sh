@@ -11,20 +11,22 @@
 #                   40 utterances are measured
 #   BPE             a folder that tools.data.make_synthetic wrote: 60 of its utterances
 #   WHEELS          "none": no packages, where the other machine has them
-#   MOST_MB         what it may take, 54 by default: 64 MiB less a checkout that travels too
+#   MOST_MB         what it may take; by default 64 MiB less a checkout that travels too
 # Not in it, for their size: CuPy with CUDA's libraries (cupy-cuda12x or cupy-cuda13x, as
 # the driver is), NumPy, numba, and torch, whose tests are skipped where it is missing.
 set -euo pipefail
 out=$(realpath -m "${1:?name the file to write}")
 version=${PYTHON_VERSION:-312}
-most=$((${MOST_MB:-54} * 1000 * 1000))
 cd "$(dirname "$0")/../.."
+checkout=$(git ls-files -z | du -cb --files0-from=- | tail -n 1 | cut -f 1)
+most=$((${MOST_MB:-$(((64 * 1024 * 1024 - checkout) / 1000000))} * 1000 * 1000))
 data=${DATA:-../shared/data}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$(dirname "$out")"
 mkdir "$folder/wfstdec"
-git archive HEAD | tar x -C "$folder/wfstdec"
+git archive HEAD -- . ':!graphs/transducer_demo' ':!notebooks' ':!tools/bench_runs' |
+    tar x -C "$folder/wfstdec"
 git rev-parse --short HEAD >"$folder/commit"
 
 download() {

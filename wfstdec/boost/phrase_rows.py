@@ -17,7 +17,7 @@ from numpy import float32, uint64
 
 from wfstdec.boost.instalments import check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
-from wfstdec.jit import inlined, jit, kernel, read_only
+from wfstdec.jit import inlined, jit, part, read_only
 from wfstdec.lm import kernels
 
 ROW = np.dtype(
@@ -240,7 +240,7 @@ def step(phrases, boost, label):
     return float32(row.dense_cost + there.cost), there.next
 
 
-@kernel
+@part
 def _step_down(phrases, boost, label):
     """`step` by all states on the way to the dense one."""
     rows, arcs = phrases.rows, phrases.arcs

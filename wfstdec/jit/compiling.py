@@ -18,10 +18,19 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.registry import CPUDispatcher
 from numba.extending import overload
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,  # nobody asks for the address of a kernel
+}
 _NO_COUNTING = {**_OPTIONS, "_nrt": False}
+_PART = {**_NO_COUNTING, "no_cpython_wrapper": True}
+"""Taking records of arrays from Python apart is most of the code of a small function:
+without it, kernels compile in half of the time."""
 _PACKAGE = Path(__file__).parents[1]
 _IMPORT = re.compile(
     r"^[ ]*(?:from[ ]+([\w.]+)[ ]+)?import[ ]+(?:\(([^)]*)\)|([^\n(]+))", re.MULTILINE
@@ -43,9 +52,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     return _keyed_by_sources(numba.njit(**_NO_COUNTING)(function))
 
 
+def part(function: Callable[..., Any]) -> Any:
+    """Compile a part of kernels: they call it. Called from Python it runs as Python."""
+    return _as_part(numba.njit(**_PART)(function))
+
+
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a part of a `kernel`: it is inlined into whatever calls it."""
-    return _keyed_by_sources(numba.njit(**_NO_COUNTING, forceinline=True)(function))
+    """The same, but it is inlined into whatever calls it."""
+    return _as_part(numba.njit(**_PART, forceinline=True)(function))
 
 
 def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
@@ -62,7 +76,7 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
         way = ways.get(getattr(types[0], "instance_class", object))
         return getattr(way, "py_func", way)
 
-    options = {**_NO_COUNTING, "forceinline": True}
+    options = {**_PART, "forceinline": True}
     del options["cache"]  # with what calls it
     overload(call, jit_options=options, strict=False)(choose)
     return call
@@ -131,6 +145,20 @@ def _paths(module: str) -> Iterator[Path]:
         place = _PACKAGE.joinpath(*parts)
         yield place / "__init__.py"
         yield place.with_suffix(".py")
+
+
+class _Part(CPUDispatcher):
+    """A compiled function that has no way in from Python."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        with np.errstate(all="ignore"):  # compiled, it says nothing of it either
+            return self.py_func(*arguments)
+
+
+def _as_part(dispatcher: Any) -> Any:
+    if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
+        dispatcher.__class__ = _Part
+    return _keyed_by_sources(dispatcher)
 
 
 def _keyed_by_sources(dispatcher: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 
 _SIGN = uint32(1 << 31)
 _SHORT = 24
@@ -40,7 +40,7 @@ def index_of(key):
     return int64(key & uint64(0xFFFFFFFF))
 
 
-@kernel
+@part
 def sort_keys(keys, count, stack):
     """Sort `keys[:count]` in place: quicksort, the larger part waits; then insertion.
 

@@ -17,7 +17,7 @@ from wfstdec.adapters.pyctcdecode.constants import (
     LOG_BASE_CHANGE_FACTOR,
 )
 from wfstdec.adapters.pyctcdecode.word_tree import find_child, first_slot
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.lm.kernels import final, step
 
 _MIX = uint64(0xFF51AFD7ED558CCD)
@@ -39,7 +39,7 @@ def part_child(search, store, parent, char):
         at = (at + 1) & mask
 
 
-@kernel
+@part
 def _new_part(search, store, parent, char, slot):
     parts, count = store.parts, store.counts[k.NUM_PARTS]
     if count >= len(parts):
@@ -106,7 +106,7 @@ def text_child(search, store, parent, part):
         at = (at + 1) & mask
 
 
-@kernel
+@part
 def _new_text(search, store, parent, word, slot):
     texts, count, scales = store.texts, store.counts[k.NUM_TEXTS], search.scales
     if count >= len(texts):

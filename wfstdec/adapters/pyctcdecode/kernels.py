@@ -27,7 +27,7 @@ from wfstdec.adapters.pyctcdecode.growing import (
     word_score,
 )
 from wfstdec.adapters.pyctcdecode.sorting import best_first
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.lm.kernels import step
 
 _TEXT, _PART = uint64(0x9E3779B97F4A7C15), uint64(0xC2B2AE3D27D4EB4F)
@@ -142,7 +142,7 @@ def _ended(search, store, i, text, part):
     return int64(store.ended[i])
 
 
-@kernel
+@part
 def _first_part(search, store, token):
     """The part that begins with a token."""
     table, part = search.tokens, int64(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from numpy import int64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 
 _PROBES, _SHIFT, _FIRST_SIZE = 9, 5, 8
 _MANY = 50_000
@@ -98,7 +98,7 @@ def _resize(table, size, wanted, other):
     return new_size
 
 
-@kernel
+@part
 def _insert_all(table, size, other, new_size):
     for i in range(new_size):
         other[i] = _EMPTY

@@ -14,12 +14,12 @@ import numpy as np
 from numpy import int64, uint64
 
 import wfstdec.adapters.torchaudio.records as k
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 
 _INF = np.inf
 
 
-@kernel
+@part
 def begin_frame(rules, work):
     """Nothing has been found yet, and nothing is too bad."""
     work.counts[k.COUNT], work.counts[k.STATUS] = 0, k.DONE
@@ -121,7 +121,7 @@ def _hash(lm, label, node, token):
     return mixed ^ (mixed >> uint64(32))
 
 
-@kernel
+@part
 def raise_cut(rules, work):
     """Nothing below the `beam_size`th of what is there will live."""
     count = work.counts[k.COUNT]
@@ -167,7 +167,7 @@ def _sum_up(rules, work):
             work.counts[k.COUNT] += at == last
 
 
-@kernel
+@part
 def kth_best(values, count, rank):
     """The `rank`th highest of `values[:count]`, which are put into another order."""
     low, high, wanted = 0, count - 1, rank - 1
@@ -209,7 +209,7 @@ def _goes_before(a, b):
     return b.blank and not a.blank
 
 
-@kernel
+@part
 def _sort(work, count):
     """Sort `work.order[:count]`: runs by insertion, then merged by twos."""
     candidates, order, beside = work.candidates, work.order, work.beside

@@ -36,7 +36,7 @@ from wfstdec.adapters.torchaudio.candidates import (
     kth_best,
     raise_cut,
 )
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.lm.kernels import step
 
 _LOG10_OF_NATS = -1 / math.log(10)
@@ -299,7 +299,7 @@ def _go_on_in_tokens(rules, work, channel, i, row, count):
             _extend(rules, work, channel, i, (score, 0.0), float32(0), n, n, -1)
 
 
-@kernel
+@part
 def _settle(rules, work, channel):
     """The best candidates become the beam, with new states and traces."""
     count = choose(rules, work)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int64
 
-from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit import inlined, jit, part
 from wfstdec.lm.kernels import final
 from wfstdec.trie.cpu import records as k
 from wfstdec.trie.cpu.begin import text_with
@@ -61,7 +61,7 @@ def accepted_endings(search, channel):
     return endings
 
 
-@kernel
+@part
 def _fill_accepted(search, channel, endings):
     space, scales, frontier = search.space, search.scales, channel.frontier
     at = 0
@@ -139,7 +139,7 @@ def unfinished_endings(search, channel):
     return endings
 
 
-@kernel
+@part
 def _fill_unfinished(search, channel, endings):
     for i in range(channel.counts[k.FRONTIER]):
         entry = channel.frontier[i]

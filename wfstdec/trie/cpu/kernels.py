@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, uint64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
@@ -168,7 +168,7 @@ def _most_paid(search, entry):
     return inside, at_end, beside
 
 
-@kernel
+@part
 def _emit(search, work, frontier, num_next, least):
     """Write the candidates of some entries."""
     emitted = Emitted(int64(0), least)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy import float32, int64, uint64
 
 from wfstdec.boost.instalments import state_of
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
 from wfstdec.lm.kernels import state_order
@@ -211,7 +211,7 @@ def _order_ties(lm, keys, entries, count):
         keys[j] = key
 
 
-@kernel
+@part
 def _choose_texts(scales, work, count):
     """Keep the texts that may matter at the `beam_size` best places.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.jit.ordering import index_of, key_of, sort_keys
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu.bounds import least_cost
@@ -25,7 +25,7 @@ _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
-@kernel
+@part
 def least_stay_cost(search, work, frontier, count):
     """The least cost of the first entries if no token begins.
 
@@ -41,7 +41,7 @@ def least_stay_cost(search, work, frontier, count):
     return least
 
 
-@kernel
+@part
 def find_tokens(blank, bound, work):
     """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many.
 
@@ -55,7 +55,7 @@ def find_tokens(blank, bound, work):
     return count
 
 
-@kernel
+@part
 def drop_tokens(count, bound, work):
     """Drop the found tokens that are over a lower bound; how many are left."""
     tokens, costs, kept = work.found_tokens, work.found_costs, _ZERO
@@ -66,7 +66,7 @@ def drop_tokens(count, bound, work):
     return kept
 
 
-@kernel
+@part
 def take_best_token(count, work):
     """Let the best of the found tokens be the only one that may begin."""
     best = _ZERO
@@ -78,7 +78,7 @@ def take_best_token(count, work):
     work.next_costs[token] = work.costs[token]
 
 
-@kernel
+@part
 def rank_tokens(scales, count, work):
     """Fill `next_tokens` and `next_costs` with the best of those found; how many."""
     if count > uint64(MAX_RANK_SORT):

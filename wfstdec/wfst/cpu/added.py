@@ -16,7 +16,7 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.graph.arcs import LEADS_TO_EPSILON
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.added_records import CALL_BITS
@@ -45,7 +45,7 @@ _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
-@kernel
+@part
 def least_from_best_added(graph, scales, words, phrases, added, work, channel):
     """The least cost of the best entry's arcs, infinite if it is of the graph."""
     best, least = uint64(channel.counts[k.BEST]), float32(np.inf)
@@ -59,7 +59,7 @@ def least_from_best_added(graph, scales, words, phrases, added, work, channel):
     return least
 
 
-@kernel
+@part
 def emit_added(graph, scales, words, phrases, added, work, channel, beam, least):
     """Write the arcs that may survive to `added.made`.
 

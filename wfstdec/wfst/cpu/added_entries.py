@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from numpy import uint32, uint64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import LABEL
 from wfstdec.wfst.cpu.noting import OF_OVERLAY, note, note_displaced, note_loser
@@ -26,7 +26,7 @@ _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
-@kernel
+@part
 def recombine_added(phrases, added, work, record, made, cutoff, count, waiting):
     """Candidates to entries, in `work.next` of the graph, in `added.next` of others.
 
@@ -83,7 +83,7 @@ def _improve_alone(entry, candidate):
         entry.cost, entry.node, entry.arc = cost, candidate.node, arc
 
 
-@kernel
+@part
 def close_added(phrases, added, work, record, count, more):
     """Relax the overlay's epsilon arcs, which cost nothing, and append its entries.
 
@@ -164,7 +164,7 @@ def _find(added, count, state, boost):
     return i, last
 
 
-@kernel
+@part
 def append_added(phrases, added, work, count, more):
     """The entries of the overlay behind `count` of the graph; whether they fit."""
     if count + more > uint64(len(work.next)):

@@ -17,7 +17,7 @@ from numpy import float32, uint32, uint64
 
 from wfstdec.boost.instalments import owed_of, state_of
 from wfstdec.boost.listed import is_hot
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.arc_costs import (
@@ -47,7 +47,7 @@ _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
-@kernel
+@part
 def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, beam):
     """Write the arcs that may survive to `work.candidates` and `work.side`.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy import float32, uint32, uint64
 
 from wfstdec.boost.listed import is_hot
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import records as k
@@ -98,7 +98,7 @@ def _prefetch_rows(graph, frontier, i, count):
         prefetch(graph.arcs, uint64(graph.rows[state].emit))
 
 
-@kernel
+@part
 def _emit_by_label(graph, scales, words, work, channel, cutoff, beam):
     """Candidates by intersecting label sets; see `emit`.
 
@@ -153,7 +153,7 @@ def _list_block(graph, scales, words, work, frontier, first, last, count, beam):
     return listed
 
 
-@kernel
+@part
 def _emit_by_row(graph, scales, words, phrases, work, channel, cutoff):
     """Candidates by looking at every arc; see `emit`.
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.ordering import cost_of, key_of
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
@@ -263,7 +263,7 @@ def _keep(scales, phrases, work, channel):
     return channel.beam[0]
 
 
-@kernel
+@part
 def _keep_least(phrases, work, channel, keep, limit):
     """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
     frontier, counts = channel.frontier, channel.counts
@@ -293,7 +293,7 @@ def _keep_least(phrases, work, channel, keep, limit):
     return cost_of(last)
 
 
-@kernel
+@part
 def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count):
     """Make trace nodes, re-base, and hand the entries to the channel."""
     entries, frontier, trace = work.next, channel.frontier, channel.trace

@@ -14,7 +14,7 @@ from __future__ import annotations
 from numpy import uint32, uint64
 
 from wfstdec.boost.instalments import state_of
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.noting import note_loser
@@ -165,7 +165,7 @@ def _head(work, slot):
     return head & _NONE if head >> _HALF == work.table[0] else _NONE
 
 
-@kernel
+@part
 def recombine(graph, phrases, work, record, made, side, cutoff):
     """Candidates to entries, one per search state: the least (cost, arc, source).
 

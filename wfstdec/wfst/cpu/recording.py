@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit import inlined, jit, part
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.added_entries import label_at
 from wfstdec.wfst.cpu.arc_costs import arc_of_flagged
@@ -30,7 +30,7 @@ _NONE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 
 
-@kernel
+@part
 def finish_noting(graph, added, work, channel, record, count):
     """Finish the arcs of a frame, whose frontier is closed; did they fit?"""
     first = uint32(channel.counts[k.TRACE])
@@ -65,7 +65,7 @@ def _position(noted, count):
     return noted
 
 
-@kernel
+@part
 def commit(phrases, work, channel, record, count):
     """Count the arcs of a frame in, now that the trace has its nodes."""
     record.counts[0] = record.counts[1]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, part
 from wfstdec.jit.ordering import key_of
 
 _ONE = uint64(1)
 
 
-@kernel
+@part
 def nth_least(entries, count, n, limit, work):
     """The key of the n-th least entry among those that cost at most `limit`.
 
@@ -53,7 +53,7 @@ def nth_least(entries, count, n, limit, work):
     return _nth_of(keys, found, n - before - _ONE)
 
 
-@kernel
+@part
 def last_of_tie(entries, boosts, count, n, last, work):
     """The boost state of the n-th least entry, ties going to the lower one.
 
@@ -75,7 +75,7 @@ def last_of_tie(entries, boosts, count, n, last, work):
     return uint32(_nth_of(work.keys, found, n - before - _ONE))
 
 
-@kernel
+@part
 def _nth_of(keys, count, n):
     """The key that stands at `n` once `keys[:count]` is sorted; Hoare's quickselect."""
     low, high = uint64(0), count - _ONE
