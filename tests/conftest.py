@@ -3,6 +3,7 @@
 A test that is given the backend "cuda" is marked `gpu`, and skipped without one.
 """
 
+import gc
 import importlib.util
 import os
 
@@ -48,3 +49,10 @@ def pytest_runtest_makereport(item, call):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but peers are required"
     return report
+
+
+@pytest.fixture(autouse=True, scope="module")
+def settled_heap():
+    """Collections do not look again at what is there: benchmarks ask for many."""
+    gc.collect()
+    gc.freeze()
