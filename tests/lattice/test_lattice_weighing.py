@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import kaldialign
 import naive_lattice
 import naive_lm
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from lattice_cases import logprobs_of, paths_of, random_lattice_case
 from naive_rescoring import path_cost, pronunciations_in
 from naive_search_cases import easy_arpa
+from real_speech import speech_graph, utterances
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.lattice import mbr
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
@@ -24,6 +27,7 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_of
 from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
 
 
 def random_lattice(seed, lattice_beam=4.0):
@@ -259,6 +263,33 @@ def test_confidences_of_texts_of_one_word():
             assert found.confidences[0] == pytest.approx(weights[names], abs=1e-6)
         checked += 1
     assert checked > 20
+
+
+def test_a_band_of_a_long_text_is_all_that_alignments_need(monkeypatch):
+    decoder = WfstDecoder(speech_graph("normal"), WfstOptions(beam=12.0, lm_scale=0.8))
+    whole = np.concatenate(utterances(4))
+    lattice = decoder.decode_lattice([whole], lattice_beam=6.0)[0]
+    found = word_confidences(lattice)
+    assert len(found.words) > 3 * mbr.BAND
+    monkeypatch.setattr(mbr, "BAND", 2 * len(found.words) + 1)
+    assert word_confidences(lattice) == found
+    monkeypatch.setattr(mbr, "BAND", 1)  # there is something that a band may cut
+    assert word_confidences(lattice).expected_errors > found.expected_errors
+
+
+def test_distances_of_long_texts_are_those_of_a_peer():
+    rng = np.random.default_rng(7)
+    texts = [rng.integers(1, 6, rng.integers(0, 40)) for _ in range(12)]
+    texts += [np.delete(texts[0], 3), np.insert(texts[0], 30, 9), texts[0]]
+    splits = np.cumsum([0, *map(len, texts)])
+    chance = rng.dirichlet(np.ones(len(texts)))
+    found = mbr._risks(np.concatenate(texts), splits, chance)
+    for i, one in enumerate(texts):
+        expected = sum(
+            p * kaldialign.edit_distance(one.tolist(), other.tolist())["total"]
+            for p, other in zip(chance, texts, strict=True)
+        )
+        assert found[i] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0])

@@ -29,8 +29,15 @@ from wfstdec.lattice.posteriors import posteriors
 
 CANDIDATES = 100
 """So many texts are candidates, and make up all that is probable."""
+BAND = 32
+"""An alignment may be so many places of the text (half of them words, the others what
+is between words) from where the path itself stands in the same frame."""
 _DEARER = 1e-5
 """An inserted word costs so much more than another error: so that ties are decided."""
+_FAR = 1e9
+"""Errors of what is out of the band."""
+_MATCH, _SKIP, _LEAVE = 1, 2, 3
+"""An arc's word stands at the last place, at none, or further places follow it."""
 
 
 class Confidences(NamedTuple):
@@ -59,20 +66,6 @@ class LeastRisk(NamedTuple):
     arcs: np.ndarray
     excess: float
     expected_errors: float
-
-
-def word_confidences(
-    lattice: Lattice, scale: float = 1.0, arcs: np.ndarray | None = None
-) -> Confidences:
-    """How sure each word of a path is.
-
-    Args:
-        lattice: Any.
-        scale: As of `posteriors`.
-        arcs: The path, by positions in `Lattice.arcs`; None is the best one.
-    """
-    arcs = lattice.best_arcs() if arcs is None else arcs
-    return _Risk(lattice, scale).of(lattice.word_ids(arcs))
 
 
 def minimum_bayes_risk(
@@ -104,106 +97,154 @@ def _risks(words, splits, chance):
     for i in range(num):
         one = words[splits[i] : splits[i + 1]]
         for j in range(i):
-            other = words[splits[j] : splits[j + 1]]
-            for q in range(len(other) + 1):
-                row[q] = q
-            for p in range(len(one)):
-                before, row[0] = row[0], p + 1
-                for q in range(len(other)):
-                    exchanged = before + int(one[p] != other[q])
-                    before = row[q + 1]
-                    row[q + 1] = min(exchanged, before + 1, row[q] + 1)
-            risk[i] += chance[j] * row[len(other)]
-            risk[j] += chance[i] * row[len(other)]
+            distance = _distance(one, words[splits[j] : splits[j + 1]], row)
+            risk[i] += chance[j] * distance
+            risk[j] += chance[i] * distance
     return risk
 
 
-class _Risk:
-    """Alignments with the paths of one lattice."""
+@jit
+def _distance(one, other, row):
+    """The edit distance of two texts: in a band that grows until it holds it.
 
-    def __init__(self, lattice: Lattice, scale: float) -> None:
-        found = posteriors(lattice, scale)
-        self._words, label = np.unique(
-            np.append(lattice.arcs["olabel"], 0), return_inverse=True
-        )
-        splits, into = lattice.arcs_into
-        self._arrays = (
-            lattice.order,
-            splits,
-            into,
-            lattice.arcs["state"].astype(np.int64),
-            label[:-1].astype(np.int64),
-            found.into,
-            found.end,
-        )
+    After E. Ukkonen, "Algorithms for approximate string matching", Information and
+    Control 64 (1985).
+    """
+    size = len(other)
+    band = max(4, abs(len(one) - size))
+    while True:
+        far = 2 * band + 1
+        for q in range(size + 1):
+            row[q] = q if q <= band else far
+        for p in range(1, len(one) + 1):
+            low, high = max(p - band, 0), min(p + band, size)
+            before = row[low - 1] if low > 0 else far
+            left = far
+            for q in range(low, high + 1):
+                best = min(row[q], left) + 1
+                if q > 0:
+                    best = min(best, before + int(one[p - 1] != other[q - 1]))
+                before, row[q] = row[q], best
+                left = best
+        if row[size] <= band:
+            return row[size]
+        band *= 2
 
-    def of(self, words: tuple[int, ...]) -> Confidences:
-        """The confidences of a text."""
-        text = np.zeros(2 * len(words) + 1, np.int64)
-        text[1::2] = np.searchsorted(self._words, words)
-        errors, share = _align(self._arrays, text, len(self._words))
-        at = np.arange(1, len(text), 2)
-        sure = np.minimum(share[at, text[at]], 1.0)
-        ids = tuple(self._words[text[at]].tolist())
-        return Confidences(ids, tuple(sure.tolist()), float(errors))
+
+def word_confidences(
+    lattice: Lattice, scale: float = 1.0, arcs: np.ndarray | None = None
+) -> Confidences:
+    """How sure each word of a path is.
+
+    Args:
+        lattice: Any; time and memory are linear in its length.
+        scale: As of `posteriors`.
+        arcs: The path, by positions in `Lattice.arcs`; None is the best one.
+    """
+    arcs = lattice.best_arcs() if arcs is None else arcs
+    found = posteriors(lattice, scale)
+    words = np.array(lattice.word_ids(arcs), np.int64)
+    text = np.zeros(2 * len(words) + 1, np.int64)
+    text[1::2] = words
+    splits, into = lattice.arcs_into
+    arrays = (
+        lattice.order,
+        splits,
+        into,
+        lattice.arcs["state"].astype(np.int64),
+        lattice.arcs["olabel"].astype(np.int64),
+        found.into,
+        found.end,
+    )
+    width = min(len(text) + 1, 2 * BAND + 1)
+    low = _low(lattice, arcs, len(text) + 1 - width)
+    errors, share = _align(arrays, text, low, width)
+    sure = np.minimum(share[1::2], 1.0)
+    return Confidences(tuple(words.tolist()), tuple(sure.tolist()), float(errors))
+
+
+def _low(lattice: Lattice, arcs: np.ndarray, most: int) -> np.ndarray:
+    """The first place that a state's path may be aligned with, int64 [S]."""
+    taken = lattice.arcs[arcs]
+    frames = lattice.states["frame"][taken["nextstate"][taken["olabel"] > 0]]
+    said = np.searchsorted(frames, lattice.states["frame"], "right")
+    return np.clip(2 * said.astype(np.int64) - BAND, 0, most)
 
 
 @jit
-def _align(lattice, text, num_labels):
-    """Align all paths with a text, whose label 0 is nothing.
+def _align(lattice, text, low, width):
+    """Align all paths with a text, whose label 0 is nothing, within a band.
+
+    Args:
+        lattice: Arrays.
+        text: int64 [Q].
+        low: int64 [S], where a state's band begins: not before that of a state before.
+        width: Its places; Q + 1 is all of them.
 
     Returns:
-        (expected errors, the share of each label in each place, float64 [Q, L]).
+        (expected errors, the share of the text's own label in each place, [Q]).
     """
     order, splits, into, source, label, chance, end = lattice
-    size = len(text)
-    errors = np.zeros((len(order), size + 1))
-    ways = np.zeros((len(chance), size + 1), np.int8)
-    for q in range(size):
-        errors[0, q + 1] = errors[0, q] + np.float64(text[q] != 0)
+    errors = np.zeros((len(order), width))
+    ways = np.zeros((len(chance), width), np.int8)
+    for k in range(1, width):
+        errors[0, k] = errors[0, k - 1] + np.float64(text[k - 1] != 0)
     for state in order:
         for p in range(splits[state], splits[state + 1]):
             a = into[p]
-            before, one = source[a], 0.0
-            for q in range(size + 1):
-                skip = errors[before, q]
-                if label[a] == 0:
-                    best, way = skip, 2
-                else:
-                    best, way = skip + 1.0 + _DEARER, 2
-                    if q > 0:
-                        match = errors[before, q - 1] + np.float64(
-                            label[a] != text[q - 1]
-                        )
-                        if match <= best:
-                            best, way = match, 1
-                        leave = one + np.float64(text[q - 1] != 0)
-                        if leave < best:
-                            best, way = leave, 3
-                ways[a, q], one = way, best
-                errors[state, q] += chance[a] * one
-    share, mass = np.zeros((size, num_labels)), np.zeros((len(order), size + 1))
+            _follow(errors, ways, a, label[a], chance[a], source[a], state, text, low)
     total = 0.0
     for state in range(len(order)):
-        mass[state, size] = end[state]
-        total += end[state] * errors[state, size]
-    one = np.zeros(size + 1)
+        total += end[state] * errors[state, width - 1] if end[state] > 0 else 0.0
+    share, mass = np.zeros(len(text)), errors
+    mass[:] = 0.0
+    mass[:, width - 1] = end
+    one = np.zeros(width)
     for state in order[::-1]:
         for p in range(splits[state], splits[state + 1]):
             a = into[p]
-            before = source[a]
-            one[:] = 0.0
-            for q in range(size, -1, -1):
-                one[q] += chance[a] * mass[state, q]
-                if ways[a, q] == 1:
-                    mass[before, q - 1] += one[q]
-                    share[q - 1, label[a]] += one[q]
-                elif ways[a, q] == 2:
-                    mass[before, q] += one[q]
-                else:
-                    one[q - 1] += one[q]
-                    share[q - 1, 0] += one[q]
-    for q in range(size, 0, -1):
-        share[q - 1, 0] += mass[0, q]
-        mass[0, q - 1] += mass[0, q]
+            one[:] = chance[a] * mass[state]
+            _spread(mass, one, ways[a], label[a], source[a], state, text, low, share)
+    for k in range(width - 1, 0, -1):
+        share[k - 1] += mass[0, k] if text[k - 1] == 0 else 0.0
+        mass[0, k - 1] += mass[0, k]
     return total, share
+
+
+@jit
+def _follow(errors, ways, a, label, chance, before, state, text, low):
+    """Add the errors of the paths whose last arc is `a`; note how each goes on."""
+    width, one = errors.shape[1], _FAR
+    shift = low[state] - low[before]
+    for k in range(width):
+        q, b = low[state] + k, k + shift  # the place, and where the state before has it
+        best, way = errors[before, b] if b < width else _FAR, _SKIP
+        if label > 0:
+            best += 1.0 + _DEARER
+            if 0 < b <= width:
+                match = errors[before, b - 1] + np.float64(label != text[q - 1])
+                if match <= best:
+                    best, way = match, _MATCH
+        if k > 0 and (label > 0 or b >= width):
+            leave = one + np.float64(text[q - 1] != 0)
+            if leave < best:
+                best, way = leave, _LEAVE
+        ways[a, k], one = way, best
+        errors[state, k] += chance * one
+
+
+@jit
+def _spread(mass, one, ways, label, before, state, text, low, share):
+    """Give the mass of an arc back to where its paths come from; the reverse."""
+    width = len(one)
+    shift = low[state] - low[before]
+    for k in range(width - 1, -1, -1):
+        q, b = low[state] + k, k + shift
+        if ways[k] == _MATCH:
+            mass[before, b - 1] += one[k]
+            share[q - 1] += one[k] if label == text[q - 1] else 0.0
+        elif ways[k] == _LEAVE:
+            one[k - 1] += one[k]
+            share[q - 1] += one[k] if text[q - 1] == 0 else 0.0
+        elif b < width:
+            mass[before, b] += one[k]
