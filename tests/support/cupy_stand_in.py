@@ -247,6 +247,7 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         free_bytes=lambda: 1 << 20,
         used_bytes=lambda: 1 << 10,
         get_limit=lambda: pool_limit,
+        free_all_blocks=lambda: None,
     )
     return types.SimpleNamespace(
         __version__="0",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import sys
 import time
@@ -193,7 +194,9 @@ def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
         texts = [path.read_text("utf-8") for path in there]
         rows = [row for text in texts for row in json.loads(text)["rows"]]
     print(table(rows))
-    if args.plot is not None:
+    if args.plot is not None and importlib.util.find_spec("matplotlib") is None:
+        print(f"no {args.plot}: matplotlib is not installed")
+    elif args.plot is not None:
         plot(rows, args.plot, importlib.import_module("matplotlib"))
     return 1 if any(row.get("differ") for row in rows) else 0
 

@@ -37,7 +37,10 @@ LONGEST_LOG = 1 << 20
 """Bytes of a log that go home: half from its beginning, half from its end."""
 _TAIL = 12
 """Lines of a log in the report."""
+_LONGEST_DETAIL = 120
 _NO_MEMORY = re.compile(r"OutOfMemoryError|DeviceMemoryError|MemoryError|out of memory")
+_RAISED = re.compile(r"^[\w.]+(Error|Exception|Interrupt)\b.*")
+"""The last line of what Python prints where nobody caught an error."""
 _PATIENCE_S = 10.0
 """How long a killed process may take to go."""
 
@@ -209,6 +212,9 @@ def judge(status: int | None, log: str, limit_s: float) -> tuple[str, str]:
         return MEMORY, told_status
     if status < 0:
         return CRASHED, told_status
+    last = log.strip().splitlines()[-1] if log.strip() else ""
+    if _RAISED.match(last):
+        return FAILED, f"{told_status}: {last[:_LONGEST_DETAIL]}"
     return (WRONG if status == WRONG_STATUS else FAILED), told_status
 
 

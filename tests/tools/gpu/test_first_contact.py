@@ -51,6 +51,11 @@ FAULTS = {
         "nothing there",
     ),
     "error": (python("error", "raise SystemExit(4)"), "failed", "exit status 4"),
+    "raised": (
+        python("raised", "raise AttributeError('no such kernel')"),
+        "failed",
+        "exit status 1: AttributeError: no such kernel",
+    ),
     "no such program": (
         Step("no such program", ("there-is-no-such-program",), 5.0),
         "failed",
@@ -111,7 +116,7 @@ def test_a_run_goes_on_from_what_was_carried_home(tmp_path):
     steps = [python("first", GOOD % "first"), python("flaky", flaky)]
     one = Runner(tmp_path / "one", tmp_path / "one.tar.gz", 60.0)
     one.run(steps)
-    assert one.outcomes["flaky"].status == "wrong answers"
+    assert one.outcomes["flaky"].status == "failed"
     other = Runner(tmp_path / "other", tmp_path / "other.tar.gz", 60.0)
     other.carry(one.archive)
     (other.folder / "again").touch()
