@@ -5,7 +5,8 @@
     search.look()                                      # what was said so far
     result = search.finish()
 
-A backend on a device takes many utterances at a time instead: `BatchBackend`. What an
+A backend may take whole utterances a few at a time (`GroupBackend`); one on a device
+takes as many as there are, and sessions together: `BatchBackend`. What an
 utterance is made of is the search's own affair: log-probs, float32 [T, V], for those
 of CTC models, where a chunk is some of its frames.
 """
@@ -43,6 +44,22 @@ class Backend(Protocol[_Chunk_contra, _Result_co]):
         self, options: Any, boosts: CompiledBoosts
     ) -> Search[_Chunk_contra, _Result_co]:
         """Begin an utterance."""
+
+
+@runtime_checkable
+class GroupBackend(Backend[_Chunk_contra, _Result], Protocol[_Chunk_contra, _Result]):
+    """A backend that is quicker with a few whole utterances in one call.
+
+    Attributes:
+        group_size: It takes so many at most.
+    """
+
+    group_size: int
+
+    def decode_group(
+        self, utterances: Sequence[_Chunk_contra], options: Any, boosts: CompiledBoosts
+    ) -> list[_Result]:
+        """Decode whole utterances, which have the same boosts."""
 
 
 @runtime_checkable

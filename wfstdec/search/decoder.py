@@ -26,12 +26,13 @@ from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.contract import Backend, BatchBackend
+from wfstdec.search.contract import Backend, BatchBackend, GroupBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.search.sessions import Sessions
 
+_Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 _Chunk = TypeVar("_Chunk")
 _Result = TypeVar("_Result")
@@ -281,6 +282,9 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
                 error.done = dict(zip(done, read, strict=True))
                 raise
 
+        if isinstance(backend, GroupBackend):
+            return self._of_groups(backend, utterances, boosts)
+
         def decode_one(i: int) -> _Result:
             with naming(i):
                 search = backend.start(self.options, boosts[i])
@@ -289,13 +293,38 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
 
         return self._of_each(utterances, decode_one)
 
+    def _of_groups(
+        self,
+        backend: GroupBackend[_Chunk, _Result],
+        utterances: Sequence[Any],
+        boosts: list[CompiledBoosts],
+    ) -> list[_Result]:
+        """The result for each utterance: those of the same boosts a few at a time."""
+        most = max(1, min(backend.group_size, len(utterances) // (4 * self.threads)))
+        groups: list[list[int]] = []
+        begun: dict[int, list[int]] = {}  # by the identity of boosts, not yet full
+        for i in _longest_first(utterances):
+            group = begun.setdefault(id(boosts[i]), [])
+            if not group:
+                groups.append(group)
+            group.append(i)
+            if len(group) == most:
+                del begun[id(boosts[i])]
+
+        def decode_some(group: list[int]) -> list[_Result]:
+            some = [utterances[i] for i in group]
+            return backend.decode_group(some, self.options, boosts[group[0]])
+
+        found: dict[int, _Result] = {}
+        for group, some in zip(groups, self._map(decode_some, groups), strict=True):
+            found.update(zip(group, some, strict=True))
+        return [found[i] for i in range(len(utterances))]
+
     def _of_each(
         self, utterances: Sequence[Any], function: Callable[[int], _Item]
     ) -> list[_Item]:
         """Call for the position of every utterance, the longest first."""
-        longest_first = sorted(
-            range(len(utterances)), key=lambda i: -len(utterances[i])
-        )
+        longest_first = _longest_first(utterances)
         results = self._map(function, longest_first)
         by_utterance = dict(zip(longest_first, results, strict=True))
         return [by_utterance[i] for i in range(len(utterances))]
@@ -309,7 +338,9 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             return self._backend.as_utterances(logprobs, lengths, self._num_tokens)
         return as_utterances(logprobs, lengths, self._num_tokens)
 
-    def _map(self, function: Callable[[int], _Item], items: list[int]) -> list[_Item]:
+    def _map(
+        self, function: Callable[[_Given], _Item], items: Sequence[_Given]
+    ) -> list[_Item]:
         """Call for every item, in threads where that helps; results in order."""
         others = min(self.threads, len(items)) - 1
         if others < 1:
@@ -327,3 +358,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             for one in done:
                 one.result()
         return [results[at] for at in range(len(items))]
+
+
+def _longest_first(utterances: Sequence[Any]) -> list[int]:
+    return sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))

@@ -12,6 +12,7 @@ changes a result.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -60,6 +61,8 @@ class CpuBackend:
         first_capacity: Entries that the scratch arrays hold at first; they grow.
     """
 
+    group_size = k.GROUP
+
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         self.graph = graph
         self.arrays = graph_arrays(graph)
@@ -80,6 +83,25 @@ class CpuBackend:
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
         return CpuSearch(self, *self.inputs_of(options, boosts))
+
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: WfstOptions,
+        boosts: CompiledBoosts,
+    ) -> list[BestPath]:
+        """Decode whole utterances with the same boosts, at most `group_size`."""
+        from wfstdec.wfst.cpu.groups import GroupSearch  # it imports this module
+
+        if boosts.added is None:
+            inputs, _ = self.inputs_of(options, boosts)
+            return GroupSearch(self, inputs).decode(utterances)
+        paths = []
+        for logprobs in utterances:
+            search = self.start(options, boosts)
+            search.advance(logprobs)
+            paths.append(search.finish())
+        return paths
 
     def start_recording(
         self, options: WfstOptions, boosts: CompiledBoosts
@@ -206,15 +228,19 @@ class CpuSearch:
         self._backend = backend
         self._inputs, self._added = inputs, added
         self._boosted = inputs[-1] is not None
-        self._channel = backend.take_channel(self._boosted)
+        self._record: Any = None  # a `k.Record` where a lattice is wanted
+        self._restart()
+
+    def _restart(self) -> None:
+        """Begin an utterance in a channel of its own."""
+        self._channel = self._backend.take_channel(self._boosted)
         self._channel.counts[:] = 0
         self._channel.counts[k.DIED] = -1
         self._channel.base[:] = 0.0
-        rule = backend.rule
-        if added is not None:
-            rule = rule._replace(added=added.arcs)
+        rule = self._backend.rule
+        if self._added is not None:
+            rule = rule._replace(added=self._added.arcs)
         self._history = History(rule)
-        self._record: Any = None  # a `k.Record` where a lattice is wanted
 
     @property
     def counts(self) -> dict[str, int]:
@@ -315,8 +341,8 @@ class CpuSearch:
             self._added = with_scratch(self._added, 2 * len(self._added.next))
         if status == k.GROW_FRONTIER:
             size = 2 * len(work.next)
-            frontier = _longer(channel.frontier, size)
-            boosts = _longer(channel.boosts, size if self._boosted else 0)
+            frontier = k.longer(channel.frontier, size)
+            boosts = k.longer(channel.boosts, size if self._boosted else 0)
             self._channel = channel._replace(frontier=frontier, boosts=boosts)
         if status == k.GROW_TRACE:
             self._make_room_in_trace(len(work.next), frames_left)
@@ -331,17 +357,14 @@ class CpuSearch:
         whole = frames_left >= MANY_FRAMES and len(channel.trace) < LONG_TRACE
         if not whole:
             self._fold()
+        self._lengthen_trace(most)
+
+    def _lengthen_trace(self, most: int) -> None:
+        """Make room for as many nodes as there are, and twice `most` more."""
         channel = self._channel
         needed = 2 * (int(channel.counts[k.TRACE]) + most)
         if needed > len(channel.trace):
-            longer = _longer(channel.trace, needed)
-            self._channel = channel._replace(trace=longer)
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    longer = np.empty(size, array.dtype)
-    longer[: len(array)] = array
-    return longer
+            self._channel = channel._replace(trace=k.longer(channel.trace, needed))
 
 
 def _new_work(

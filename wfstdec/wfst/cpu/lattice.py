@@ -141,11 +141,11 @@ class RecordingSearch(CpuSearch):
             )
         needed = 2 * (int(counts[k.TRACE]) + nodes)
         if needed > len(channel.trace):
-            self._channel = channel._replace(trace=_longer(channel.trace, needed))
+            self._channel = channel._replace(trace=k.longer(channel.trace, needed))
             self._fit_to_trace()
         needed = 2 * (int(record.counts[0]) + arcs)
         if needed > len(record.arcs):
-            longer = _longer(record.arcs, needed)
+            longer = k.longer(record.arcs, needed)
             self._record = self._record._replace(arcs=longer)
 
     def _fit_to_trace(self) -> None:
@@ -158,10 +158,4 @@ class RecordingSearch(CpuSearch):
                 kept=np.empty(size, np.int32),
             )
         if self._boosted and len(record.boosts) < size:
-            self._record = record._replace(boosts=_longer(record.boosts, size))
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    longer = np.empty(size, array.dtype)
-    longer[: len(array)] = array
-    return longer
+            self._record = record._replace(boosts=k.longer(record.boosts, size))

@@ -41,6 +41,8 @@ NONE = 0xFFFFFFFF
 """No node, no arc."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of an entry that an epsilon arc made: it loses ties."""
+GROUP = 16
+"""Whole utterances of one call, at most: kernels are compiled for so many."""
 HAS_EPSILONS = 1
 """Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
@@ -129,3 +131,10 @@ class Work(NamedTuple):
     unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
     token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
     live_sets: np.ndarray  # uint64 [LEVELS + CREDIT_LEVELS]: labels that can survive
+
+
+def longer(array: np.ndarray, size: int) -> np.ndarray:
+    """A copy with room for more."""
+    copy = np.empty(size, array.dtype)
+    copy[: len(array)] = array
+    return copy

@@ -1,0 +1,114 @@
+"""Whole utterances, a few in one call: what one search for each finds."""
+
+import numpy as np
+import pytest
+from random_graphs import (
+    dense_graph,
+    random_boosts,
+    random_graph,
+    random_logprobs,
+    random_options,
+    random_phrases,
+)
+from wfst_searches import NO_BOOSTS, bits
+
+from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.wfst.cpu import groups
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.reference import ReferenceBackend
+
+
+def one_by_one(backend, options, batch, boosts):
+    found = []
+    for logprobs in batch:
+        search = backend.start(options, boosts)
+        search.advance(logprobs)
+        found.append(bits(search.finish()))
+    return found
+
+
+def draw(rng):
+    """A graph, options, boosts, and up to as many utterances as a call takes."""
+    graph = random_graph(rng)
+    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+    phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
+    lengths = rng.integers(0, 12, rng.integers(1, k.GROUP + 1))
+    batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
+    return graph, random_options(rng), CompiledBoosts(words, phrases), batch
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_are_the_specification_one_by_one(seed):
+    for i in range(40):
+        graph, options, boosts, batch = draw(np.random.default_rng([seed, i]))
+        expected = one_by_one(ReferenceBackend(graph), options, batch, boosts)
+        for capacity in (1, 4096):
+            backend = CpuBackend(graph, first_capacity=capacity)
+            for _ in range(2):  # the second time from pooled memory
+                found = backend.decode_group(batch, options, boosts)
+                assert list(map(bits, found)) == expected
+
+
+@pytest.mark.parametrize("what", ["no room for steps", "a trace that is too long"])
+def test_groups_that_outgrow_what_they_have(monkeypatch, what):
+    """Paths that find no room; utterances that go on as searches of their own."""
+    alone = []
+    finish = groups.GroupSearch._finish_alone
+    monkeypatch.setattr(
+        groups.GroupSearch,
+        "_finish_alone",
+        lambda self, rest: alone.append(len(rest)) or finish(self, rest),
+    )
+    if what == "no room for steps":
+        monkeypatch.setattr(groups, "STEPS_PER_FRAME", 0)
+    else:
+        monkeypatch.setattr(groups, "LONG_TRACE", 100)
+    rng = np.random.default_rng(4)
+    graph = dense_graph(rng, 6)
+    lengths = [0, 30, 300, 1, 200, 7]
+    batch = [np.log(rng.dirichlet([0.3] * 3, n)).astype(np.float32) for n in lengths]
+    options = WfstOptions(beam=3.0)
+    backend = CpuBackend(graph, first_capacity=2)
+    expected = one_by_one(CpuBackend(graph), options, batch, NO_BOOSTS)
+    for _ in range(2):
+        found = backend.decode_group(batch, options, NO_BOOSTS)
+        assert list(map(bits, found)) == expected
+    assert (len(alone) > 0) == (what == "a trace that is too long")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
+    """Whatever their order; as many at a time as leaves work for every thread."""
+    sizes = []
+    decode = CpuBackend.decode_group
+    monkeypatch.setattr(
+        CpuBackend,
+        "decode_group",
+        lambda self, some, *given: (
+            sizes.append(len(some)) or decode(self, some, *given)
+        ),
+    )
+    rng = np.random.default_rng(8)
+    graph = dense_graph(rng)
+    word = graph.words[1]
+    lists = [None, {word: 1.0}, {word: -2.0}]
+    boosts = [lists[i % 3] for i in range(60)]
+    batch = [
+        np.log(rng.dirichlet([0.3] * 3, rng.integers(0, 20))).astype(np.float32)
+        for _ in boosts
+    ]
+    options = WfstOptions(beam=6.0)
+    decoder = WfstDecoder(graph, options, "cpu", threads=threads)
+    found = decoder.decode(batch, boosts=boosts)
+    assert max(sizes) == min(k.GROUP, len(batch) // (4 * threads))
+    assert sum(sizes) == len(batch) and len(sizes) < 16
+    sizes.clear()
+    assert found == [
+        decoder.decode([x], boosts=[one])[0]
+        for x, one in zip(batch, boosts, strict=True)
+    ]
+    assert set(sizes) == {1}

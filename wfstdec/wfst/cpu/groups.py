@@ -1,0 +1,165 @@
+"""Whole utterances, a few in one call of a kernel: no Python between them.
+
+    GroupSearch(backend, inputs).decode(utterances)      # a few: their BestPaths
+
+At narrow beams a search takes a third of a millisecond, and starting it, ending it and
+reading its path a fifth of that, under the GIL. Results are those of one search for
+each. Where a trace becomes too long to be kept as it is, that search is made: it folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy import int64, uint32
+
+from wfstdec.jit import inlined, kernel
+from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuBackend, CpuSearch, SearchInputs
+from wfstdec.wfst.cpu.kernels import advance
+from wfstdec.wfst.ends import best_end
+from wfstdec.wfst.history import read_paths
+from wfstdec.wfst.path import BestPath, PathTokens
+
+STEPS_PER_FRAME = 2
+"""Room for the arcs of paths at first: epsilon arcs are more."""
+GROW_STEPS = -1
+"""What the kernel returns besides what `advance` does: no room for a path."""
+STEP = np.dtype([("arc", "<u4"), ("acoustic", "<f4")])
+"""An arc of a path and its unscaled acoustic cost."""
+END = np.dtype(
+    [
+        ("search_cost", "<f8"),
+        ("final_cost", "<f8"),
+        ("first", "<i8"),
+        ("count", "<i8"),
+        ("frames", "<i8"),
+        ("died", "<i8"),
+        ("final", "<i8"),
+    ]
+)
+"""How an utterance ended; where its path stands among the steps, the last one first."""
+_NONE = uint32(k.NONE)
+_NOTHING = np.zeros((0, 0), np.float32)
+
+
+@kernel
+def search_group(
+    graph, scales, words, phrases, work, channel, at_end, utterances, ends, steps, at
+):
+    """Search utterances one after the other, from a frame of one of them on.
+
+    `at_end`: what `best_end` takes of boosts. `at`: int64 [3], the utterance and the
+    frame to begin with, or to go on with when something has grown; steps so far.
+
+    Returns:
+        OK, or what must grow.
+    """
+    for i in range(at[0], len(ends)):
+        if at[1] == 0:
+            channel.counts[:] = 0
+            channel.counts[k.DIED] = -1
+            channel.base[:] = 0.0
+        status, frame = advance(
+            graph,
+            scales,
+            words,
+            phrases,
+            None,
+            work,
+            channel,
+            utterances[i],
+            at[1],
+            None,
+        )
+        at[0], at[1] = i, frame
+        if status != k.OK:
+            return status
+        if not _end(graph, scales, channel, at_end, ends[i], steps, at[2]):
+            return GROW_STEPS
+        at[0], at[1], at[2] = i + 1, 0, at[2] + ends[i].count
+    return k.OK
+
+
+@inlined
+def _end(graph, scales, channel, at_end, end, steps, first):
+    """Write the path of an utterance from `first` on; whether there was room."""
+    counts = channel.counts
+    entries = channel.frontier[: counts[k.FRONTIER]]
+    survived = counts[k.DIED] < 0
+    best, cost, final = best_end(
+        entries, graph.final_cost, scales.lm_scale, survived, at_end
+    )
+    length, node = first, entries[best].node
+    while channel.trace[node].arc != _NONE:
+        if length == len(steps):
+            return False
+        steps[length].arc = channel.trace[node].arc
+        steps[length].acoustic = channel.trace[node].acoustic
+        length += 1
+        node = channel.trace[node].previous
+    end.search_cost = channel.base[0] + np.float64(cost)
+    end.final_cost = 0.0
+    if final:
+        end.final_cost = np.float64(graph.final_cost[entries[best].state])
+    end.first, end.count = first, length - first
+    end.frames, end.died = counts[k.FRAMES], counts[k.DIED]
+    end.final = int64(final)
+    return True
+
+
+class GroupSearch(CpuSearch):
+    """The searches of a few whole utterances.
+
+    Args:
+        backend: Of the graph.
+        inputs: What they go by; without added words.
+    """
+
+    def __init__(self, backend: CpuBackend, inputs: SearchInputs) -> None:
+        super().__init__(backend, inputs, None)
+
+    def decode(self, utterances: Sequence[np.ndarray]) -> list[BestPath]:
+        """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
+        given = (*utterances, *[_NOTHING] * (k.GROUP - len(utterances)))
+        ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
+        steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
+        alone: dict[int, BestPath] = {}
+        work = self._backend.take_work(0, self._boosted)
+        while True:
+            status = search_group(
+                *(*self._inputs, work, self._channel, self._boosts_at_end()),
+                *(given, ends, steps, at),
+            )
+            if status == k.OK:
+                break
+            i, frame, _ = at.tolist()
+            if status == GROW_STEPS:
+                steps = k.longer(steps, 2 * len(steps))
+            elif status != k.GROW_TRACE:
+                work = self._grow(status, work, len(utterances[i]) - frame)
+            elif len(self._channel.trace) < LONG_TRACE:
+                self._lengthen_trace(len(work.next))
+            else:
+                alone[i] = self._finish_alone(utterances[i][frame:])
+                at[:2] = i + 1, 0
+        self._backend.give_work(work, self._boosted)
+        self._backend.give_channel(self._channel, self._boosted)
+        said = read_paths(self._backend.rule, steps, ends["first"], ends["count"])
+        return [
+            alone[i] if i in alone else _path(said[i], ends[i])
+            for i in range(len(utterances))
+        ]
+
+    def _finish_alone(self, rest: np.ndarray) -> BestPath:
+        """Go on with an utterance as a search of its own, which folds its trace."""
+        self.advance(rest)
+        path = self.finish()
+        self._restart()
+        return path
+
+
+def _path(said: PathTokens, end: np.void) -> BestPath:
+    search_cost, final_cost, _, _, frames, died, final = end.tolist()
+    return BestPath(said, final_cost, search_cost, bool(final), frames, died)
