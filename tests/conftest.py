@@ -53,6 +53,9 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(autouse=True, scope="module")
 def settled_heap():
-    """Collections do not look again at what is there: benchmarks ask for many."""
+    """Collections do not look again at what is there: benchmarks ask for many.
+
+    What is there now and in a cycle later is never freed.
+    """
     gc.collect()
     gc.freeze()

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from compiled import compiled
 from text_graphs import text_graph
 
 from wfstdec.boost.account import BoostAccount
@@ -30,6 +31,8 @@ from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
+join, most_paid, owed_of = map(compiled, (join, most_paid, owed_of))
+pay, rest_of, state_of = map(compiled, (pay, rest_of, state_of))
 WORDS = ("<eps>", "new", "york", "art")
 
 

@@ -3,10 +3,13 @@
 import naive_trie
 import numpy as np
 import pytest
+from compiled import compiled
 
 from wfstdec.errors import LexiconError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.lexicon_trie import build_trie, find_child, parents_of
+
+find_child = compiled(find_child)
 
 DTYPES = {name: np.int32 for name in ("node_child_splits", "child_token", "child_node")}
 DTYPES |= {name: np.int32 for name in ("node_token", "node_end")}

@@ -7,12 +7,15 @@ import naive_trie
 import numpy as np
 import pytest
 from arpa_texts import TRIGRAMS
+from compiled import compiled
 
 from wfstdec.errors import OptionError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.symbols import token_table
 from wfstdec.trie.lexicon_trie import build_trie, parents_of
 from wfstdec.trie.lookahead import build_lookahead, potential
+
+potential = compiled(potential)
 
 LN10 = np.log(10)
 INF = float("inf")

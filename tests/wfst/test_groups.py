@@ -14,6 +14,8 @@ from wfst_searches import NO_BOOSTS, bits
 
 from wfstdec.boost.boosts import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
+from wfstdec.errors import BoostError
+from wfstdec.search.decoder import _groups
 from wfstdec.wfst.cpu import groups
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -104,11 +106,36 @@ def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
     options = WfstOptions(beam=6.0)
     decoder = WfstDecoder(graph, options, "cpu", threads=threads)
     found = decoder.decode(batch, boosts=boosts)
-    assert max(sizes) == min(k.GROUP, len(batch) // (4 * threads))
-    assert sum(sizes) == len(batch) and len(sizes) < 16
-    sizes.clear()
+    enough = sum(map(len, batch)) / (4 * threads)
+    assert all(sum(group) <= enough or len(group) == 1 for group in made)
+    assert sum(map(len, made)) == len(batch)
+    assert len(made) < len(batch) / 3 and max(map(len, made)) <= k.GROUP
+    made.clear()
     assert found == [
         decoder.decode([x], boosts=[one])[0]
         for x, one in zip(batch, boosts, strict=True)
     ]
-    assert set(sizes) == {1}
+    assert set(map(len, made)) == {1}
+
+
+def test_long_utterances_among_short_ones_are_alone():
+    """Sixteen of half a minute in one group would keep one thread, and no other."""
+    lengths = [1500] * 16 + [50] * 112
+    groups = _groups(lengths, [NO_BOOSTS] * 128, threads=2, most=k.GROUP)
+    assert sorted(i for group in groups for i in group) == list(range(128))
+    assert max(sum(lengths[i] for i in group) for group in groups) <= sum(lengths) / 8
+    assert max(map(len, groups)) == k.GROUP
+
+
+def test_what_goes_wrong_names_an_utterance(monkeypatch):
+    graph = dense_graph(np.random.default_rng(1), 4)
+    decoder = WfstDecoder(graph, WfstOptions(), "cpu", threads=1)
+
+    def fail(self, options, boosts):
+        raise BoostError("no room for states")
+
+    monkeypatch.setattr(CpuBackend, "inputs_of", fail)
+    x = np.log(np.full((3, 3), 1 / 3, np.float32))
+    with pytest.raises(BoostError) as error:
+        decoder.decode([x[:1], x])
+    assert error.value.utterance == 1  # the longest one comes first

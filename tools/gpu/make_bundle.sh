@@ -18,7 +18,8 @@ set -euo pipefail
 out=$(realpath -m "${1:?name the file to write}")
 version=${PYTHON_VERSION:-312}
 cd "$(dirname "$0")/../.."
-checkout=$(git ls-files -z | du -cb --files0-from=- | tail -n 1 | cut -f 1)
+checkout=$({ git ls-files -z -co --exclude-standard | xargs -0 du -cb 2>/dev/null || true; } |
+    tail -n 1 | cut -f 1)
 most=$((${MOST_MB:-$(((64 * 1024 * 1024 - checkout) / 1000000))} * 1000 * 1000))
 data=${DATA:-../shared/data}
 folder=$(mktemp -d)

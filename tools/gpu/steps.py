@@ -39,8 +39,10 @@ _TAIL = 12
 """Lines of a log in the report."""
 _LONGEST_DETAIL = 120
 _NO_MEMORY = re.compile(r"OutOfMemoryError|DeviceMemoryError|MemoryError|out of memory")
-_RAISED = re.compile(r"^[\w.]+(Error|Exception|Interrupt)\b.*")
-"""The last line of what Python prints where nobody caught an error."""
+_RAISED = re.compile(
+    r"^Traceback \(most recent call last\):\n(?: .*\n|\n)*(\S.*)", re.M
+)
+"""What Python prints where nobody caught an error: in the group, which."""
 _PATIENCE_S = 10.0
 """How long a killed process may take to go."""
 
@@ -144,9 +146,10 @@ class Runner:
             return Outcome(step.name, LEFT, 0.0)
         limit, begin = min(step.limit_s, left), time.monotonic()
         log = self.folder / f"{step.name}.log"
+        before = log.stat().st_size if log.exists() else 0  # of a run that was carried
         status = run_alone(step, log, self.folder, limit)
         seconds = round(time.monotonic() - begin, 1)
-        text = log.read_text("utf-8", "replace") if log.exists() else ""
+        text = log.read_bytes()[before:].decode("utf-8", "replace")
         kind, detail = judge(status, text, limit)
         tail = () if kind == OK else tuple(text.splitlines()[-_TAIL:])
         return Outcome(step.name, kind, seconds, detail, tail)
@@ -178,7 +181,7 @@ def run_alone(step: Step, log: Path, folder: Path, limit_s: float) -> int | None
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=os.environ | dict(step.environment),
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | dict(step.environment),
                 cwd=ROOT,
                 start_new_session=True,  # so that all of it can be killed
             )
@@ -212,9 +215,9 @@ def judge(status: int | None, log: str, limit_s: float) -> tuple[str, str]:
         return MEMORY, told_status
     if status < 0:
         return CRASHED, told_status
-    last = log.strip().splitlines()[-1] if log.strip() else ""
-    if _RAISED.match(last):
-        return FAILED, f"{told_status}: {last[:_LONGEST_DETAIL]}"
+    raised = _RAISED.findall(log)
+    if raised:
+        return FAILED, f"{told_status}: {raised[-1][:_LONGEST_DETAIL]}"
     return (WRONG if status == WRONG_STATUS else FAILED), told_status
 
 

@@ -156,19 +156,26 @@ def word_confidences(
         found.into,
         found.end,
     )
-    width = min(len(text) + 1, 2 * BAND + 1)
-    low = _low(lattice, arcs, len(text) + 1 - width)
+    low, width = _band(lattice, arcs, len(text) + 1)
     errors, share = _align(arrays, text, low, width)
     sure = np.minimum(share[1::2], 1.0)
     return Confidences(tuple(words.tolist()), tuple(sure.tolist()), float(errors))
 
 
-def _low(lattice: Lattice, arcs: np.ndarray, most: int) -> np.ndarray:
-    """The first place that a state's path may be aligned with, int64 [S]."""
-    taken = lattice.arcs[arcs]
-    frames = lattice.states["frame"][taken["nextstate"][taken["olabel"] > 0]]
-    said = np.searchsorted(frames, lattice.states["frame"], "right")
-    return np.clip(2 * said.astype(np.int64) - BAND, 0, most)
+def _band(lattice: Lattice, arcs: np.ndarray, whole: int) -> tuple[np.ndarray, int]:
+    """The first place that a state's path may be aligned with, int64 [S], and how many.
+
+    All places where so many words stand in one frame that bands would not overlap.
+    """
+    taken, frame = lattice.arcs[arcs], lattice.states["frame"]
+    frames = frame[taken["nextstate"][taken["olabel"] > 0]]
+    said = 2 * np.searchsorted(frames, frame, "right").astype(np.int64)
+    said[frame == frame[0]] = 0
+    width = min(whole, 2 * BAND + 1)
+    low = np.clip(said - BAND, 0, whole - width)
+    if np.diff(np.unique(low)).max(initial=0) >= width:
+        return np.zeros_like(low), whole
+    return low, width
 
 
 @jit
@@ -182,7 +189,7 @@ def _align(lattice, text, low, width):
         width: Its places; Q + 1 is all of them.
 
     Returns:
-        (expected errors, the share of the text's own label in each place, [Q]).
+        (expected errors, the share of the text's own word in each place, float64 [Q]).
     """
     order, splits, into, source, label, chance, end = lattice
     errors = np.zeros((len(order), width))
@@ -205,9 +212,6 @@ def _align(lattice, text, low, width):
             a = into[p]
             one[:] = chance[a] * mass[state]
             _spread(mass, one, ways[a], label[a], source[a], state, text, low, share)
-    for k in range(width - 1, 0, -1):
-        share[k - 1] += mass[0, k] if text[k - 1] == 0 else 0.0
-        mass[0, k - 1] += mass[0, k]
     return total, share
 
 
@@ -245,6 +249,5 @@ def _spread(mass, one, ways, label, before, state, text, low, share):
             share[q - 1] += one[k] if label == text[q - 1] else 0.0
         elif ways[k] == _LEAVE:
             one[k - 1] += one[k]
-            share[q - 1] += one[k] if text[q - 1] == 0 else 0.0
         elif b < width:
             mass[before, b] += one[k]

@@ -113,13 +113,13 @@ _order = by_class({Automaton: _automaton_order, LazyTable: table_order})
 _row = by_class({Automaton: _automaton_row, LazyTable: table_row})
 
 
-@kernel
+@inlined
 def step(lm, model, state, label):
     """The cost of a label in a state, float32, and where it leads, int32."""
     return _step(lm, model, state, label)
 
 
-@kernel
+@inlined
 def final(lm, model, state):
     """The cost of ending in a state, float32."""
     return _final(lm, model, state)
@@ -131,13 +131,13 @@ def unanswered(lm):
     return _unanswered(lm)
 
 
-@kernel
+@inlined
 def unknown_label(lm):
     """A label that is none of the table: what it costs is the cost of `<unk>`."""
     return _unknown(lm)
 
 
-@kernel
+@inlined
 def state_order(lm, state):
     """By which states stand where costs are equal, uint64."""
     return _order(lm, state)

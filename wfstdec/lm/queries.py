@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from wfstdec.jit import kernel
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton_arrays import Automaton
 from wfstdec.lm.lazy import Answers, LazyLM
@@ -101,7 +102,7 @@ class LmQueries:
 
     def step(self, state: int, label: int) -> tuple[np.float32, int]:
         """The cost of a label in a state, and the next state."""
-        cost, after = self._until_answered(lambda lm: kernels.step(lm, 0, state, label))
+        cost, after = self._until_answered(lambda lm: _step(lm, state, label))
         return np.float32(cost), int(after)
 
     def unknown(self, state: int) -> tuple[np.float32, int]:
@@ -110,11 +111,11 @@ class LmQueries:
 
     def final(self, state: int) -> np.float32:
         """The cost of ending in a state."""
-        return np.float32(self._until_answered(lambda lm: kernels.final(lm, 0, state)))
+        return np.float32(self._until_answered(lambda lm: _final(lm, state)))
 
     def order(self, state: int) -> int:
         """By which states stand where costs are equal."""
-        return int(kernels.state_order(self._arrays.now, state))
+        return int(_order(self._arrays.now, state))
 
     def total(self, labels: np.ndarray, *, complete: bool) -> float:
         """The cost of labels in a row, float64; `complete` with that of ending."""
@@ -132,3 +133,19 @@ class LmQueries:
         while self._arrays.answer():
             found = query(self._arrays.now)
         return found
+
+
+# Ways in from Python, which parts of kernels have not.
+@kernel
+def _step(lm, state, label):
+    return kernels.step(lm, 0, state, label)
+
+
+@kernel
+def _final(lm, state):
+    return kernels.final(lm, 0, state)
+
+
+@kernel
+def _order(lm, state):
+    return kernels.state_order(lm, state)

@@ -300,20 +300,14 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         boosts: list[CompiledBoosts],
     ) -> list[_Result]:
         """The result for each utterance: those of the same boosts a few at a time."""
-        most = max(1, min(backend.group_size, len(utterances) // (4 * self.threads)))
-        groups: list[list[int]] = []
-        begun: dict[int, list[int]] = {}  # by the identity of boosts, not yet full
-        for i in _longest_first(utterances):
-            group = begun.setdefault(id(boosts[i]), [])
-            if not group:
-                groups.append(group)
-            group.append(i)
-            if len(group) == most:
-                del begun[id(boosts[i])]
+        groups = _groups(
+            list(map(len, utterances)), boosts, self.threads, backend.group_size
+        )
 
         def decode_some(group: list[int]) -> list[_Result]:
             some = [utterances[i] for i in group]
-            return backend.decode_group(some, self.options, boosts[group[0]])
+            with naming(group[0]):
+                return backend.decode_group(some, self.options, boosts[group[0]])
 
         found: dict[int, _Result] = {}
         for group, some in zip(groups, self._map(decode_some, groups), strict=True):
@@ -324,7 +318,9 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         self, utterances: Sequence[Any], function: Callable[[int], _Item]
     ) -> list[_Item]:
         """Call for the position of every utterance, the longest first."""
-        longest_first = _longest_first(utterances)
+        longest_first = sorted(
+            range(len(utterances)), key=lambda i: -len(utterances[i])
+        )
         results = self._map(function, longest_first)
         by_utterance = dict(zip(longest_first, results, strict=True))
         return [by_utterance[i] for i in range(len(utterances))]
@@ -360,5 +356,20 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         return [results[at] for at in range(len(items))]
 
 
-def _longest_first(utterances: Sequence[Any]) -> list[int]:
-    return sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))
+def _groups(
+    lengths: list[int], boosts: list[CompiledBoosts], threads: int, most: int
+) -> list[list[int]]:
+    """Utterances of the same boosts together, so that every thread has a few groups."""
+    enough = sum(lengths) / (4 * threads)
+    groups: list[list[int]] = []
+    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        key = id(boosts[i])
+        group, frames = begun.get(key, ([], 0))
+        if group and (len(group) == most or frames + lengths[i] > enough):
+            group, frames = [], 0
+        if not group:
+            groups.append(group)
+        group.append(i)
+        begun[key] = group, frames + lengths[i]
+    return groups

@@ -234,9 +234,7 @@ class CpuSearch:
     def _restart(self) -> None:
         """Begin an utterance in a channel of its own."""
         self._channel = self._backend.take_channel(self._boosted)
-        self._channel.counts[:] = 0
-        self._channel.counts[k.DIED] = -1
-        self._channel.base[:] = 0.0
+        cpu_kernels.restart(self._channel)
         rule = self._backend.rule
         if self._added is not None:
             rule = rule._replace(added=self._added.arcs)

@@ -17,7 +17,7 @@ from numpy import int64, uint32
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuBackend, CpuSearch, SearchInputs
-from wfstdec.wfst.cpu.kernels import advance
+from wfstdec.wfst.cpu.kernels import advance, restart
 from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.history import read_paths
 from wfstdec.wfst.path import BestPath, PathTokens
@@ -42,6 +42,7 @@ END = np.dtype(
 """How an utterance ended; where its path stands among the steps, the last one first."""
 _NONE = uint32(k.NONE)
 _NOTHING = np.zeros((0, 0), np.float32)
+"""Fills what is given up to `k.GROUP`: a kernel is compiled for one length."""
 
 
 @kernel
@@ -58,9 +59,7 @@ def search_group(
     """
     for i in range(at[0], len(ends)):
         if at[1] == 0:
-            channel.counts[:] = 0
-            channel.counts[k.DIED] = -1
-            channel.base[:] = 0.0
+            restart(channel)
         status, frame = advance(
             graph,
             scales,
@@ -122,35 +121,50 @@ class GroupSearch(CpuSearch):
 
     def decode(self, utterances: Sequence[np.ndarray]) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
+        assert len(utterances) <= k.GROUP
         given = (*utterances, *[_NOTHING] * (k.GROUP - len(utterances)))
         ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
         steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
         alone: dict[int, BestPath] = {}
-        work = self._backend.take_work(0, self._boosted)
         while True:
-            status = search_group(
-                *(*self._inputs, work, self._channel, self._boosts_at_end()),
-                *(given, ends, steps, at),
-            )
+            status, steps = self._search(given, ends, steps, at)
             if status == k.OK:
                 break
             i, frame, _ = at.tolist()
-            if status == GROW_STEPS:
-                steps = k.longer(steps, 2 * len(steps))
-            elif status != k.GROW_TRACE:
-                work = self._grow(status, work, len(utterances[i]) - frame)
-            elif len(self._channel.trace) < LONG_TRACE:
-                self._lengthen_trace(len(work.next))
-            else:
-                alone[i] = self._finish_alone(utterances[i][frame:])
-                at[:2] = i + 1, 0
-        self._backend.give_work(work, self._boosted)
+            alone[i] = self._finish_alone(utterances[i][frame:])
+            at[:2] = i + 1, 0
         self._backend.give_channel(self._channel, self._boosted)
         said = read_paths(self._backend.rule, steps, ends["first"], ends["count"])
         return [
             alone[i] if i in alone else _path(said[i], ends[i])
             for i in range(len(utterances))
         ]
+
+    def _search(
+        self,
+        given: tuple[np.ndarray, ...],
+        ends: np.ndarray,
+        steps: np.ndarray,
+        at: np.ndarray,
+    ) -> tuple[int, np.ndarray]:
+        """Go on until all is done, or a trace must be folded: (status, steps)."""
+        work = self._backend.take_work(0, self._boosted)
+        try:
+            while True:
+                status = search_group(
+                    *(*self._inputs, work, self._channel, self._boosts_at_end()),
+                    *(given, ends, steps, at),
+                )
+                if status == GROW_STEPS:
+                    steps = k.longer(steps, 2 * len(steps))
+                elif status == k.GROW_TRACE and len(self._channel.trace) < LONG_TRACE:
+                    self._lengthen_trace(len(work.next))
+                elif status in (k.OK, k.GROW_TRACE):
+                    return status, steps
+                else:
+                    work = self._grow(status, work, len(given[at[0]]) - int(at[1]))
+        finally:
+            self._backend.give_work(work, self._boosted)
 
     def _finish_alone(self, rest: np.ndarray) -> BestPath:
         """Go on with an utterance as a search of its own, which folds its trace."""

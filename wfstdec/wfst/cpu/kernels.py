@@ -58,6 +58,14 @@ _ZERO = uint64(0)
 
 
 @kernel
+def restart(channel):
+    """Make a channel that of an utterance whose first frame is to come."""
+    channel.counts[:] = 0
+    channel.counts[k.DIED] = -1
+    channel.base[0] = 0.0
+
+
+@kernel
 def advance(
     graph, scales, words, phrases, added, work, channel, logprobs, first, record
 ):

@@ -41,8 +41,6 @@ NONE = 0xFFFFFFFF
 """No node, no arc."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of an entry that an epsilon arc made: it loses ties."""
-GROUP = 16
-"""Whole utterances of one call, at most: kernels are compiled for so many."""
 HAS_EPSILONS = 1
 """Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
@@ -66,6 +64,9 @@ FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH, MOVED = range(
 survived or -1, sums of active states and of arcs, entries within the beam, the
 position of the best entry, how many entries are of the graph's own states (the first
 ones), and whether entries may stand elsewhere than in `Work.next`."""
+
+GROUP = 16
+"""Whole utterances of one call, at most: kernels are compiled for so many."""
 
 
 class GraphArrays(NamedTuple):
