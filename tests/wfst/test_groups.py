@@ -84,16 +84,15 @@ def test_groups_that_outgrow_what_they_have(monkeypatch, what):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
-    """Whatever their order; as many at a time as leaves work for every thread."""
-    sizes = []
+    """Whatever their order; no more at a time than leaves work for every thread."""
+    made = []
     decode = CpuBackend.decode_group
-    monkeypatch.setattr(
-        CpuBackend,
-        "decode_group",
-        lambda self, some, *given: (
-            sizes.append(len(some)) or decode(self, some, *given)
-        ),
-    )
+
+    def noted(self, some, *given):
+        made.append(list(map(len, some)))
+        return decode(self, some, *given)
+
+    monkeypatch.setattr(CpuBackend, "decode_group", noted)
     rng = np.random.default_rng(8)
     graph = dense_graph(rng)
     word = graph.words[1]
