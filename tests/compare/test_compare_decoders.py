@@ -121,6 +121,25 @@ def test_words_that_the_model_lacks_may_have_a_cost(files):
     assert comparison.points[1].errors.total == word_errors(files, found)
 
 
+@pytest.mark.parametrize("given", [TRIE, BARE])
+def test_open_words_are_compared_and_tuned(files, capsys, given):
+    """With a lexicon and without one, where words come from the costs alone."""
+    more = ["--arpa", "lm.arpa", "--unk-cost", "5", "--open-vocabulary", "-9", "0"]
+    comparison = compare(files, *given, *more, "--trie", "beam_size=64")
+    flags = ["--decoder", "trie", "--beam-size", "64"]
+    found = decoded(files, *flags, *given, *more)
+    [point] = comparison.points
+    assert point.errors.total == word_errors(files, found)
+    known = {"ab", "cab", "c", "rare"}
+    assert any(word not in known for words in found.values() for word in words)
+    inputs = comparison.searches["trie"].inputs
+    assert inputs["open_vocabulary"].startswith("OpenVocabulary(word_cost=-9.0")
+    capsys.readouterr()
+    one = ["--trie", "beam_size=64", "--max-trials", "2"]
+    _, best = tune(files, capsys, *given, *more, *one)
+    assert "lm_scale" in best and "word_insertion" in best
+
+
 def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
     asked = []
     monkeypatch.setattr(models, "available_peers", lambda one: asked.append(one) or [])

@@ -12,6 +12,7 @@ from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import OptionError
+from wfstdec.search.open_vocabulary import OpenVocabulary
 
 
 def add_speech_flags(
@@ -27,6 +28,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """What the searches search."""
     add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa", "--lm")
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
+    add_flags(parser, "--open-vocabulary")
     add_flags(parser, "--model", "--head", "--transducer-lm")
 
 
@@ -52,6 +54,7 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
     """
     if args.arpa is not None and args.lm is not None:
         raise OptionError("--arpa and --lm, expected one language model")
+    costs = args.open_vocabulary
     return Models(
         graph=args.graph,
         tokens=args.tokens,
@@ -61,6 +64,7 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
         separator=args.separator,
         separator_optional=args.separator_optional,
         unk_cost=args.unk_cost,
+        open_vocabulary=costs and OpenVocabulary(*costs),
         frame_shift_s=args.frame_shift,
         transducer=args.model,
         head=args.head,

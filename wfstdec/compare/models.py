@@ -44,6 +44,7 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
+from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import load_lexicon, load_tokens
 from wfstdec.transducer.options import TransducerOptions
@@ -72,6 +73,8 @@ class Models:
         separator: The token between words.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
+        open_vocabulary: What words cost that the lexicon lacks, for the trie decoder;
+            a graph has its own.
         frame_shift_s: Seconds per frame.
         phrase_unit: `"token"` credits boost lists by tokens even where there are words.
         phrase_boundary: The token between words, for that; None is the separator.
@@ -89,6 +92,7 @@ class Models:
     separator: str | None = None
     separator_optional: bool = False
     unk_cost: float | None = None
+    open_vocabulary: OpenVocabulary | None = None
     frame_shift_s: float = 0.02
     phrase_unit: Unit | None = None
     phrase_boundary: str | None = None
@@ -150,13 +154,17 @@ class Models:
                 separator=self.separator,
                 separator_optional=self.separator_optional,
                 unk_cost=self.unk_cost,
+                open_vocabulary=self.open_vocabulary,
             )
         )
         inputs = _fingerprints(tokens=tokens, lexicon=self.lexicon, lm=self.lm)
+        if self.open_vocabulary is not None:
+            inputs["open_vocabulary"] = repr(self.open_vocabulary)
         searches = trie_searches(factory, base, grid, inputs=inputs)
-        if self.lexicon is None:
+        has_words = self.lexicon is not None or self.open_vocabulary is not None
+        if not has_words:
             searches = _tuned_by(searches, "token_insertion", has_lm=bool(self.lm))
-        return self._taking_lists(searches, has_words=self.lexicon is not None)
+        return self._taking_lists(searches, has_words=has_words)
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
         """The greedy decoder; beside a lexicon, the language model is not for it.
