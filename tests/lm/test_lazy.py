@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from compiled import compiled
 from own_models import ById, WholeText
 
 from wfstdec.errors import LanguageModelError
@@ -17,6 +18,9 @@ from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.queries import LmArrays, LmQueries
 from wfstdec.lm.user import UserLM, digest
+
+final, state_order = compiled(final), compiled(state_order)
+step, unanswered = compiled(step), compiled(unanswered)
 
 WORDS = ("<eps>", "a", "b", "c", "d")
 

@@ -94,8 +94,9 @@ class CpuBackend:
         from wfstdec.wfst.cpu.groups import GroupSearch  # it imports this module
 
         if boosts.added is None:
-            inputs, _ = self.inputs_of(options, boosts)
-            return GroupSearch(self, inputs).decode(utterances)
+            return GroupSearch(self, *self.inputs_of(options, boosts)).decode(
+                utterances
+            )
         paths = []
         for logprobs in utterances:
             search = self.start(options, boosts)

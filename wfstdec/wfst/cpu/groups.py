@@ -1,6 +1,6 @@
 """Whole utterances, a few in one call of a kernel: no Python between them.
 
-    GroupSearch(backend, inputs).decode(utterances)      # a few: their BestPaths
+    GroupSearch(backend, inputs, None).decode(utterances)      # a few: their BestPaths
 
 At narrow beams a search takes a third of a millisecond, and starting it, ending it and
 reading its path a fifth of that, under the GIL. Results are those of one search for
@@ -16,7 +16,7 @@ from numpy import int64, uint32
 
 from wfstdec.jit import inlined, kernel
 from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuBackend, CpuSearch, SearchInputs
+from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuSearch
 from wfstdec.wfst.cpu.kernels import advance, restart
 from wfstdec.wfst.ends import best_end
 from wfstdec.wfst.history import read_paths
@@ -60,17 +60,9 @@ def search_group(
     for i in range(at[0], len(ends)):
         if at[1] == 0:
             restart(channel)
+        chunk, first = utterances[i], at[1]
         status, frame = advance(
-            graph,
-            scales,
-            words,
-            phrases,
-            None,
-            work,
-            channel,
-            utterances[i],
-            at[1],
-            None,
+            graph, scales, words, phrases, None, work, channel, chunk, first, None
         )
         at[0], at[1] = i, frame
         if status != k.OK:
@@ -109,15 +101,7 @@ def _end(graph, scales, channel, at_end, end, steps, first):
 
 
 class GroupSearch(CpuSearch):
-    """The searches of a few whole utterances.
-
-    Args:
-        backend: Of the graph.
-        inputs: What they go by; without added words.
-    """
-
-    def __init__(self, backend: CpuBackend, inputs: SearchInputs) -> None:
-        super().__init__(backend, inputs, None)
+    """The searches of a few whole utterances, without added words."""
 
     def decode(self, utterances: Sequence[np.ndarray]) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
