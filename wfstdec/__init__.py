@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from wfstdec.align.aligner import ForcedAligner as ForcedAligner
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
-    from wfstdec.boost.boosts import Boosts as Boosts
-    from wfstdec.boost.entries import BoostEntry as BoostEntry
+    from wfstdec.boost.compile import Boosts as Boosts
+    from wfstdec.boost.lists import BoostEntry as BoostEntry
     from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
     from wfstdec.errors import WfstdecError as WfstdecError
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
     from wfstdec.greedy.options import GreedyOptions as GreedyOptions
     from wfstdec.lm.kenlm_model import KenlmModel as KenlmModel
+    from wfstdec.lm.loading import build_lm as build_lm
     from wfstdec.lm.ngram import NgramLM as NgramLM
     from wfstdec.lm.ngram import load_lm as load_lm
-    from wfstdec.lm.sources import build_lm as build_lm
     from wfstdec.lm.user import UserLM as UserLM
     from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.endpoints import Endpointer as Endpointer
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from wfstdec.transducer.torch_model import load_transducer as load_transducer
     from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
     from wfstdec.trie.options import TrieOptions as TrieOptions
-    from wfstdec.wfst.choice import BackendChoice as BackendChoice
+    from wfstdec.wfst.backend_choice import BackendChoice as BackendChoice
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import WfstOptions as WfstOptions
     from wfstdec.wfst.segments import SegmentReader as SegmentReader
@@ -79,9 +79,9 @@ _HOMES = {
     "EndpointRule": "wfstdec.search.endpoints",
     "Endpointer": "wfstdec.search.endpoints",
     "ForcedAligner": "wfstdec.align.aligner",
-    "BackendChoice": "wfstdec.wfst.choice",
-    "BoostEntry": "wfstdec.boost.entries",
-    "Boosts": "wfstdec.boost.boosts",
+    "BackendChoice": "wfstdec.wfst.backend_choice",
+    "BoostEntry": "wfstdec.boost.lists",
+    "Boosts": "wfstdec.boost.compile",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
@@ -107,7 +107,7 @@ _HOMES = {
     "WfstOptions": "wfstdec.wfst.options",
     "WfstdecError": "wfstdec.errors",
     "build_graph": "wfstdec.fst.tlg",
-    "build_lm": "wfstdec.lm.sources",
+    "build_lm": "wfstdec.lm.loading",
     "from_openfst": "wfstdec.fst.openfst_io",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",

@@ -5,9 +5,9 @@ import pytest
 
 import wfstdec
 from wfstdec import BoostEntry, Boosts
-from wfstdec.boost.added import Pronouncer
-from wfstdec.boost.boosts import BoostCompiler
-from wfstdec.boost.defaults import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
+from wfstdec.boost.automatic import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.oov import Pronouncer
 from wfstdec.errors import BoostError, BoostWarning, FormatError, OptionError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table

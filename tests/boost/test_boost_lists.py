@@ -11,7 +11,7 @@ from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_logprobs
 from searches import Lockstep
 
-from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.compile import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BoostError, BoostWarning

@@ -6,12 +6,19 @@ import warnings
 import numpy as np
 import pytest
 
-from wfstdec.boost.boosts import BoostCompiler, Boosts
-from wfstdec.boost.confusions import DISTINCT, HOMOPHONE, NEIGHBOUR, likelier_sounds
-from wfstdec.boost.defaults import HOMOPHONES, MOST, NEIGHBOURS, DefaultBonuses
-from wfstdec.boost.instalments import STATE_BITS
+from wfstdec.boost.automatic import (
+    DISTINCT,
+    HOMOPHONE,
+    HOMOPHONES,
+    MOST,
+    NEIGHBOUR,
+    NEIGHBOURS,
+    DefaultBonuses,
+    likelier_sounds,
+)
+from wfstdec.boost.compile import BoostCompiler, Boosts, scaled_phrases, scaled_words
+from wfstdec.boost.kernels import STATE_BITS
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
-from wfstdec.boost.scaling import scaled_phrases, scaled_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.text.lexicon import Lexicon

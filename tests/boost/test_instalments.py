@@ -8,9 +8,8 @@ import pytest
 from compiled import compiled
 from text_graphs import text_graph
 
-from wfstdec.boost.account import BoostAccount
-from wfstdec.boost.boosts import BoostCompiler, Boosts
-from wfstdec.boost.instalments import (
+from wfstdec.boost.compile import BoostCompiler, Boosts
+from wfstdec.boost.kernels import (
     MAX_OWED,
     STATE_BITS,
     check_states,
@@ -23,6 +22,7 @@ from wfstdec.boost.instalments import (
     state_of,
 )
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.reference import BoostAccount
 from wfstdec.errors import BoostError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table

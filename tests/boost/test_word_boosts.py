@@ -12,7 +12,7 @@ from text_graphs import text_graph
 
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

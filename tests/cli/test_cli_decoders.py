@@ -17,7 +17,7 @@ from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.io.text import read_text
 from wfstdec.metrics import score_texts
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
-from wfstdec.wfst.backends import BACKENDS as WFST_BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
 WORDS = "utt2 ab c\nutt1 cab\nutt3 c\n"
 TOKEN_ARPA = """\\data\\

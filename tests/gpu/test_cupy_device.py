@@ -31,7 +31,7 @@ from wfstdec.errors import BackendError, LogprobError, OptionError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
 from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM, SLOT_BYTES

@@ -7,7 +7,7 @@ import kaldiio
 import numpy as np
 import pytest
 
-from wfstdec.boost.entries import BoostEntry
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.errors import BoostError, FormatError, ShapeError
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs

@@ -78,6 +78,6 @@ def test_machine_code_is_keyed_by_all_sources_that_it_was_made_of(name):
 
 
 def test_a_change_elsewhere_leaves_machine_code_as_it_is():
-    assert "wfstdec.wfst.cpu.closure" in sources("wfstdec.wfst.cpu.kernels")
-    assert "wfstdec.wfst.cpu.kernels" not in sources("wfstdec.trie.cpu.kernels")
-    assert stamp("wfstdec.wfst.cpu.kernels") != stamp("wfstdec.trie.cpu.kernels")
+    assert "wfstdec.wfst.cpu.recombination" in sources("wfstdec.wfst.cpu.frame")
+    assert "wfstdec.wfst.cpu.frame" not in sources("wfstdec.trie.cpu.frame")
+    assert stamp("wfstdec.wfst.cpu.frame") != stamp("wfstdec.trie.cpu.frame")

@@ -15,12 +15,12 @@ from naive_added import random_added_case, solve_added
 from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
-from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.compile import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.lattice.arrays import check_lattice
+from wfstdec.lattice.mbr import posteriors
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.posteriors import posteriors
 from wfstdec.text.lexicon import read_lexicon
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -17,12 +17,11 @@ from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.lattice import mbr
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
+from wfstdec.lattice.mbr import minimum_bayes_risk, posteriors, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.oracle import lattice_errors
-from wfstdec.lattice.posteriors import posteriors
+from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
-from wfstdec.lattice.weighing import weighed
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_of

@@ -16,7 +16,7 @@ from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
 import wfstdec
 from wfstdec import OpenVocabulary, WfstDecoder
-from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.compile import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.lattice.arrays import check_lattice

@@ -7,7 +7,7 @@ import pytest
 
 from wfstdec.errors import ArpaError, BackendError, FormatError, OptionError
 from wfstdec.lm.kenlm_model import KenlmModel
-from wfstdec.lm.sources import build_lm, read_any_lm, read_lm
+from wfstdec.lm.loading import build_lm, read_any_lm, read_lm
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.lexicon import spelling_lexicon
 from wfstdec.text.symbols import token_table

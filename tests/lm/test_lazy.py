@@ -13,10 +13,9 @@ from own_models import ById, WholeText
 from wfstdec.errors import LanguageModelError
 from wfstdec.jit import kernel
 from wfstdec.lm.kernels import final, state_order, step, unanswered
-from wfstdec.lm.lazy import FIRST_SLOTS, LazyLM
-from wfstdec.lm.lazy_table import UNKNOWN
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.queries import LmArrays, LmQueries
+from wfstdec.lm.on_demand import FIRST_SLOTS, LazyLM, LmArrays, LmQueries
+from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM, digest
 
 final, state_order = compiled(final), compiled(state_order)

@@ -21,8 +21,8 @@ import naive_search_cases
 import numpy as np
 from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
 
-from wfstdec.boost.boosts import Boosts
-from wfstdec.boost.entries import BoostEntry
+from wfstdec.boost.compile import Boosts
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.search.open_vocabulary import OpenVocabulary
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")

@@ -12,7 +12,7 @@ from text_graphs import text_graph
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

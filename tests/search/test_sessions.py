@@ -15,11 +15,11 @@ from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
-from wfstdec.trie.cpu import records as trie_records
+from wfstdec.trie.cpu import arrays as trie_records
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
-from wfstdec.wfst.backends import BACKENDS
-from wfstdec.wfst.cpu import records
+from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.cpu import arrays as records
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 

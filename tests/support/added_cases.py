@@ -16,10 +16,10 @@ from random_graphs import (
 
 import wfstdec
 from wfstdec import BoostEntry, WfstDecoder
-from wfstdec.boost.added import AddedWords
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.oov import AddedWords
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.graph.calls import Calls
+from wfstdec.graph.oov_exits import Calls
 
 ARPA = (
     "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 an\n-1 ban\n"

@@ -83,7 +83,7 @@ from wfst_searches import bits
 
 from wfstdec.adapters.torchaudio import ctc_decoder
 from wfstdec.adapters.torchaudio import search as ctc_search
-from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.compile import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import BoostWarning, LogprobWarning
 from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
@@ -100,8 +100,8 @@ from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.cpu import backend as cpu_backend
-from wfstdec.wfst.cpu.added_records import with_scratch
 from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.oov import with_scratch
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.reference import ReferenceBackend
 

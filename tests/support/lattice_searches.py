@@ -17,9 +17,9 @@ from random_graphs import (
     random_phrases,
 )
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.wfst.recorded import lattice_of
+from wfstdec.wfst.lattice_pack import lattice_of
 
 
 def bits(lattice):

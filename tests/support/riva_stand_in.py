@@ -10,13 +10,13 @@ import types
 import numpy as np
 from wfst_searches import walk_back
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.fst.openfst_io import from_openfst
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import token_table
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 

@@ -12,9 +12,8 @@ import pytest
 from trie_lattices import alignment_on, near_paths, pieces_on
 
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import word_confidences
+from wfstdec.lattice.mbr import posteriors, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.posteriors import posteriors
 from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.lattice_paths import hypotheses_of, nbest_texts

@@ -17,8 +17,8 @@ from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.file import open_lattices, save_lattices
 from wfstdec.lattice.oracle import lattice_errors
+from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
-from wfstdec.lattice.weighing import weighed
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.backends import make_backend
 from wfstdec.search.open_vocabulary import OpenVocabulary

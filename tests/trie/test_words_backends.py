@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from searches import Lockstep
 
-from wfstdec.boost.entries import BoostEntry
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.search.open_vocabulary import OpenVocabulary

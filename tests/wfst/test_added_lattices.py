@@ -5,7 +5,7 @@ import pytest
 from added_cases import drawn_search, frames, small_graph
 
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 
 
 def contents(lattice):

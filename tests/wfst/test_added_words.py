@@ -25,10 +25,10 @@ from wfstdec.errors import BoostError
 from wfstdec.graph.overlay import make_overlay
 from wfstdec.wfst import added
 from wfstdec.wfst.added import Overlays
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu import backend as cpu_backend
-from wfstdec.wfst.cpu.added_records import with_scratch
 from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.oov import with_scratch
 from wfstdec.wfst.reference import ReferenceBackend
 
 UNBOUNDED = {"beam": np.inf, "max_active": None}

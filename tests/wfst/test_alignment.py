@@ -13,7 +13,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.alignment import BEGINNING, Aligner
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import PathTokens

@@ -13,7 +13,7 @@ from text_graphs import text_graph
 from wfstdec.errors import BackendError, DeviceError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.passed import record_pass, why_not
-from wfstdec.wfst.choice import Batch, Machine, batch_of, choose, cpu_s, gpu_s
+from wfstdec.wfst.backend_choice import Batch, Machine, batch_of, choose, cpu_s, gpu_s
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM

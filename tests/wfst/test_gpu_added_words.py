@@ -22,7 +22,7 @@ from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
-from wfstdec.wfst.recorded import lattice_of
+from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.reference import ReferenceBackend
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")

@@ -29,7 +29,7 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -40,7 +40,7 @@ from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import read_lexicon
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch

@@ -10,15 +10,15 @@ from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import random_options
 from wfst_searches import bits
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.recorded import lattice_of
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 

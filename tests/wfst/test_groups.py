@@ -12,12 +12,12 @@ from random_graphs import (
 )
 from wfst_searches import NO_BOOSTS, bits
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
 from wfstdec.search.decoder import _groups
+from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import groups
-from wfstdec.wfst.cpu import records as k
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions

@@ -16,16 +16,15 @@ from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 from wfstdec import SegmentReader, WfstDecoder
 from wfstdec.errors import InputError, LatticeError, OptionError
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
+from wfstdec.lattice.mbr import minimum_bayes_risk, posteriors, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.posteriors import posteriors
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.lattice import RecordingSearch
+from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.lattice_paths import hypotheses_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.recorded import lattice_of
 
 NAMES = ("reference", "cpu")
 TWO_WORDS = """

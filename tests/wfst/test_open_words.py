@@ -19,12 +19,12 @@ from wfst_searches import bits, random_splits
 import wfstdec
 from wfstdec import BoostEntry, OpenVocabulary, WfstDecoder
 from wfstdec.errors import GraphError, LatticeError, LexiconError, OptionError
-from wfstdec.graph.graph_checks import check_tables
+from wfstdec.graph.checks import check_tables
 from wfstdec.lattice.file import LatticeFile, LatticeWriter
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.lattice_paths import hypotheses_of
 
 UNBOUNDED = {"beam": np.inf, "max_active": None}

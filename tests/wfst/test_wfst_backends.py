@@ -26,7 +26,7 @@ from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Token, Word
 from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 OTHERS = [name for name in BACKENDS if name != "reference"]

@@ -8,14 +8,14 @@ from lattice_searches import bits, lattice_by, random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
-from wfstdec.boost.boosts import Boosts
+from wfstdec.boost.compile import Boosts
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.lattice import RecordingSearch
+from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.recorded import lattice_of
 from wfstdec.wfst.reference import ReferenceBackend
 
 BACKENDS = ("reference", "cpu")

@@ -22,8 +22,8 @@ from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
-from wfstdec.boost import phrase_rows
-from wfstdec.boost.boosts import Boosts, CompiledBoosts
+from wfstdec.boost import tables as phrase_rows
+from wfstdec.boost.compile import Boosts, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -32,7 +32,7 @@ from wfstdec.jit import jit
 from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.layout import phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder

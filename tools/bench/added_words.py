@@ -8,7 +8,7 @@ pronunciations are cmudict's, in tokens. Lists, for all utterances:
     alone        the key words
     distractors  with --distractors others of the same kind that nobody says
 
-Each with --bonuses nats for every word, and as it comes (`boost/defaults.py`). Beside
+Each with --bonuses nats for every word, and as it comes (`boost/automatic.py`). Beside
 them the graph that is built again with the words of the list in its lexicon, at what
 the language model asks for `<unk>`, and the same bonuses. P, R and F are of the key
 words; utterances with and without them are counted apart. Times are of the search

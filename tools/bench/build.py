@@ -31,13 +31,13 @@ import wfstdec
 from tools.bench import data
 from tools.bench.command import Run, bare_parser, exit_with
 from tools.bench.report import Row
+from wfstdec.fst.build_log import peak_memory_gb
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
 from wfstdec.fst.minimize import ROUNDING
 from wfstdec.fst.openfst_binary import FstContent
 from wfstdec.fst.openfst_io import read_fst, write_fst
-from wfstdec.fst.stages import peak_memory_gb
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa

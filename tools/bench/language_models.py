@@ -43,9 +43,9 @@ from tools.bench.timing import Turns
 from wfstdec.compare.loading import measure_load
 from wfstdec.compare.memory import resident_mb
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.lm.lazy import LazyLM
+from wfstdec.lm.loading import build_lm
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.sources import build_lm
+from wfstdec.lm.on_demand import LazyLM
 from wfstdec.text.files import read_bytes
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import read_tokens

@@ -2,7 +2,7 @@
 
     python -m tools.bench.unnumbered --output run.json
 
-Bonuses follow from the list (`wfstdec/boost/defaults.py`). Key words are the rare ones
+Bonuses follow from the list (`wfstdec/boost/automatic.py`). Key words are the rare ones
 that the references say: of the lexicon and the language model, of more than four
 letters, with a unigram of log10 probability below --rarer. Lists:
 

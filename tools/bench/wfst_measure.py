@@ -19,13 +19,13 @@ from tools.bench.cases import Case
 from tools.bench.costs import Agreement, compare_costs, found_by_us
 from tools.bench.report import Row, speed
 from tools.bench.timing import Turns
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.compare.peers import kaldi
 from wfstdec.compare.points import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backends import BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

@@ -33,7 +33,7 @@ from tools.bench.gpu_device import Gpu
 from tools.bench.report import Row
 from tools.gpu.model import Work, predicted
 from tools.gpu.phase_report import plot, table
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.batch import DeviceBatch

@@ -25,7 +25,7 @@ from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
-from wfstdec.boost.added import G2pLike
+from wfstdec.boost.oov import G2pLike
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from wfstdec.boost.added import SPELLING, G2pLike, Pronouncer
+from wfstdec.boost.oov import SPELLING, G2pLike, Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, spelling_lexicon
 from wfstdec.text.symbols import TokenTable

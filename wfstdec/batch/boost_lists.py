@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wfstdec.boost.boosts import Boosts, BoostsLike
-from wfstdec.boost.entries import BoostEntry
+from wfstdec.boost.compile import Boosts, BoostsLike
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile

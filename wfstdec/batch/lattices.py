@@ -23,9 +23,9 @@ from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.lattice.labels import is_of_trie
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
+from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
-from wfstdec.lattice.weighing import weighed
-from wfstdec.lm.sources import AnyLM, lm_over, read_lm
+from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.trie import lattice_paths
 from wfstdec.trie.lattice_paths import nbest_texts

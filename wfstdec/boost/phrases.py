@@ -61,8 +61,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost import phrase_kernels
+from wfstdec.boost.lists import MAX_WEIGHT, checked_weights
 from wfstdec.boost.spelling import Speller, Spelling
-from wfstdec.boost.weights import MAX_WEIGHT, checked_weights
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.jit.trees import grow_tree
 from wfstdec.lm import kernels

@@ -21,7 +21,7 @@ from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import Merge, TrieOptions
-from wfstdec.wfst.backends import BACKENDS as WFST_BACKENDS
+from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 DECODERS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from wfstdec.compare.memory import resident_mb
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.lm.sources import AnyLM
+from wfstdec.lm.loading import AnyLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable

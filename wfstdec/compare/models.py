@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wfstdec.boost.boosts import BoostsLike
+from wfstdec.boost.compile import BoostsLike
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (

@@ -4,7 +4,7 @@
     input side of T, TLG   epsilon | tokens | repeats of tokens | calls | returns
     output side            epsilon | words  | #0, the back-off of the grammar | class
 
-The class stands for all words that the lexicon lacks: `fst/calls.py`.
+The class stands for all words that the lexicon lacks: `fst/oov_exits.py`.
 
 Repeats are the labels of T's self-loops: the engine keeps them apart from tokens, so
 that a packed arc knows whether it starts its token. Files for others have tokens there.

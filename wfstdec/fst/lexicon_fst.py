@@ -10,7 +10,7 @@ behind the last token a symbol `#k` tells words apart that sound alike. The lang
 `#0`, the back-off of the grammar, is taken where a word may begin. It is not needed
 behind the last word, because the grammar has final costs that include it.
 
-The class of words that the lexicon lacks is a word of one token: `fst/calls.py`.
+The class of words that the lexicon lacks is a word of one token: `fst/oov_exits.py`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.calls import NO_STATE, Calls
+from wfstdec.graph.oov_exits import NO_STATE, Calls
 from wfstdec.graph.tables import GraphTables
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON, ilabel_of

@@ -9,8 +9,8 @@
     LG   = minimize(determinize(compose(L, G)))
     TLG  = compose(T, LG)                            then packed
 
-Calls, for words that the lexicon lacks, go through all of it: `fst/calls.py`. An open
-vocabulary is put where they are: `fst/open_words.py`.
+Calls, for words that the lexicon lacks, go through all of it: `fst/oov_exits.py`. An
+open vocabulary is put where they are: `fst/open_words.py`.
 
 LG is determinized in the log semiring, which moves LM costs towards the beginning of
 words. TLG is not: with `compact` that would never end, with `normal` it would grow.
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import GraphError, LexiconError, OptionError
-from wfstdec.fst.calls import class_cost, take_calls
+from wfstdec.fst.build_log import Stages
 from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import Engine, get_engine
 from wfstdec.fst.grammar_fst import build_grammar
@@ -45,11 +45,11 @@ from wfstdec.fst.lexicon_fst import (
     mark_lexicon,
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
+from wfstdec.fst.oov_exits import class_cost, take_calls
 from wfstdec.fst.open_words import OpenCosts, add_open_words
-from wfstdec.fst.stages import Stages
 from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.calls import Calls
+from wfstdec.graph.oov_exits import Calls
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.tables import OPEN_WORD, GraphTables, OpenWord, Pronunciations
 from wfstdec.text.arpa import ArpaModel, read_arpa

@@ -25,7 +25,7 @@ states they would give the same sentences at the same costs, and offer each back
 once more in every blank frame (44 % more epsilon arcs in the TLG of a 29k-word trigram,
 which is why `normal` has a start state apart from 0).
 
-Where words that the lexicon lacks may be called (`fst/calls.py`), each state that
+Where words that the lexicon lacks may be called (`fst/oov_exits.py`), each state that
 tokens leave has an arc `call:C->` to a state `called`, and that one an arc
 `return:-> i` to the state that each token enters.
 """

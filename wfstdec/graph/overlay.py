@@ -14,7 +14,7 @@ leads to no other word.
     state 1             behind a blank     behind it
 
 Arcs into the trie leave the states with calls, those with the last token of a word lead
-to the state of the graph behind it (`graph/calls.py`).
+to the state of the graph behind it (`graph/oov_exits.py`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,209 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy import uint32
 
 from wfstdec.errors import GraphError
-from wfstdec.graph.arcs import LEADS_TO_EPSILON
-from wfstdec.graph.calls import Calls
-from wfstdec.graph.graph_checks import MAX_ARCS
-from wfstdec.graph.overlay_kernels import Shape, lay_out, make_edges
+from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT
+from wfstdec.graph.checks import MAX_ARCS
+from wfstdec.graph.oov_exits import Calls
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import read_only
+from wfstdec.jit import inlined, jit, read_only
 from wfstdec.text.symbols import ilabel_of
+
+_ROOT, _LEAF = -1, -1
+_SEVERAL = -1
+"""In the place of a word: there are several."""
+
+
+class Shape(NamedTuple):
+    """How T lays out a trie over a graph, and where the graph is left and entered."""
+
+    first_state: int
+    blank: int  # its ilabel
+    states_per_node: int
+    through_epsilon: bool  # from the state in the token an epsilon leads behind it
+    repeats: bool
+    call_last: np.ndarray  # int32 [C]
+    call_cost: np.ndarray  # float32 [C]
+    returns: np.ndarray  # int32 [V + 1]
+    return_flags: np.ndarray  # uint32 [V + 1]
+
+
+class Edges(NamedTuple):
+    """A trie: its edges by the node that they leave, the root's first.
+
+    A node is a token string that goes on; a word that ends is an edge to a leaf.
+    """
+
+    node_label: np.ndarray  # int32 [N]: the last token's ilabel
+    splits: np.ndarray  # int32 [N + 2]: those of the root, of node 0, 1, ...
+    label: np.ndarray  # int32 [E]: ilabel
+    node: np.ndarray  # int32 [E]: where it leads, -1 for a leaf
+    word: np.ndarray  # int32 [E]: the word's label, 0 for none
+    cost: np.ndarray  # float32 [E]
+    bonus: np.ndarray  # float32 [E]
+
+
+@jit
+def make_edges(label, word, splits, cost, bonus):
+    """The trie of pronunciations that are sorted by tokens, then by words.
+
+    Nodes are numbered in the order in which these make them; so stand the edges of a
+    node.
+
+    Args:
+        label: int32, the ilabels of their tokens.
+        word: int32 [P].
+        splits: int32 [P + 1].
+        cost: float32 [P].
+        bonus: float32 [P].
+    """
+    size = len(label)
+    source, edge_label = np.empty(size, np.int32), np.empty(size, np.int32)
+    node, said = np.empty(size, np.int32), np.empty(size, np.int32)
+    node_label, only = np.empty(size, np.int32), np.empty(size, np.int32)
+    least, top = np.empty(size, np.float32), np.empty(size, np.float32)
+    path = np.empty(size + 1, np.int32)  # the nodes of the pronunciation before
+    path[0] = _ROOT
+    num_nodes, num_edges, depth_before = 0, 0, 0
+    for p in range(len(word)):
+        begin, length = splits[p], splits[p + 1] - splits[p]
+        depth = 0
+        while (
+            depth < min(depth_before, length - 1)
+            and label[begin + depth] == node_label[path[depth + 1]]
+        ):
+            depth += 1
+        for position in range(depth, length - 1):
+            node_label[num_nodes] = label[begin + position]
+            only[num_nodes] = word[p]
+            least[num_nodes], top[num_nodes] = cost[p], bonus[p]
+            source[num_edges] = path[position]
+            edge_label[num_edges] = label[begin + position]
+            node[num_edges], said[num_edges] = num_nodes, p
+            path[position + 1] = num_nodes
+            num_edges += 1
+            num_nodes += 1
+        for position in range(1, length):
+            at = path[position]
+            least[at], top[at] = min(least[at], cost[p]), max(top[at], bonus[p])
+            if only[at] != word[p]:
+                only[at] = _SEVERAL
+        source[num_edges] = path[length - 1]
+        edge_label[num_edges] = label[begin + length - 1]
+        node[num_edges], said[num_edges] = _LEAF, p
+        num_edges += 1
+        depth_before = length - 1
+    starts = np.zeros(num_nodes + 2, np.int32)
+    for e in range(num_edges):
+        starts[source[e] + 2] += 1
+    for i in range(num_nodes + 1):
+        starts[i + 1] += starts[i]
+    at = starts.copy()
+    edges = Edges(
+        node_label[:num_nodes].copy(),
+        starts,
+        np.empty(num_edges, np.int32),
+        np.empty(num_edges, np.int32),
+        np.empty(num_edges, np.int32),
+        np.empty(num_edges, np.float32),
+        np.empty(num_edges, np.float32),
+    )
+    for e in range(num_edges):
+        u, v, p = source[e], node[e], said[e]
+        i = at[u + 1]
+        at[u + 1] += 1
+        before, paid, known = np.float32(0), np.float32(0), False
+        if u != _ROOT:
+            before, paid, known = least[u], top[u], only[u] != _SEVERAL
+        edge_cost, edge_bonus, edge_word = cost[p], bonus[p], word[p]
+        if v != _LEAF:
+            edge_cost, edge_bonus, edge_word = least[v], top[v], only[v]
+        edges.label[i], edges.node[i] = edge_label[e], v
+        edges.word[i] = 0 if known or edge_word == _SEVERAL else edge_word
+        edges.cost[i] = np.float32(edge_cost - before)
+        edges.bonus[i] = np.float32(edge_bonus - paid)
+    return edges
+
+
+@inlined
+def _write(arcs, bonuses, i, ilabel, olabel, nextstate, cost, bonus):
+    """Write an arc and its bonus; the number of the next."""
+    arcs[i].ilabel, arcs[i].olabel = uint32(ilabel), uint32(olabel)
+    arcs[i].nextstate, arcs[i].cost = uint32(nextstate), cost
+    bonuses[i] = bonus
+    return i + 1
+
+
+@inlined
+def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
+    """Write the arc of an edge at a cost; the number of the next."""
+    ilabel, olabel = np.int64(edges.label[e]), np.int64(edges.word[e])
+    if edges.node[e] == _LEAF:
+        nextstate = np.int64(shape.returns[ilabel])
+        flags = np.int64(shape.return_flags[ilabel])
+        if nextstate < 0:
+            nextstate, cost = np.int64(0), np.float32(np.inf)
+    else:
+        node = np.int64(edges.node[e])
+        nextstate = shape.first_state + node * shape.states_per_node
+        flags = np.int64(LEADS_TO_EPSILON if shape.through_epsilon else 0)
+    if olabel != 0:
+        flags |= CARRIES_WORD
+    ilabel |= flags
+    bonus = edges.bonus[e]
+    return _write(arcs, bonuses, i, ilabel, olabel, nextstate, cost, bonus)
+
+
+@jit
+def lay_out(shape, edges):
+    """T o trie.
+
+    Returns:
+        `ARC` [A'], float32 [A'], uint32 [S' + 1], uint32 [S'], F: as in `Overlay`.
+    """
+    num_nodes, num_calls = len(edges.node_label), len(shape.call_last)
+    num_entering = np.int64(edges.splits[1])
+    inner = len(edges.label) - num_entering
+    most = num_calls * num_entering + 4 * num_nodes + 2 * inner
+    arcs, bonuses = np.empty(most, ARC), np.empty(most, np.float32)
+    num_states = shape.states_per_node * num_nodes
+    splits, epsilons = np.empty(num_states + 1, uint32), np.zeros(num_states, uint32)
+    none, i, s = np.float32(0), 0, 0
+    for c in range(num_calls):
+        for e in range(num_entering):
+            cost = np.float32(shape.call_cost[c] + edges.cost[e])
+            if edges.label[e] == shape.call_last[c]:
+                cost = np.float32(np.inf)
+            i = _write_edge(shape, edges, arcs, bonuses, i, e, cost)
+    for v in range(num_nodes):
+        label, state = np.int64(edges.node_label[v]), shape.first_state + s
+        first, last = edges.splits[v + 1], edges.splits[v + 2]
+        leads = LEADS_TO_EPSILON if shape.through_epsilon else 0
+        if shape.states_per_node > 1:
+            splits[s] = i
+            if shape.through_epsilon:
+                epsilons[s] = 1
+                i = _write(arcs, bonuses, i, 0, 0, state + 1, none, none)
+            if shape.repeats:
+                ilabel = label | REPEAT | leads
+                i = _write(arcs, bonuses, i, ilabel, 0, state, none, none)
+            if not shape.through_epsilon:
+                i = _write(arcs, bonuses, i, shape.blank, 0, state + 1, none, none)
+                for e in range(first, last):
+                    if edges.label[e] != label:
+                        cost = edges.cost[e]
+                        i = _write_edge(shape, edges, arcs, bonuses, i, e, cost)
+            s += 1
+            state += 1
+        splits[s] = i
+        i = _write(arcs, bonuses, i, shape.blank, 0, state, none, none)
+        for e in range(first, last):
+            i = _write_edge(shape, edges, arcs, bonuses, i, e, edges.cost[e])
+        s += 1
+    splits[num_states] = i
+    return arcs[:i].copy(), bonuses[:i].copy(), splits, epsilons, num_entering
 
 
 class SaidWords(NamedTuple):

@@ -17,7 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from wfstdec.errors import GraphError
-from wfstdec.graph import graph_checks, packed_file
+from wfstdec.graph import checks as graph_checks
+from wfstdec.graph import file as packed_file
 from wfstdec.graph.arcs import (
     ARC,
     CARRIES_WORD,
@@ -26,7 +27,7 @@ from wfstdec.graph.arcs import (
     REPEAT,
     FstArrays,
 )
-from wfstdec.graph.calls import Calls, calls_from
+from wfstdec.graph.oov_exits import Calls, calls_from
 from wfstdec.graph.tables import GraphTables
 from wfstdec.text.symbols import EPSILON, TokenTable
 from wfstdec.text.vocabulary import word_ids

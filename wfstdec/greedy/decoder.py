@@ -37,10 +37,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from wfstdec.boost.boosts import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.backends import BACKENDS
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.lm.sources import AnyLM, lm_over, read_lm
+from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
@@ -50,7 +50,7 @@ from wfstdec.text.vocabulary import load_tokens, token_named
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
-from wfstdec.trie.space import token_space
+from wfstdec.trie.search_space import token_space
 
 
 class GreedyDecoder(Decoder[np.ndarray, TokenPath]):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import TokensSoFar
-from wfstdec.trie.space import NONE, SearchSpace
+from wfstdec.trie.search_space import NONE, SearchSpace
 
 F = np.float32
 

@@ -35,7 +35,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from wfstdec.boost.entries import BoostEntry
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.errors import BoostError, FormatError
 from wfstdec.text.files import read_lines
 

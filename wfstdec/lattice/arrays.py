@@ -33,7 +33,7 @@ STATE = np.dtype(
     ]
 )
 """A state: frames passed; what it was in the search (of a graph: its state; of a trie:
-`trie/recorded.py`); the graph's final cost before `lm_scale`, what ending pays or
+`trie/lattice_pack.py`); the graph's final cost before `lm_scale`, what ending pays or
 refunds of boosts, and what ending here costs more than the best end, which is `inf`
 where no path may end."""
 ARC = np.dtype(

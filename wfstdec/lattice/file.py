@@ -24,8 +24,8 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.errors import FormatError, LatticeError
-from wfstdec.graph import packed_file
-from wfstdec.graph.graph_checks import check_tables
+from wfstdec.graph import file as packed_file
+from wfstdec.graph.checks import check_tables
 from wfstdec.graph.tables import GraphTables, with_words
 from wfstdec.lattice.arrays import Lattice, LatticeScales, check_lattice
 from wfstdec.text.files import atomic_write

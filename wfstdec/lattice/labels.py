@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.graph.tables import (
     OPEN_WORD,
     GraphTables,
@@ -24,10 +24,16 @@ from wfstdec.graph.tables import (
     with_words,
 )
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.marks import OPEN, REPEATED, TOKENS, TRIE
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.open_spelling import Kind
 from wfstdec.text.symbols import EPSILON, EPSILON_WORD, TokenTable, ilabel_of, token_of
+
+REPEATED, WORD = REPEAT, CARRIES_WORD
+"""Flags of ilabels: the token goes on; `olabel` is a word."""
+OPEN = 0xFFFFFFFF
+"""Stands for the label of open words where that is not known yet."""
+TRIE, TOKENS = "trie", "tokens"
+"""In the place of a topology: words stand where they end; words are tokens."""
 
 
 def word_tables(

@@ -30,8 +30,8 @@ from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
 from wfstdec.lattice.labels import is_of_tokens, starts_token
 from wfstdec.lattice.pairs import in_order, longer, order_of, places
-from wfstdec.lattice.pronounced import pronounced
-from wfstdec.lattice.weighing import changed_scales, with_arcs
+from wfstdec.lattice.pronunciation_costs import pronounced
+from wfstdec.lattice.rescaling import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from wfstdec.jit import by_class, inlined, kernel
 from wfstdec.lm.automaton_arrays import Automaton
-from wfstdec.lm.lazy_table import (
+from wfstdec.lm.on_demand_table import (
     LazyTable,
     table_final,
     table_order,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 
 _Chunk = TypeVar("_Chunk")
 _Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)

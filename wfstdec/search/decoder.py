@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice

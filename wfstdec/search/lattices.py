@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from wfstdec.boost.boosts import BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import BoostsLike, CompiledBoosts
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.decoder import Decoder

@@ -22,7 +22,7 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
 if TYPE_CHECKING:
-    from wfstdec.boost.boosts import BoostsLike, CompiledBoosts
+    from wfstdec.boost.compile import BoostsLike, CompiledBoosts
     from wfstdec.lattice.arrays import Lattice
     from wfstdec.search.decoder import Decoder
 

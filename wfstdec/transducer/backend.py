@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.errors import LogprobError, ShapeError
 from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.transducer.automata import TorchNgramLM

@@ -17,10 +17,10 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.errors import OptionError, ShapeError
+from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.sources import AnyLM, lm_over, read_lm
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary

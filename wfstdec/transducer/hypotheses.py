@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
@@ -17,7 +17,7 @@ from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.hypotheses import HypothesisBuilder, Spoken
 from wfstdec.trie.path import TokenPath
-from wfstdec.trie.space import NONE, token_space
+from wfstdec.trie.search_space import NONE, token_space
 
 
 class TransducerResult(NamedTuple):

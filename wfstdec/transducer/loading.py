@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.lm.sources import AnyLM
+from wfstdec.lm.loading import AnyLM
 from wfstdec.transducer.decoder import TransducerDecoder
 from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.onnx_model import load_onnx_transducer

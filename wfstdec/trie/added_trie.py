@@ -17,18 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.boost.added import AddedWords
+from wfstdec.boost.oov import AddedWords
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.lazy import LazyLM
+from wfstdec.lm.on_demand import LazyLM
 from wfstdec.trie.lexicon_trie import (
     LexiconTrie,
     empty_trie,
     parents_of,
     trie_of,
 )
-from wfstdec.trie.space import NONE, SearchSpace, least_backoff
-from wfstdec.trie.texts import TextTable, text_table
+from wfstdec.trie.open_words import TextTable, text_table
+from wfstdec.trie.search_space import NONE, SearchSpace, least_backoff
 
 _INF = np.float32(np.inf)
 

@@ -18,21 +18,21 @@ from typing import Any, Self
 
 import numpy as np
 
-from wfstdec.boost.added import G2pLike, Pronouncer
-from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
-from wfstdec.boost.defaults import DefaultBonuses
+from wfstdec.boost.automatic import DefaultBonuses
+from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lm.lazy import LazyLM
-from wfstdec.lm.lazy_table import UNKNOWN
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.sources import (
+from wfstdec.lm.loading import (
     AnyLM,
     TakenLM,
     any_lm_over,
     listed_words,
     read_any_lm,
 )
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.on_demand import LazyLM
+from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Hypothesis
@@ -53,14 +53,14 @@ from wfstdec.text.vocabulary import (
 )
 from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.hypotheses import HypothesisBuilder
+from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lattice_tables import LatticeTables
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
-from wfstdec.trie.recorded import Recorded, lattice_of
-from wfstdec.trie.space import SearchSpace, lexicon_space, token_space
+from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")

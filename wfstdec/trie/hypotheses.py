@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lm.lazy_table import UNKNOWN
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.oov import AddedWords
 from wfstdec.lm.null import NULL_AUTOMATON
-from wfstdec.lm.queries import LmArrays, LmQueries
+from wfstdec.lm.on_demand import LmArrays, LmQueries
+from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.text.open_spelling import OpenSpelling
@@ -25,7 +25,7 @@ from wfstdec.trie.lexicon_trie import parents_of
 from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.readings import pieces, timed
-from wfstdec.trie.space import NONE, SearchSpace
+from wfstdec.trie.search_space import NONE, SearchSpace
 
 
 class Spoken(NamedTuple):

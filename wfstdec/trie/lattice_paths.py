@@ -16,14 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.labels import is_of_tokens, starts_token, tokens_of
-from wfstdec.lattice.marks import REPEATED
+from wfstdec.lattice.labels import REPEATED, is_of_tokens, starts_token, tokens_of
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.costs import CostAccount
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.symbols import EPSILON
-from wfstdec.trie.endings import SPELLINGS_PER_TEXT
 from wfstdec.trie.readings import Span, pieces, timed
+from wfstdec.trie.traceback import SPELLINGS_PER_TEXT
 
 
 class Said(NamedTuple):

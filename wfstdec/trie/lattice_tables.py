@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from wfstdec.boost.added import AddedWords
+from wfstdec.boost.oov import AddedWords
 from wfstdec.lattice.labels import token_tables, with_added, word_tables
-from wfstdec.trie.space import SearchSpace
+from wfstdec.trie.search_space import SearchSpace
 
 
 class LatticeTables:

@@ -25,9 +25,9 @@ from wfstdec.errors import OptionError
 from wfstdec.jit import by_class, inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import canonical, find_arc, step
-from wfstdec.lm.lazy import LazyLM
-from wfstdec.lm.lazy_table import LazyTable
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.on_demand import LazyLM
+from wfstdec.lm.on_demand_table import LazyTable
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
 
 LookaheadKind = Literal["ngram", "unigram", "none"]

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords
+from wfstdec.boost.oov import AddedWords
 from wfstdec.search.hypothesis import Word
 from wfstdec.search.sessions import Partial
-from wfstdec.trie.endings import TraceNode
 from wfstdec.trie.hypotheses import HypothesisBuilder
+from wfstdec.trie.traceback import TraceNode
 
 
 class TokensSoFar(NamedTuple):

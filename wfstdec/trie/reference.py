@@ -28,7 +28,7 @@ will charge for what comes next. Where entries may go says `reference_steps.py`.
             "sum", where that may fail, only if there are more than `beam_size` entries)
             none left: the utterance ends here
             boosts step once: by the word that ends, if one does, and the token that
-            begins (`boost/account.py`)
+            begins (`boost/reference.py`)
     end:    a whole word ends; `</s>`, and the rest of the boosts; of the endings
             of one text the first of the least, or the sum
 """
@@ -41,10 +41,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.trie.endings import (
+from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.path import TokenPath
+from wfstdec.trie.progress import TokensSoFar, num_settled_of, said
+from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
+from wfstdec.trie.search_space import NONE, SearchSpace
+from wfstdec.trie.traceback import (
     Ending,
     Outcome,
     TraceNode,
@@ -54,11 +59,6 @@ from wfstdec.trie.endings import (
     start_cost,
     trace_back,
 )
-from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.path import TokenPath
-from wfstdec.trie.progress import TokensSoFar, num_settled_of, said
-from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
-from wfstdec.trie.space import NONE, SearchSpace
 
 F = np.float32
 INF = F(np.inf)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference import ReferenceSearch
 from wfstdec.trie.reference_lattice import RecordingSearch
-from wfstdec.trie.space import SearchSpace
+from wfstdec.trie.search_space import SearchSpace
 
 
 class ReferenceBackend:

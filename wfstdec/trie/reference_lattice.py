@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lattice.marks import OPEN, REPEATED
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.lattice.labels import OPEN, REPEATED
 from wfstdec.text.symbols import EPSILON, ilabel_of
-from wfstdec.trie.endings import charged
+from wfstdec.trie.lattice_pack import END, Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.recorded import END, Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.reference import (
     BLANK,
     INF,
@@ -30,7 +29,8 @@ from wfstdec.trie.reference import (
     ReferenceSearch,
 )
 from wfstdec.trie.reference_steps import Key, WordEnd
-from wfstdec.trie.space import NONE, SearchSpace
+from wfstdec.trie.search_space import NONE, SearchSpace
+from wfstdec.trie.traceback import charged
 
 State = tuple[int, Key, int]
 """Frames passed, the entry, its phase."""

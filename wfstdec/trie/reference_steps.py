@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.account import BoostAccount
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.lm.queries import LmArrays, LmQueries
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.reference import BoostAccount
+from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.added_trie import (
@@ -31,15 +31,18 @@ from wfstdec.trie.added_trie import (
 )
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.open_words import (
+    EMPTY_TEXT,
     OPEN_PRON,
+    extended,
+    find_text,
+    label_of,
     open_length,
     open_node,
     open_token,
     spelling_cost,
 )
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.space import NONE, SearchSpace, lookahead_cost, row_of
-from wfstdec.trie.texts import EMPTY_TEXT, extended, find_text, label_of
+from wfstdec.trie.search_space import NONE, SearchSpace, lookahead_cost, row_of
 
 F = np.float32
 _ZERO = F(0)

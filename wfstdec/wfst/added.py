@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords
+from wfstdec.boost.oov import AddedWords
 from wfstdec.errors import BoostError, GraphError
 from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
 from wfstdec.graph.packed import PackedGraph

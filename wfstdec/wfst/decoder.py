@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.added import G2pLike, Pronouncer
-from wfstdec.boost.boosts import BoostCompiler, BoostsLike, CompiledBoosts
-from wfstdec.boost.defaults import DefaultBonuses
+from wfstdec.boost.automatic import DefaultBonuses
+from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
@@ -28,20 +28,26 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.wfst.added import Readings, check_added
-from wfstdec.wfst.backends import BACKENDS
-from wfstdec.wfst.choice import CPU, AutoBackend, BackendChoice, Batch, batch_of
+from wfstdec.wfst.backend_choice import (
+    BACKENDS,
+    CPU,
+    AutoBackend,
+    BackendChoice,
+    Batch,
+    batch_of,
+)
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
-from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
-from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.partial import PartialReader
-from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.phrase_labels import check_phrases
-from wfstdec.wfst.recorded import (
+from wfstdec.wfst.lattice_pack import (
     Recorded,
     SettlingSearch,
     lattice_of,
     segment_lattice,
 )
+from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.partial import PartialReader
+from wfstdec.wfst.path import BestPath
+from wfstdec.wfst.phrase_labels import check_phrases
 
 
 class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):

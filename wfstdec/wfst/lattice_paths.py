@@ -27,7 +27,7 @@ from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
 
 if TYPE_CHECKING:
-    from wfstdec.boost.boosts import CompiledBoosts
+    from wfstdec.boost.compile import CompiledBoosts
 
 
 class NbestList(list[Hypothesis]):

@@ -21,7 +21,7 @@ goes to the lower graph state, then to the lower boost state.
             cutoff; at equal cost an emitting arc beats an epsilon arc, then the least
             (arc, source boost state)
     extras: first, on an arc with a word, + word_insertion; then + the cost of the
-            boosts' step (`boost/account.py`)
+            boosts' step (`boost/reference.py`)
     added:  words that the graph does not have are said on the arcs of an overlay; the
             search is that of graph and overlay as one graph (`graph/concatenation.py`),
             where the arcs of the overlay come after all others. The boosts' step on
@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.account import BoostAccount
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.reference import BoostAccount
 from wfstdec.graph.arcs import LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph

@@ -9,15 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.concatenation import Whole
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import token_of
-from wfstdec.wfst.arranging import Kept, KeptArcs, arranged
+from wfstdec.wfst.lattice_pack import (
+    Kept,
+    KeptArcs,
+    Recorded,
+    Segment,
+    arranged,
+    cuts_of,
+)
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.recorded import Recorded, Segment, cuts_of
 from wfstdec.wfst.reference import Entry, F, Key, Node, ReferenceSearch
 
 State = tuple[int, int, int]

@@ -14,14 +14,12 @@ from wfstdec.adapters.pyctcdecode import (
     MultiLanguageModel,
     build_ctcdecoder,
 )
-from wfstdec.adapters.pyctcdecode.hotwords import HotwordScorer
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens
-from wfstdec.adapters.pyctcdecode.sorting import best_first
-from wfstdec.adapters.pyctcdecode.store import Pool
-from wfstdec.adapters.pyctcdecode.visiting import table_size, visit_order
-from wfstdec.adapters.pyctcdecode.word_tree import build_tree, find_child
+from wfstdec.adapters.pyctcdecode.prefix_tree import Pool
+from wfstdec.adapters.pyctcdecode.token_order import table_size, visit_order
+from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer, build_tree, find_child
 from wfstdec.jit import jit
-from wfstdec.jit.ordering import STACK
+from wfstdec.jit.sorting import STACK, best_first
 
 
 @pytest.fixture(autouse=True)

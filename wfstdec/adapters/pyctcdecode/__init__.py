@@ -9,13 +9,13 @@ decoder.decode(logits)
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
 from wfstdec.adapters.pyctcdecode.building import build_ctcdecoder
 from wfstdec.adapters.pyctcdecode.decoder import BeamSearchDecoderCTC
-from wfstdec.adapters.pyctcdecode.hotwords import HotwordScorer
 from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
     LanguageModel,
     MultiLanguageModel,
 )
 from wfstdec.adapters.pyctcdecode.shim import install_shim, remove_shim
+from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer
 
 __all__ = [
     "AbstractLanguageModel",

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
-from wfstdec.adapters.pyctcdecode.calls import Limits, Own, compiled_scorer, make_search
 from wfstdec.adapters.pyctcdecode.constants import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_HOTWORD_WEIGHT,
@@ -30,18 +29,24 @@ from wfstdec.adapters.pyctcdecode.folder import (
     load_decoder,
     save_decoder,
 )
-from wfstdec.adapters.pyctcdecode.hotwords import (
-    NO_HOTWORDS,
-    compile_hotwords,
-    split_hotwords,
-)
 from wfstdec.adapters.pyctcdecode.language_model import AbstractLanguageModel
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, read_logits
 from wfstdec.adapters.pyctcdecode.ngrams import LMState
-from wfstdec.adapters.pyctcdecode.reading import Found
+from wfstdec.adapters.pyctcdecode.parameters import (
+    Limits,
+    Own,
+    compiled_scorer,
+    make_search,
+)
+from wfstdec.adapters.pyctcdecode.prefix_tree import Pool
+from wfstdec.adapters.pyctcdecode.results import Found
 from wfstdec.adapters.pyctcdecode.search import run
-from wfstdec.adapters.pyctcdecode.store import Pool
-from wfstdec.adapters.pyctcdecode.word_tree import WordTree
+from wfstdec.adapters.pyctcdecode.word_tree import (
+    NO_HOTWORDS,
+    WordTree,
+    compile_hotwords,
+    split_hotwords,
+)
 from wfstdec.errors import InputError, OptionError
 
 Frames = tuple[int, int]

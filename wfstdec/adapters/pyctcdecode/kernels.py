@@ -20,14 +20,14 @@ import numpy as np
 from numpy import float64, int32, int64, uint64
 
 from wfstdec.adapters.pyctcdecode import records as k
-from wfstdec.adapters.pyctcdecode.growing import (
+from wfstdec.adapters.pyctcdecode.prefix_tree import (
     end_score,
     part_child,
     text_child,
     word_score,
 )
-from wfstdec.adapters.pyctcdecode.sorting import best_first
 from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit.sorting import best_first
 from wfstdec.lm.kernels import step
 
 _TEXT, _PART = uint64(0x9E3779B97F4A7C15), uint64(0xC2B2AE3D27D4EB4F)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy import float32, int32, int64
 
 from wfstdec.adapters.pyctcdecode.constants import MIN_TOKEN_CLIP_P
-from wfstdec.adapters.pyctcdecode.visiting import table_size, visit_order
+from wfstdec.adapters.pyctcdecode.token_order import table_size, visit_order
 from wfstdec.errors import LogprobError, ShapeError
 from wfstdec.jit import inlined, kernel
 from wfstdec.search.logprobs import as_numpy

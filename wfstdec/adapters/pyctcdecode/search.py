@@ -11,8 +11,8 @@ from typing import Any
 from wfstdec.adapters.pyctcdecode import kernels
 from wfstdec.adapters.pyctcdecode import records as k
 from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens
-from wfstdec.adapters.pyctcdecode.reading import Found, read_endings, text_of
-from wfstdec.adapters.pyctcdecode.store import Pool, begin, enlarged
+from wfstdec.adapters.pyctcdecode.prefix_tree import Pool, begin, enlarged
+from wfstdec.adapters.pyctcdecode.results import Found, read_endings, text_of
 
 
 class AskedModel:

@@ -19,10 +19,10 @@ from wfstdec.adapters.pyctcdecode import (
     building,
     constants,
     decoder,
-    hotwords,
     language_model,
     ngrams,
 )
+from wfstdec.adapters.pyctcdecode import word_tree as hotwords
 from wfstdec.errors import OptionError
 
 NAME = "pyctcdecode"

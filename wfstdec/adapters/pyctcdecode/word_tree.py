@@ -3,16 +3,25 @@
 tree = build_tree(["ab", "abc"])
 node = find_child(tree, 0, ord("a"))        # -1 where no word goes on so
 tree.word[node], tree.least[node]           # -1 and 2: 'ab' is the shortest below
+
+Hotwords count as pyctcdecode counts them, by word and by the beginning of one:
+
+    tree = compile_hotwords(split_hotwords(["new york", "kensho"]))    # three words
+
+    weight * words of a text that are hot
+    + weight * len(part) / len(shortest so begun)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy import int64, uint64
 
+from wfstdec.adapters.pyctcdecode.constants import DEFAULT_HOTWORD_WEIGHT
+from wfstdec.errors import BoostError
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.jit.trees import grow_tree
 
@@ -99,3 +108,75 @@ def find_child(tree, node, char):
         if slot.parent == node and slot.char == char:
             return int64(slot.node)
         at = (at + 1) & mask
+
+
+NO_HOTWORDS = build_tree([])
+
+
+def split_hotwords(hotwords: Iterable[str] | None) -> tuple[str, ...]:
+    """The words of a list of hotwords, sorted, each once; empty ones are left out.
+
+    Raises:
+        BoostError: It is a string, or has something else than strings.
+    """
+    if hotwords is None:
+        return ()
+    if isinstance(hotwords, str):
+        raise BoostError(
+            f"hotwords {hotwords!r}, expected a list of words: [{hotwords!r}]"
+        )
+    words: set[str] = set()
+    for one in hotwords:
+        if not isinstance(one, str):
+            raise BoostError(f"hotword {one!r}, expected a string")
+        words.update(one.split())
+    return tuple(sorted(words))
+
+
+def compile_hotwords(words: tuple[str, ...]) -> WordTree:
+    """The tree of what `split_hotwords` gave."""
+    return build_tree(words) if words else NO_HOTWORDS
+
+
+class HotwordScorer:
+    """The same in Python, for whoever asks for scores outside of a search.
+
+    Args:
+        words: Hotwords; phrases count word by word.
+        weight: Nats of each.
+    """
+
+    def __init__(self, words: Iterable[str], weight: float) -> None:
+        self._words = frozenset(words)
+        self._weight = weight
+        self._shortest: dict[str, int] = {}
+        for word in sorted(self._words, key=len, reverse=True):
+            for end in range(len(word) + 1):
+                self._shortest[word[:end]] = len(word)
+
+    @classmethod
+    def build_scorer(
+        cls,
+        hotwords: Iterable[str] | None = None,
+        weight: float = DEFAULT_HOTWORD_WEIGHT,
+    ) -> HotwordScorer:
+        """The scorer of a list of hotwords.
+
+        Raises:
+            BoostError: It is a string, or has something else than strings.
+        """
+        return cls(split_hotwords(hotwords), weight)
+
+    def __contains__(self, item: str) -> bool:
+        """Whether a hotword begins so."""
+        return item in self._shortest
+
+    def score(self, text: str) -> float:
+        """What the hotwords of a text are worth."""
+        return self._weight * sum(word in self._words for word in text.split())
+
+    def score_partial_token(self, token: str) -> float:
+        """What the beginning of a hotword is worth."""
+        if token not in self:
+            return 0.0
+        return self._weight * len(token) / self._shortest[token]

@@ -9,12 +9,12 @@
 `docs/torchaudio.md` says what differs.
 """
 
+from wfstdec.adapters.torchaudio.custom_lm import CTCDecoderLM, CTCDecoderLMState
 from wfstdec.adapters.torchaudio.decoder import CTCDecoder, CTCHypothesis
-from wfstdec.adapters.torchaudio.making import (
+from wfstdec.adapters.torchaudio.factory import (
     ctc_decoder,
     download_pretrained_files,
 )
-from wfstdec.adapters.torchaudio.own import CTCDecoderLM, CTCDecoderLMState
 
 __all__ = [
     "CTCDecoder",

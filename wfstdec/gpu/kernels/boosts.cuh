@@ -10,7 +10,7 @@ struct Phrases {
 };
 
 // A boost state: how many quarters of an instalment are owed, and the state of the
-// phrases; see boost/instalments.py.
+// phrases; see boost/kernels.py.
 constexpr u32 STATE_BITS = 25;
 constexpr u32 MAX_OWED = 63;
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import TokensSoFar
-from wfstdec.trie.space import SearchSpace
+from wfstdec.trie.search_space import SearchSpace
 
 
 class CpuBackend:

@@ -14,7 +14,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import row as row_of
 from wfstdec.search.acoustics import Pricing, penalised, scaled
-from wfstdec.trie.space import NONE
+from wfstdec.trie.search_space import NONE
 
 LABEL, LAST, LM_STATE, BOOST_STATE, FRAMES, DIED, TOKENS, LM_ROW, BOOST_ROW = range(9)
 """Where `Channel.counts` has what; at LM_ROW and BOOST_ROW the states whose rows are

@@ -18,33 +18,41 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
-from wfstdec.boost.phrase_rows import PhraseRows, lay_out, no_phrases
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.oov import AddedWords
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.jit.ordering import STACK
-from wfstdec.lm.queries import LmArrays
+from wfstdec.boost.tables import (
+    ListedWords,
+    PhraseRows,
+    WordPlaces,
+    lay_out,
+    list_words,
+    no_phrases,
+    no_words,
+)
+from wfstdec.jit.sorting import STACK
+from wfstdec.lm.on_demand import LmArrays
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
     least_label_costs,
     no_added,
 )
-from wfstdec.trie.cpu import kernels
-from wfstdec.trie.cpu import records as k
-from wfstdec.trie.cpu.endings import (
+from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu import frame as kernels
+from wfstdec.trie.cpu.arrays import scales_of
+from wfstdec.trie.cpu.final import (
     accepted_endings,
+    settle_trace,
+    trace_back,
     unfinished_endings,
 )
-from wfstdec.trie.cpu.scales import scales_of
-from wfstdec.trie.cpu.trace import settle_trace, trace_back
-from wfstdec.trie.endings import Ending, Outcome, best_endings, path_of, start_cost
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.reference_steps import Key, Steps
-from wfstdec.trie.space import SearchSpace, lookahead_cost
+from wfstdec.trie.search_space import SearchSpace, lookahead_cost
+from wfstdec.trie.traceback import Ending, Outcome, best_endings, path_of, start_cost
 
 if TYPE_CHECKING:
     from wfstdec.trie.cpu.lattice import RecordingSearch

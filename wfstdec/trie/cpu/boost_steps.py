@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from numpy import float32, int32, uint32
 
-from wfstdec.boost.instalments import join, most_paid, owed_of, pay, rest_of, state_of
-from wfstdec.boost.listed import is_hot
-from wfstdec.boost.phrase_rows import step
+from wfstdec.boost.kernels import join, most_paid, owed_of, pay, rest_of, state_of
+from wfstdec.boost.tables import is_hot, step
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.trie.cpu import recording
-from wfstdec.trie.cpu import records as k
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu import lattice_kernels as recording
 from wfstdec.trie.cpu.backend import CpuBackend, CpuSearch
-from wfstdec.trie.cpu.endings import accepted_endings, unfinished_endings
+from wfstdec.trie.cpu.final import accepted_endings, unfinished_endings
+from wfstdec.trie.lattice_pack import Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.recorded import Recorded, RecordedArcs, RecordedEntries
 
 FIRST_ARCS = 1 << 15
 """Room for so many arcs at first, and for a quarter as many places."""

@@ -12,13 +12,13 @@ import math
 import numpy as np
 from numpy import float32, int64, uint64
 
-from wfstdec.boost.instalments import state_of
+from wfstdec.boost.kernels import state_of
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
-from wfstdec.jit.ordering import index_of, key_of, sort_keys
+from wfstdec.jit.sorting import index_of, key_of, sort_keys
 from wfstdec.lm.kernels import state_order
-from wfstdec.trie.cpu import records as k
-from wfstdec.trie.cpu.places import token_of
+from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu.nodes import token_of
 
 _INF = float32(np.inf)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.instalments import join, most_paid, owed_of, pay, state_of
-from wfstdec.boost.phrase_rows import step
+from wfstdec.boost.kernels import join, most_paid, owed_of, pay, state_of
+from wfstdec.boost.tables import step
 from wfstdec.boost.words import find_bonus
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
 from wfstdec.jit import inlined

@@ -18,24 +18,29 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.listed import ListedWords, WordPlaces, list_words, no_words
-from wfstdec.boost.phrase_rows import PhraseRows, no_phrases
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.tables import (
+    ListedWords,
+    PhraseRows,
+    WordPlaces,
+    list_words,
+    no_phrases,
+    no_words,
+)
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.added import Overlays
-from wfstdec.wfst.cpu import kernels as cpu_kernels
-from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu import trace
-from wfstdec.wfst.cpu.added_records import AddedArrays, added_arrays, with_scratch
+from wfstdec.wfst.cpu import arrays as k
+from wfstdec.wfst.cpu import frame as cpu_kernels
+from wfstdec.wfst.cpu import traceback as trace
+from wfstdec.wfst.cpu.emitting import BLOCK_ARCS, CREDIT_LEVELS, LEVELS
 from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
-from wfstdec.wfst.cpu.live_labels import BLOCK_ARCS, CREDIT_LEVELS, LEVELS
-from wfstdec.wfst.ends import best_so_far
+from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
+from wfstdec.wfst.final import best_so_far
 from wfstdec.wfst.history import History, rule_of
-from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.options import Scales, WfstOptions, scales_of
 from wfstdec.wfst.path import BestPath, PathSoFar
-from wfstdec.wfst.scales import Scales, scales_of
 
 if TYPE_CHECKING:
     from wfstdec.wfst.cpu.lattice import RecordingSearch

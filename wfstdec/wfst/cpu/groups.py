@@ -15,10 +15,10 @@ import numpy as np
 from numpy import int64, uint32
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.wfst.cpu import records as k
+from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuSearch
-from wfstdec.wfst.cpu.kernels import advance, restart
-from wfstdec.wfst.ends import best_end
+from wfstdec.wfst.cpu.frame import advance, restart
+from wfstdec.wfst.final import best_end
 from wfstdec.wfst.history import read_paths
 from wfstdec.wfst.path import BestPath, PathTokens
 

@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from wfstdec.wfst.cpu import gathering, recording
-from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.added_records import AddedArrays
+from wfstdec.wfst.cpu import arrays as k
+from wfstdec.wfst.cpu import lattice_kernels as gathering
+from wfstdec.wfst.cpu import lattice_kernels as recording
 from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch, SearchInputs
+from wfstdec.wfst.cpu.oov import AddedArrays
+from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import PathSoFar
-from wfstdec.wfst.recorded import Recorded, Segment, cuts_of
 
 FIRST_ARCS = 1 << 16
 """Room for so many arcs at first."""

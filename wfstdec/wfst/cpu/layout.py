@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.phrase_rows import PhraseRows, lay_out
 from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.tables import PhraseRows, lay_out
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.cpu import records as k
-from wfstdec.wfst.cpu.live_labels import MAX_LABELS
+from wfstdec.wfst.cpu import arrays as k
+from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.phrase_labels import steps_on
 
 

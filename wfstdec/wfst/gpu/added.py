@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.added import AddedWords
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.oov import AddedWords
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE

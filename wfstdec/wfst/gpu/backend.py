@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.errors import DeviceError, LogprobError
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
@@ -25,9 +25,9 @@ from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import scratch_bytes, utterance_bytes
 from wfstdec.wfst.gpu.recording import RecordingBatch
 from wfstdec.wfst.gpu.sessions import DeviceSession, advance
+from wfstdec.wfst.lattice_pack import Recorded
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.recorded import Recorded
 
 _LOGPROB_BYTES = 4
 _MOST_NAMED = 20

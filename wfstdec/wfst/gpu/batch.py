@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts, nothing_said
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import Grid
@@ -46,9 +46,8 @@ from wfstdec.wfst.gpu.memory import (
     Scratch,
     trace_nodes,
 )
-from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.options import Scales, WfstOptions, scales_of
 from wfstdec.wfst.path import BestPath, PathTokens
-from wfstdec.wfst.scales import Scales, scales_of
 
 RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
 """The arrays of an utterance, and what they hold; `backup` only where it comes in

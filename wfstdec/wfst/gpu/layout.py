@@ -13,7 +13,7 @@ from wfstdec.gpu.records import NONE, read_struct
 from wfstdec.graph import arcs
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import TokenTable
-from wfstdec.wfst.scales import Scales
+from wfstdec.wfst.options import Scales
 
 KERNELS = Path(__file__).parent / "kernels"
 _LAYOUT = KERNELS / "layout.cuh"

@@ -15,24 +15,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.account import BoostAccount
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.instalments import instalment_size
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
+from wfstdec.boost.reference import BoostAccount
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
-from wfstdec.wfst import noted
-from wfstdec.wfst.arranging import Kept, KeptArcs, arranged
-from wfstdec.wfst.ends import best_end
+from wfstdec.wfst import lattice_pack as noted
+from wfstdec.wfst.final import best_end
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import link_count, trace_nodes
+from wfstdec.wfst.lattice_pack import Kept, KeptArcs, Recorded, arranged
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.path import BestPath
-from wfstdec.wfst.recorded import Recorded
 
 
 class _Searched(NamedTuple):

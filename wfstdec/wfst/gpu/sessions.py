@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.boosts import CompiledBoosts
-from wfstdec.boost.instalments import instalment_size
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
-from wfstdec.wfst.ends import best_end, best_so_far
+from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.history import History

@@ -1,0 +1,409 @@
+"""Boosts as the CPU kernels take them: listed words with bonuses, rows of phrases.
+
+Words:
+
+    places = WordPlaces(words, splits, num_words)     # once per graph or trie
+    listed = list_words(boosts, places)               # once per list
+    if is_hot(listed, row): ...                       # at every entry of every frame
+    hot_window(listed, first) >> i & 1                # the places of a row that is
+
+A row is a state of a graph, its places are the arcs; or a node of a trie, with the
+words that end there. A place is hot if its word is boosted, or begins a phrase of
+words; elsewhere a search goes on as if nothing was boosted.
+
+Phrases:
+
+    phrases = lay_out(compiled, first_label)
+    cost, boost = step(phrases, boost, label)
+
+The root and states with many arcs are dense: a table has what all labels do there. A
+row says at once which labels, modulo 64, are found before the next dense state, and
+what it costs to back off to that one. Costs have the bits of `lm.kernels.step`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import float32, uint64
+
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.kernels import check_states
+from wfstdec.boost.phrases import GRAIN, PhraseBoosts
+from wfstdec.boost.words import compile_word_boosts
+from wfstdec.jit import inlined, jit, part, read_only
+from wfstdec.lm import kernels
+from wfstdec.text.symbols import EPSILON
+
+MIN_BITS = 1 << 12
+BITS_PER_PLACE = 32
+"""So many bits for each hot place, up to one for each row or place of all."""
+_LOW = uint64(63)
+_ONE = uint64(1)
+_WORD_OF_BITS = uint64(6)
+_ZERO = uint64(0)
+
+
+class ListedWords(NamedTuple):
+    """The boosted words of an utterance, and what is hot.
+
+    Where there are fewer bits than places, some share one: a place that is taken for
+    hot costs time and changes nothing.
+    """
+
+    keys: np.ndarray  # uint32 [H], as `WordBoosts`
+    bonuses: np.ndarray  # float32 [H]
+    top_bonus: np.float32
+    hot_rows: np.ndarray  # uint64 [2 ** n]: a bit for each row, modulo their number
+    row_mask: np.uint64  # the number of bits, less 1
+    hot: np.ndarray  # uint64 [2 ** n]: the same of places
+    hot_mask: np.uint64
+
+
+class WordPlaces:
+    """The places of each word.
+
+    Args:
+        words: int [P], the words of all rows one after the other; 0 is none.
+        splits: int [R + 1], where the places of each row stand.
+        num_words: W; word ids are below it.
+    """
+
+    def __init__(self, words: np.ndarray, splits: np.ndarray, num_words: int) -> None:
+        self._sizes = len(splits) - 1, len(words)
+        self._splits, self._rows, self._places = _by_word(words, splits, num_words)
+
+    def bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
+        """What `ListedWords` has of rows and places, of some words.
+
+        Args:
+            words: int64 [N], word ids.
+        """
+        words = words[words < len(self._splits) - 1]
+        found = int((self._splits[words + 1] - self._splits[words]).sum())
+        rows, places = (_room(found, size) for size in self._sizes)
+        _set_bits(*rows, words, self._splits, self._rows)
+        _set_bits(*places, words, self._splits, self._places)
+        return read_only(rows[0]), rows[1], read_only(places[0]), places[1]
+
+
+def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
+    """Bits for so many hot ones of all, and their number less 1."""
+    wanted = min(max(BITS_PER_PLACE * found, MIN_BITS), most)
+    num_bits = 1 << max(6, (wanted - 1).bit_length())
+    return np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
+
+
+@functools.cache
+def no_words() -> ListedWords:
+    """No boosted words and no hot places."""
+    nothing, _ = compile_word_boosts(None, {})
+    bits = read_only(np.zeros(1, np.uint64))
+    return ListedWords(*nothing, bits, _LOW, bits, _LOW)
+
+
+def list_words(boosts: CompiledBoosts, places: WordPlaces) -> ListedWords:
+    """The boosted words of an utterance; phrases of words count by their first ones.
+
+    Args:
+        boosts: The boosts.
+        places: Where words may be said.
+    """
+    keys, phrases = boosts.words.keys, boosts.phrases
+    begin = keys[keys != EPSILON]
+    if phrases is not None and phrases.unit == "word":
+        automaton = phrases.automaton
+        first = automaton.arc_label[: automaton.state_arc_splits[1]]
+        begin = np.union1d(begin, first)
+    return ListedWords(*boosts.words, *places.bits(begin.astype(np.int64)))
+
+
+@inlined
+def is_hot(words, row):
+    """Whether a boosted word, or a phrase of words, may be at a place of a row."""
+    at = uint64(row) & words.row_mask
+    return words.hot_rows[at >> _WORD_OF_BITS] >> (at & _LOW) & _ONE != _ZERO
+
+
+@inlined
+def hot_window(words, first):
+    """Which of 64 places in a row are hot, from a first one on: a bit for each."""
+    at = uint64(first) & words.hot_mask
+    shift, word = at & _LOW, at >> _WORD_OF_BITS
+    window = words.hot[word] >> shift
+    if shift != _ZERO:
+        following = (word + _ONE) & (words.hot_mask >> _WORD_OF_BITS)
+        window |= words.hot[following] << (uint64(64) - shift)
+    return window
+
+
+@jit
+def _by_word(words, splits, num_words):
+    """Rows and places by word: splits int64 [W + 1], uint32 [words that are not 0]."""
+    word_splits = np.zeros(num_words + 1, np.int64)
+    for word in words:
+        if word != EPSILON:
+            word_splits[np.int64(word) + 1] += 1
+    for word in range(num_words):
+        word_splits[word + 1] += word_splits[word]
+    at = word_splits[:-1].copy()
+    rows = np.empty(word_splits[-1], np.uint32)
+    places = np.empty(word_splits[-1], np.uint32)
+    for row in range(len(splits) - 1):
+        for place in range(splits[row], splits[row + 1]):
+            word = np.int64(words[place])
+            if word != EPSILON:
+                rows[at[word]], places[at[word]] = row, place
+                at[word] += 1
+    return word_splits, rows, places
+
+
+@jit
+def _set_bits(bits, mask, words, splits, places):
+    """Set the bit of each place of some words."""
+    for word in words:
+        for i in range(splits[word], splits[word + 1]):
+            bit = uint64(places[i]) & mask
+            bits[bit >> _WORD_OF_BITS] |= _ONE << (bit & _LOW)
+
+
+ROW = np.dtype(
+    [
+        ("labels", "<u8"),
+        ("begin", "<u4"),
+        ("backoff", "<u4"),
+        ("backoff_cost", "<f4"),
+        ("dense_cost", "<f4"),
+        ("dense", "<u4"),
+        ("credit", "<f4"),
+    ]
+)
+"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
+off to before a dense one, none if it is dense itself; its first arc; where it backs
+off to and the cost; where the row of that dense state begins and the cost of backing
+off to it; the most that a label is credited, at least 0."""
+ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
+"""An arc of a boost state."""
+STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
+"""What a label does in a dense state."""
+
+DENSE_SHARE = 1 / 6
+"""A state with arcs for this part of the labels is dense."""
+MAX_DENSE = 2048
+"""No more states than these, the root apart: the table is to stay in the cache."""
+NO_STATE = 0xFFFFFFFF
+"""In the place of a boost state: there is none."""
+_SET = uint64(63)
+"""Labels are taken modulo 64 in a row's set."""
+_ROUNDING = 2.0**-22
+"""More than a sum of two float32 loses, relative to the larger one."""
+
+
+class PhraseRows(NamedTuple):
+    """Phrases as the kernels take them; without any, of neither unit."""
+
+    rows: np.ndarray  # ROW [S + 1]
+    arcs: np.ndarray  # ARC [A]
+    dense: np.ndarray  # STEP [D * L]: of the root and states with many arcs
+    final_cost: np.ndarray  # float32 [S]
+    credited: np.ndarray  # uint64 [S]: labels, modulo 64, that a step may credit
+    num_labels: np.uint32  # labels from here on are of no phrase
+    of_words: bool
+    of_tokens: bool
+    quiet: np.uint32  # the boost state in which all labels but those begun do nothing
+    begun: np.uint64  # the labels, modulo 64, that begin a phrase
+    start: np.uint32
+
+
+def no_phrases() -> PhraseRows:
+    """One state, in which no label does anything."""
+    return PhraseRows(
+        rows=read_only(np.zeros(1, ROW)),
+        arcs=read_only(np.zeros(0, ARC)),
+        dense=read_only(np.zeros(0, STEP)),
+        final_cost=read_only(np.zeros(1, np.float32)),
+        credited=read_only(np.zeros(1, np.uint64)),
+        num_labels=np.uint32(0),
+        of_words=False,
+        of_tokens=False,
+        quiet=np.uint32(0),
+        begun=np.uint64(0),
+        start=np.uint32(0),
+    )
+
+
+def lay_out(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
+    """The rows of compiled phrases.
+
+    Args:
+        phrases: The phrases.
+        first_label: What the kernels call label 0.
+
+    Raises:
+        BoostError: They have too many states.
+    """
+    check_states(phrases.num_states)
+    automaton = phrases.automaton
+    arcs = np.empty(phrases.num_arcs, ARC)
+    arcs["label"] = automaton.arc_label + first_label
+    arcs["next"], arcs["cost"] = automaton.arc_next, automaton.arc_cost
+    rows = np.zeros(phrases.num_states + 1, ROW)
+    rows["begin"] = automaton.state_arc_splits
+    inner = rows[:-1]
+    inner["backoff"] = np.maximum(automaton.backoff_state, 0)
+    inner["backoff_cost"] = automaton.backoff_cost
+    states = _dense_states(phrases)
+    dense = _dense_rows(phrases, states, first_label)
+    is_dense = np.zeros(phrases.num_states, np.bool_)
+    is_dense[states] = True
+    inner["dense"][states] = np.arange(len(states)) * dense.shape[1]
+    _fill_rows(inner, rows["begin"], arcs, is_dense)
+    _fill_credits(inner, rows["begin"], arcs, dense[0]["cost"])
+    return PhraseRows(
+        rows=read_only(rows),
+        arcs=read_only(arcs),
+        dense=read_only(dense.ravel()),
+        final_cost=read_only(automaton.final_cost),
+        credited=read_only(_credited(inner, rows["begin"], arcs, dense[0]["cost"])),
+        num_labels=np.uint32(first_label + phrases.num_labels),
+        of_words=phrases.unit == "word",
+        of_tokens=phrases.unit == "token",
+        quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
+        begun=_set_of(arcs["label"][: rows["begin"][1]]),
+        start=np.uint32(phrases.start),
+    )
+
+
+def _set_of(labels: np.ndarray) -> np.uint64:
+    """The set of some labels, modulo 64."""
+    bits = _ONE << (labels.astype(np.uint64) & _SET)
+    return np.bitwise_or.reduce(bits, initial=_ZERO)
+
+
+def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
+    """The root, and where sums are exact in any order the states with many arcs."""
+    automaton = phrases.automaton
+    num_arcs = np.diff(automaton.state_arc_splits)
+    num_arcs[0] = 0
+    costs = np.concatenate(
+        [automaton.arc_cost, automaton.backoff_cost, automaton.model_default_cost]
+    )
+    largest = _largest_backoff(automaton.backoff_state, automaton.backoff_cost)
+    largest = 2 * largest + np.abs(costs).max()
+    exact = (costs % GRAIN == 0).all() and largest < 2**24 * GRAIN
+    many = np.flatnonzero(num_arcs >= max(2, DENSE_SHARE * phrases.num_labels))
+    many = np.sort(many[np.argsort(-num_arcs[many], kind="stable")[:MAX_DENSE]])
+    return np.concatenate([[0], many if exact else []]).astype(np.int32)
+
+
+@jit
+def _largest_backoff(backoff_state, backoff_cost):
+    """The largest cost of backing off from any state to the root, either way."""
+    costs = np.zeros(len(backoff_cost))
+    for s in range(1, len(costs)):
+        costs[s] = costs[backoff_state[s]] + np.float64(backoff_cost[s])
+    return np.abs(costs).max()
+
+
+def _dense_rows(
+    phrases: PhraseBoosts, states: np.ndarray, first_label: int
+) -> np.ndarray:
+    """What the labels do in these states, STEP [D, L]."""
+    shape = len(states), phrases.num_labels
+    costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
+    kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
+    dense = np.zeros((shape[0], first_label + shape[1]), STEP)
+    dense["next"][:, first_label:] = nextstates
+    dense["cost"][:, first_label:] = costs
+    return dense
+
+
+@jit
+def _fill_rows(rows, begin, arcs, is_dense):
+    """Fill in labels and the way to the dense state, shorter states first."""
+    for s in range(len(rows)):
+        if is_dense[s]:
+            continue
+        below = np.int64(rows[s].backoff)
+        rows[s].labels, rows[s].dense = rows[below].labels, rows[below].dense
+        for a in range(begin[s], begin[s + 1]):
+            rows[s].labels |= _ONE << (uint64(arcs[a].label) & _SET)
+        total, at = float32(0), s
+        while not is_dense[at]:
+            total = float32(total + rows[at].backoff_cost)
+            at = np.int64(rows[at].backoff)
+        rows[s].dense_cost = total
+
+
+@jit
+def _fill_credits(rows, begin, arcs, root_cost):
+    """Fill in credits: bounds that count arcs which a longer state hides.
+
+    They allow for more than float32 sums along a chain can lose.
+    """
+    credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
+    length = np.zeros(len(rows))
+    credit[0] = -np.float64(root_cost.min())
+    largest[0] = np.float64(np.abs(root_cost).max())
+    for s in range(len(rows)):
+        below, cost = np.int64(rows[s].backoff), np.float64(rows[s].backoff_cost)
+        if s > 0:
+            credit[s], length[s] = credit[below] - cost, length[below] + 1
+            largest[s] = largest[below] + abs(cost)
+            for a in range(begin[s], begin[s + 1]):
+                cost = np.float64(arcs[a].cost)
+                credit[s] = max(credit[s], -cost)
+                largest[s] = max(largest[s], abs(cost))
+        slack = _ROUNDING * (length[s] + 2) * largest[s]
+        rows[s].credit = float32(max(0.0, credit[s] + slack))
+
+
+@jit
+def _credited(rows, begin, arcs, root_cost):
+    """Sets that count all labels which a state or one that it backs off to has."""
+    credited = np.zeros(len(rows), np.uint64)
+    for label in range(len(root_cost)):
+        if root_cost[label] < 0:
+            credited[0] |= _ONE << (uint64(label) & _SET)
+    for s in range(len(rows)):
+        if s > 0:
+            credited[s] = credited[np.int64(rows[s].backoff)]
+            if rows[s].backoff_cost < 0:
+                credited[s] = ~_ZERO
+        for a in range(begin[s], begin[s + 1]):
+            credited[s] |= _ONE << (uint64(arcs[a].label) & _SET)
+    return credited
+
+
+@inlined
+def step(phrases, boost, label):
+    """The cost of a label in a boost state, float32, and the next state."""
+    row = phrases.rows[uint64(boost)]
+    if row.labels >> (uint64(label) & _SET) & _ONE:
+        return _step_down(phrases, boost, label)
+    there = phrases.dense[uint64(row.dense) + uint64(label)]
+    return float32(row.dense_cost + there.cost), there.next
+
+
+@part
+def _step_down(phrases, boost, label):
+    """`step` by all states on the way to the dense one."""
+    rows, arcs = phrases.rows, phrases.arcs
+    total, at = float32(0), uint64(boost)
+    while rows[at].labels != _ZERO:
+        begin, last = uint64(rows[at].begin), uint64(rows[at + _ONE].begin)
+        end = last
+        while begin < end:
+            middle = (begin + end) >> _ONE
+            if arcs[middle].label < label:
+                begin = middle + _ONE
+            else:
+                end = middle
+        if begin < last and arcs[begin].label == label:
+            return float32(total + arcs[begin].cost), arcs[begin].next
+        total = float32(total + rows[at].backoff_cost)
+        at = uint64(rows[at].backoff)
+    there = phrases.dense[uint64(rows[at].dense) + uint64(label)]
+    return float32(total + there.cost), there.next

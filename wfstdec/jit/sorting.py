@@ -1,0 +1,169 @@
+"""Costs as integer keys, and sorting them without memory of its own.
+
+key = key_of(cost, index)          # sorts as (cost, index)
+sort_keys(keys, count, stack)
+cost_of(key), index_of(key)        # what it was made of
+
+    best_first(keys, order, count, wanted, stack)      # order[:wanted] is then right
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64, uint32, uint64
+
+from wfstdec.jit import inlined, kernel, part
+
+_SIGN = uint32(1 << 31)
+_SHORT = 24
+STACK = 128
+"""Ranges that may wait: more than twice the bits of any length."""
+
+
+@inlined
+def key_of(cost, index):
+    """A uint64 that sorts as (cost, index): float32 of either sign, below 2**32."""
+    bits = float32(cost).view(np.uint32)
+    ordered = ~bits if bits & _SIGN else bits | _SIGN
+    return (uint64(ordered) << uint64(32)) | uint64(index)
+
+
+@inlined
+def cost_of(key):
+    """The cost in a key, float32."""
+    ordered = uint32(key >> uint64(32))
+    bits = ordered ^ _SIGN if ordered & _SIGN else ~ordered
+    return uint32(bits).view(np.float32)
+
+
+@inlined
+def index_of(key):
+    """The index in a key."""
+    return int64(key & uint64(0xFFFFFFFF))
+
+
+@part
+def sort_keys(keys, count, stack):
+    """Sort `keys[:count]` in place: quicksort, the larger part waits; then insertion.
+
+    Args:
+        keys: uint64 [>= count].
+        count: How many.
+        stack: int64 [STACK], scratch.
+    """
+    low, high, waiting = 0, count - 1, 0
+    while True:
+        while high - low >= _SHORT:
+            middle = _partition(keys, low, high)
+            if middle - low < high - middle:
+                stack[waiting], stack[waiting + 1] = middle + 1, high
+                high = middle
+            else:
+                stack[waiting], stack[waiting + 1] = low, middle
+                low = middle + 1
+            waiting += 2
+        for i in range(low + 1, high + 1):
+            key = keys[i]
+            j = i
+            while j > low and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                j -= 1
+            keys[j] = key
+        if waiting == 0:
+            return
+        waiting -= 2
+        low, high = stack[waiting], stack[waiting + 1]
+
+
+@inlined
+def _partition(keys, low, high):
+    """Hoare's partition by the median of three; the end of the lower part."""
+    a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
+    pivot = max(min(a, b), min(max(a, b), c))
+    i, j = low, high
+    while True:
+        while keys[i] < pivot:
+            i += 1
+        while keys[j] > pivot:
+            j -= 1
+        if i >= j:
+            break
+        keys[i], keys[j] = keys[j], keys[i]
+        i += 1
+        j -= 1
+    return min(j, high - 1)
+
+
+_SHORT_RUN = 16
+
+
+@kernel
+def best_first(keys, order, count, wanted, stack):
+    """Sort by (key, number) in place, as far as the first `wanted` need it.
+
+    Args:
+        keys: uint64 [>= count], the least first.
+        order: int32 [>= count], different numbers.
+        count: How many.
+        wanted: What stands behind so many need not be in order.
+        stack: int64 [ordering.STACK], scratch.
+    """
+    low, high, waiting = 0, count - 1, 0
+    while True:
+        while high - low >= _SHORT_RUN:
+            middle = _partition_both(keys, order, low, high)
+            if middle + 1 >= wanted:
+                high = middle
+                continue
+            if middle - low < high - middle:  # the larger part waits
+                stack[waiting], stack[waiting + 1] = middle + 1, high
+                high = middle
+            else:
+                stack[waiting], stack[waiting + 1] = low, middle
+                low = middle + 1
+            waiting += 2
+        _insertion_sort(keys, order, low, high)
+        if waiting == 0:
+            return
+        waiting -= 2
+        low, high = stack[waiting], stack[waiting + 1]
+
+
+@inlined
+def _insertion_sort(keys, order, low, high):
+    for i in range(low + 1, high + 1):
+        key, number = keys[i], order[i]
+        j = i
+        while j > low and _before(key, number, keys[j - 1], order[j - 1]):
+            keys[j], order[j] = keys[j - 1], order[j - 1]
+            j -= 1
+        keys[j], order[j] = key, number
+
+
+@inlined
+def _before(key, number, other_key, other_number):
+    return key < other_key or (key == other_key and number < other_number)
+
+
+@inlined
+def _partition_both(keys, order, low, high):
+    """Hoare's partition by the median of three; the end of the lower part."""
+    a, b, c = low, (low + high) >> 1, high
+    if _before(keys[b], order[b], keys[a], order[a]):
+        a, b = b, a
+    if _before(keys[c], order[c], keys[b], order[b]):
+        b = a if _before(keys[c], order[c], keys[a], order[a]) else c
+    key, number = keys[b], order[b]
+    i, j = low, high
+    while True:
+        while _before(keys[i], order[i], key, number):
+            i += 1
+        while _before(key, number, keys[j], order[j]):
+            j -= 1
+        if i >= j:
+            break
+        keys[i], keys[j] = keys[j], keys[i]
+        order[i], order[j] = order[j], order[i]
+        i += 1
+        j -= 1
+    return min(j, high - 1)

@@ -1,0 +1,327 @@
+"""What pronunciations and silences cost on a lattice: on its arcs, for each path.
+
+    said = pronounced(lattice)
+    said.cost[arc], said.final_cost[state]          # beside the language model's
+
+What a word costs is known by its label alone where all of its pronunciations cost the
+same. Where they do not, it is known by the tokens of a path (`cutting.py`), so that a
+state of the lattice becomes several: one for each way that paths to it may go on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy import int64, uint32
+
+from wfstdec.errors import LatticeError
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.tables import GraphTables
+from wfstdec.jit import jit, read_only
+from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.lattice.arrays import ARC, Lattice
+from wfstdec.lattice.pairs import enter, in_order, longer, order_of, places
+from wfstdec.lattice.pronunciation_cuts import (
+    NEXT_ANY,
+    NEXT_NONE,
+    NEXT_OPEN,
+    START,
+    Cuts,
+    filler_costs,
+)
+from wfstdec.text.symbols import EPSILON, ilabel_of
+
+_MOST_KNOWN = 1 << 20
+"""So many steps of a graph's cuts are kept from lattice to lattice."""
+
+
+class Pronounced(NamedTuple):
+    """A lattice whose words' pronunciations are priced.
+
+    Attributes:
+        states: `STATE` [S'], by the lattice's order.
+        arcs: `ARC` [A'], sorted by state.
+        order: int64 [S'], each state before those that its arcs lead to.
+        cost: float32 [A'], of pronunciations and silences, nats.
+        final_cost: float32 [S'], what of it is known at the end alone.
+    """
+
+    states: np.ndarray
+    arcs: np.ndarray
+    order: np.ndarray
+    cost: np.ndarray
+    final_cost: np.ndarray
+
+
+def pronounced(lattice: Lattice) -> Pronounced:
+    """The lattice with the costs of pronunciations and silences on its arcs.
+
+    Of several ways to cut a path's tokens into its words the cheapest counts; where
+    there is none, from there on the least that each word may cost.
+
+    Args:
+        lattice: Any.
+
+    Raises:
+        LatticeError: It has open words whose costs are not known.
+    """
+    known = _known_of(lattice.tables)
+    said = lattice.arcs["olabel"]
+    opened = lattice.tables.open_word
+    has_open = opened is not None and bool((said == opened.word).any())
+    if has_open and known.cuts.open_cost is None:
+        raise LatticeError(
+            "has open words whose costs are not known, expected a lattice of a graph "
+            "that says what they cost; build the graph again"
+        )
+    if known.by_label or not (has_open or known.differs[said].any()):
+        found = _by_label(lattice, known)
+    else:
+        found = _by_path(lattice, known)
+    return Pronounced(*(read_only(array[:]) for array in found))
+
+
+class _Known:
+    """What is known of one graph's pronunciations.
+
+    Attributes:
+        word_cost: float32 [W], the least of each word, with the place behind it.
+        differs: bool [W], words whose costs depend on how they are said.
+        by_label: Whether the tokens of paths say nothing of costs.
+        cuts: Made of the tokens of paths.
+        steps: Those of `cuts` that are known, as the kernel takes them.
+    """
+
+    def __init__(self, tables: GraphTables) -> None:
+        self.cuts = Cuts(tables)
+        gap, filler = filler_costs(tables)
+        said = tables.pronunciations
+        least = np.full(len(tables.words), np.inf, np.float32)
+        np.minimum.at(least, said.word, said.cost)
+        most = np.full(len(tables.words), -np.inf, np.float32)
+        np.maximum.at(most, said.word, said.cost)
+        self.differs = least < most
+        least[least == np.inf] = 0
+        self.word_cost = (least + np.float32(gap)).astype(np.float32)
+        self.word_cost[EPSILON] = 0
+        if filler:  # where a word may have a silence in it, paths tell which it is
+            inside = np.isin(said.tokens, tables.fillers)
+            has = np.add.reduceat(inside, said.splits[:-1]) if len(said) else inside
+            self.differs[said.word[has > 0]] = True
+        self.by_label = not (len(said) and tables.marks_repeats)
+        self.steps = Steps()
+
+
+_KNOWN: WeakKeyDictionary[GraphTables, _Known] = WeakKeyDictionary()
+
+
+def _known_of(tables: GraphTables) -> _Known:
+    """What is known of tables; of those with added words anew for each."""
+    if tables not in _KNOWN or len(_KNOWN[tables].steps) > _MOST_KNOWN:
+        _KNOWN[tables] = _Known(tables)
+    return _KNOWN[tables]
+
+
+def _by_label(lattice: Lattice, known: _Known) -> Pronounced:
+    """Words cost what they cost however they are said; silences are no words."""
+    gap, filler = filler_costs(lattice.tables)
+    arcs = lattice.arcs
+    cost = known.word_cost[arcs["olabel"]]
+    if filler:
+        silence = _begun(lattice) == ilabel_of(lattice.tables.fillers[0])
+        cost = cost + np.where(silence, np.float32(filler), np.float32(0))
+    final = np.full(lattice.num_states, gap, np.float32)
+    return Pronounced(lattice.states, arcs, lattice.order, cost, final)
+
+
+def _begun(lattice: Lattice) -> np.ndarray:
+    """The ilabel of the token that begins on each arc, else 0; uint32 [A]."""
+    label = lattice.arcs["ilabel"] & np.uint32(LABEL_MASK)
+    goes_on = lattice.arcs["ilabel"] & np.uint32(REPEAT) != 0
+    goes_on |= label == ilabel_of(lattice.tables.tokens.blank)
+    return np.where(goes_on, np.uint32(EPSILON), label)
+
+
+def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
+    """States for each way that paths may go on."""
+    arcs, order, num_states = lattice.arcs, lattice.order, lattice.num_states
+    splits = np.searchsorted(arcs["state"], np.arange(num_states + 1))
+    to, word = arcs["nextstate"].astype(np.int64), arcs["olabel"].astype(np.int64)
+    opened = lattice.tables.open_word
+    follows = _follows(order, splits, to, word, opened.word if opened else -1)
+    base = len(lattice.tokens) + 1
+    begun = _begun(lattice).astype(np.int64)
+    event = (word * base + begun) * 3 + follows[to]
+    event[(word == EPSILON) & (begun == EPSILON)] = -1
+    work, at = _Work.empty(), 0
+    while at < num_states:
+        work, at, unknown = _pass(
+            (read_only(arcs[:]), to, event, order, splits), known.steps.arrays, work, at
+        )
+        for cut, code in {(int(c), int(e)) for c, e in unknown}:
+            rest, follow = divmod(code, 3)
+            label = rest % base, rest // base
+            known.steps.add(cut, code, *known.cuts.step(cut, *label, follow))
+    return _numbered(lattice, known, work)
+
+
+def _numbered(lattice: Lattice, known: _Known, work: _Work) -> Pronounced:
+    """The states and arcs that were made, in order."""
+    num, count = work.counts.tolist()
+    pairs = work.pairs[:num]
+    place = places(pairs, lattice.num_states)
+    arcs = in_order(work.made[:count], place)
+    sorted_pairs = np.empty_like(pairs)
+    sorted_pairs[place] = pairs
+    states = lattice.states[sorted_pairs[:, 0]]
+    ends = np.flatnonzero(states["final_excess"] < np.inf)
+    gap, complete = filler_costs(lattice.tables)[0], lattice.reached_final
+    final = np.full(num, gap, np.float32)
+    for at, cut in zip(ends.tolist(), sorted_pairs[ends, 1].tolist(), strict=True):
+        final[at] += known.cuts.final(cut, complete)
+    cost = np.ascontiguousarray(arcs["graph_cost"])
+    return Pronounced(states, arcs, order_of(lattice.order, pairs), cost, final)
+
+
+class Steps:
+    """Steps that are known: a hash table that grows."""
+
+    def __init__(self) -> None:
+        self._keys = np.full((256, 2), -1, np.int64)
+        self._to, self._cost = np.empty(256, np.int32), np.empty(256, np.float32)
+        self._slots = np.full(1024, -1, np.int32)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """As `_pass` takes them."""
+        return self._keys, self._slots, self._to, self._cost
+
+    def add(self, cut: int, event: int, to: int, cost: float) -> None:
+        """One that is new."""
+        if self._count == len(self._keys):
+            self._keys = np.concatenate([self._keys, np.full_like(self._keys, -1)])
+            self._to = np.concatenate([self._to, self._to])
+            self._cost = np.concatenate([self._cost, self._cost])
+            self._slots = np.full(4 * len(self._keys), -1, np.int32)
+            enter(self._slots, self._keys, self._count)
+        at = self._count
+        self._keys[at] = cut, event
+        self._to[at], self._cost[at] = to, cost
+        self._slots[_slot(self._slots, self._keys, cut, event)] = at
+        self._count += 1
+
+
+@jit
+def _slot(slots, keys, cut, event):
+    """`slot_of_pair`, from Python."""
+    return slot_of_pair(slots, keys, cut, event)
+
+
+class _Work(NamedTuple):
+    """States and arcs that are made so far."""
+
+    pairs: np.ndarray  # int32 [N, 2]: a state of the lattice, and of cuts
+    slots: np.ndarray  # int32, of pairs
+    before: np.ndarray  # int32 [N], the one before of the same state, or -1
+    last: np.ndarray  # int32 [S + 1], of each state, or -1
+    made: np.ndarray  # `ARC`, pronunciations for graph costs
+    counts: np.ndarray  # int64 [2], how many states and arcs
+
+    @classmethod
+    def empty(cls) -> _Work:
+        """The start alone."""
+        pairs, slots = np.full((256, 2), -1, np.int32), np.full(1024, -1, np.int32)
+        pairs[0] = 0, START
+        enter(slots, pairs, 1)
+        last = np.zeros(1, np.int32)
+        before, made = np.full(256, -1, np.int32), np.empty(256, ARC)
+        return cls(pairs, slots, before, last, made, np.array([1, 0]))
+
+
+@jit
+def _follows(order, splits, to, word, opened):
+    """Which words may come next in each state, int64 [S]."""
+    listed, is_open = np.zeros(len(order), np.bool_), np.zeros(len(order), np.bool_)
+    for state in order[::-1]:
+        for a in range(splits[state], splits[state + 1]):
+            if word[a] == 0:
+                listed[state] |= listed[to[a]]
+                is_open[state] |= is_open[to[a]]
+            elif word[a] == opened:
+                is_open[state] = True
+            else:
+                listed[state] = True
+    found = np.full(len(order), NEXT_NONE)
+    for state in range(len(order)):
+        if listed[state]:
+            found[state] = NEXT_ANY
+        elif is_open[state]:
+            found[state] = NEXT_OPEN
+    return found
+
+
+@jit
+def _pass(lattice, steps, work, at):
+    """Go on in the lattice until the end, or to a step that is not known.
+
+    Returns:
+        (what is made, how far in the order of states, int64 [M, 2] unknown steps).
+    """
+    arcs, to, event, order, splits = lattice
+    keys, known, step_to, step_cost = steps
+    pairs, slots, before, last, made, counts = work
+    unknown = np.empty((64, 2), np.int64)
+    if len(last) != len(order) + 1:
+        last = np.full(len(order) + 1, -1, np.int32)
+        last[0] = 0
+    num, count = counts[0], counts[1]
+    while at < len(order):
+        state, missing, one = order[at], 0, np.int64(last[order[at]])
+        while one >= 0:
+            for a in range(splits[state], splits[state + 1]):
+                if event[a] >= 0:
+                    slot = slot_of_pair(known, keys, pairs[one, 1], event[a])
+                    if known[slot] < 0 and missing < len(unknown):
+                        unknown[missing, 0] = pairs[one, 1]
+                        unknown[missing, 1] = event[a]
+                        missing += 1
+            one = np.int64(before[one])
+        if missing:
+            counts[0], counts[1] = num, count
+            work = (pairs, slots, before, last, made, counts)
+            return _Work(*work), at, unknown[:missing]
+        one = np.int64(last[state])
+        while one >= 0:
+            for a in range(splits[state], splits[state + 1]):
+                cut, cost = int64(pairs[one, 1]), np.float32(0)
+                if event[a] >= 0:
+                    step = known[slot_of_pair(known, keys, cut, event[a])]
+                    cut, cost = int64(step_to[step]), step_cost[step]
+                slot = slot_of_pair(slots, pairs, to[a], cut)
+                if slots[slot] < 0:
+                    if num == len(pairs):
+                        pairs, slots, before = longer(pairs, before)
+                        slot = slot_of_pair(slots, pairs, to[a], cut)
+                    pairs[num, 0], pairs[num, 1] = to[a], cut
+                    slots[slot], before[num] = num, last[to[a]]
+                    last[to[a]] = num
+                    num += 1
+                if count == len(made):
+                    more = np.empty(2 * count, ARC)
+                    more[:count] = made
+                    made = more
+                made[count] = arcs[a]
+                arc = made[count]
+                arc.state, arc.nextstate = uint32(one), uint32(slots[slot])
+                arc.graph_cost = cost
+                count += 1
+            one = np.int64(before[one])
+        at += 1
+    counts[0], counts[1] = num, count
+    return _Work(pairs, slots, before, last, made, counts), at, unknown[:0]

@@ -1,0 +1,421 @@
+"""A user's model behind a search: what it was asked is kept, and asked for once.
+
+    lm = LazyLM(model, words)                   # over the labels of a decoder
+    answers = lm.answers()                      # of one search, kept till it ends
+    table = answers.take()                      # a `LazyTable` for kernels
+    while True:
+        kernel(table, ...)                      # calls `step(table, 0, state, label)`
+        if not kernels.unanswered(table):
+            break
+        table = answers.answered(table)         # asks the model, in one batch
+    answers.give(table)
+
+States are numbered as they come up, which depends on who asks first; nothing else does.
+Where a search needs an order of states, it has `order`: a digest of the state itself,
+or, of states that only identity tells apart, of the words that led there.
+
+Kernels and Python ask a model of whichever kind by the same calls:
+
+    with LmArrays(lm) as arrays:                   # an `Automaton` or a `LazyLM`
+        kernel(arrays.now, ...)
+        while arrays.answer():                     # something was missing
+            kernel(arrays.now, ...)                # the same once more
+
+    queries = LmQueries(arrays)                    # one by one, in Python
+    cost, state = queries.step(queries.start, label)
+    total = queries.total(labels, complete=True)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Container, Sequence
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from wfstdec.jit import kernel, read_only
+from wfstdec.lm import kernels
+from wfstdec.lm.automaton import Unit
+from wfstdec.lm.automaton_arrays import Automaton
+from wfstdec.lm.on_demand_table import (
+    FINAL,
+    FULL,
+    MISSES,
+    UNKNOWN,
+    USED,
+    LazyTable,
+    fill_in,
+    look_up,
+    move,
+    new_table,
+)
+from wfstdec.lm.user import UNK, Asked, UserLM, digest
+from wfstdec.text.symbols import TokenTable
+
+MAX_PAIRS = 1 << 21
+"""Once the model was asked so much, searches that begin start with nothing."""
+FIRST_SLOTS = 1 << 12
+NO_ALIASES = np.zeros(0, np.int32)
+
+
+class LazyLM:
+    """A user's model over the words or tokens of a decoder.
+
+    Args:
+        model: The model.
+        labels: A word table, position 0 being `<eps>`, or a token table; None where
+            labels are what `Answers.labels_of` gives.
+        max_pairs: How many answers are kept.
+
+    Attributes:
+        model: The model.
+        unit: What it is over.
+        labels: The table; None where there is none.
+        num_labels: Its length.
+        least_cost: No word costs less, nats.
+    """
+
+    def __init__(
+        self,
+        model: UserLM,
+        labels: Sequence[str] | TokenTable | None,
+        max_pairs: int = MAX_PAIRS,
+    ) -> None:
+        self.model, self.asked = model, Asked(model)
+        self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
+        names = labels.names if isinstance(labels, TokenTable) else labels
+        self.labels: TokenTable | tuple[str, ...] | None = None
+        if labels is not None:
+            self.labels = labels if isinstance(labels, TokenTable) else tuple(labels)
+        self.names: tuple[str, ...] = tuple(names or ())
+        self.num_labels = len(self.names)
+        self.least_cost = self.asked.least_cost
+        self.lock = threading.Lock()
+        self._max_pairs = max_pairs
+        self._word_costs: np.ndarray | None = None
+        self._answers = Answers(self)
+
+    @property
+    def words(self) -> Container[str] | None:
+        """The words that the model knows; None for all."""
+        return self.asked.words
+
+    def answers(self) -> Answers:
+        """What the model has answered; a search keeps to one until it ends."""
+        with self.lock:
+            if self._answers.num_pairs > self._max_pairs:
+                self._answers = Answers(self)
+            return self._answers
+
+    def word_costs(self) -> np.ndarray:
+        """What each label costs where nothing was said, float32 [L]; in one batch."""
+        if self._word_costs is None:
+            self._word_costs = read_only(self._costs(self.names))
+        return self._word_costs
+
+    def unk_cost(self) -> float:
+        """What `<unk>` costs where nothing was said; inf where there is none."""
+        return float(self._costs((UNK,))[0])
+
+    def _costs(self, texts: Sequence[str]) -> np.ndarray:
+        costs = np.full(len(texts), np.inf, np.float32)
+        names = {at: self.asked.name_of(text) for at, text in enumerate(texts)}
+        known = {at: name for at, name in names.items() if name is not None}
+        with self.lock:
+            state = self.asked.empty()
+            found = self.asked.scores([state] * len(known), list(known.values()))
+        costs[list(known)] = [cost for cost, _ in found]
+        return costs
+
+
+class Answers:
+    """States by number, and what the model said in them; for all threads.
+
+    Args:
+        lm: The model and its labels.
+
+    Attributes:
+        empty: A table that nothing was asked of.
+    """
+
+    def __init__(self, lm: LazyLM) -> None:
+        self._lm, self._asked = lm, lm.asked
+        self._num_labels = lm.num_labels if lm.labels is not None else UNKNOWN
+        self._texts = [*lm.names, UNK] if lm.labels is not None else []
+        self._labels: dict[str, int] = {}
+        self._states: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._order = np.zeros(FIRST_SLOTS, np.uint64)
+        self._free: list[LazyTable] = []
+        self._known = new_table(FIRST_SLOTS, self._num_labels)
+        self.empty = new_table(2, self._num_labels)
+
+    @property
+    def num_pairs(self) -> int:
+        """How many answers there are."""
+        return int(self._known.counts[USED])
+
+    def labels_of(self, texts: Sequence[str]) -> np.ndarray:
+        """Labels by which the model is asked for these words, int32 [N]."""
+        with self._lm.lock:
+            return np.array([self._label_of(text) for text in texts], np.int32)
+
+    def _label_of(self, text: str) -> int:
+        if text not in self._labels:
+            self._labels[text] = len(self._texts)
+            self._texts.append(text)
+        return self._labels[text]
+
+    def take(self, aliases: np.ndarray = NO_ALIASES) -> LazyTable:
+        """A table for one thread, until it is given back.
+
+        Args:
+            aliases: int32, of `labels_of`: what labels behind the table stand for.
+        """
+        with self._lm.lock:
+            if not self._states:
+                self._number(self._asked.start(), b"")
+            table = self._free.pop() if self._free else None
+            if table is None:
+                table = new_table(FIRST_SLOTS, self._num_labels)
+            return table._replace(
+                order=read_only(self._order[:]), aliases=read_only(aliases)
+            )
+
+    def orders(self, states: np.ndarray) -> np.ndarray:
+        """By what states stand where costs are equal, uint64 [N]."""
+        return self._order[states]
+
+    def give(self, table: LazyTable) -> None:
+        """Put a table back; one with something unanswered is dropped."""
+        with self._lm.lock:
+            if table.counts[MISSES] + table.counts[FULL] == 0:
+                self._free.append(table)
+
+    def answered(self, table: LazyTable) -> LazyTable:
+        """The table with what was noted in it, to go on with.
+
+        Raises:
+            LanguageModelError: The model gives what it must not. What it raises itself
+                is passed on. The table is then to be dropped.
+        """
+        misses = table.misses[: table.counts[MISSES]]
+        with self._lm.lock:
+            self._find(table.keys[misses])
+            fill_in(table, misses, self._known)
+            order = read_only(self._order[:])
+        is_full = table.counts[FULL] > 0
+        table.counts[[MISSES, FULL]] = 0
+        return (_moved(table, 2) if is_full else table)._replace(order=order)
+
+    def _find(self, keys: np.ndarray) -> None:
+        """Ask the model for what is not known of these pairs."""
+        while not look_up(self._known, keys):
+            self._known = _moved(self._known, 2)
+        known = self._known
+        noted = known.misses[: known.counts[MISSES]]
+        try:
+            self._ask(known, noted)
+        except BaseException:
+            self._known = _moved(known, 1)
+            raise
+        known.counts[MISSES] = 0
+
+    def _ask(self, known: LazyTable, slots: np.ndarray) -> None:
+        """Put the model's answers into slots; whole or not at all."""
+        keys = known.keys[slots]
+        sources = (keys >> np.uint64(32)).astype(np.int32)
+        labels = (keys & np.uint64(FINAL)).tolist()
+        ending = [at for at, label in enumerate(labels) if label == FINAL]
+        names = {
+            at: self._asked.name_of(self._texts[label])
+            for at, label in enumerate(labels)
+            if label != FINAL
+        }
+        asked = {at: name for at, name in names.items() if name is not None}
+        states = [self._states[source] for source in sources.tolist()]
+        costs = np.full(len(slots), np.inf, np.float32)
+        costs[ending] = self._asked.finals([states[at] for at in ending])
+        found = self._asked.scores([states[at] for at in asked], list(asked.values()))
+        nextstates = sources.copy()
+        for (at, name), (cost, state) in zip(asked.items(), found, strict=True):
+            costs[at] = cost
+            if costs[at] < np.inf:
+                before = self._order[sources[at]].tobytes()
+                nextstates[at] = self._number(state, before + name.encode())
+        known.cost[slots], known.next[slots] = costs, nextstates
+
+    def _number(self, state: Any, history: bytes) -> int:
+        """The number of a state, a new one where it has none.
+
+        Args:
+            state: The state.
+            history: What tells it apart where only identity does.
+        """
+        found = self._numbers.get(state) if _is_hashable(state) else None
+        if found is not None:
+            return found
+        order, key = digest(state), state
+        if order is None:
+            order = hashlib.blake2b(history, digest_size=8).digest()
+            key = _ByHistory, order
+            found = self._numbers.get(key)
+            if found is not None:
+                return found
+        number = len(self._states)
+        if number == len(self._order):
+            self._order = np.concatenate([self._order, np.zeros_like(self._order)])
+        self._order[number] = int.from_bytes(order, "little")
+        self._states.append(state)
+        self._numbers[key] = number
+        return number
+
+
+class _ByHistory:
+    """Marks states that only identity tells apart."""
+
+
+def _is_hashable(state: Any) -> bool:
+    try:
+        hash(state)
+    except TypeError:
+        return False
+    return True
+
+
+def _moved(table: LazyTable, factor: int) -> LazyTable:
+    """A table so many times as large, with what is known."""
+    size = factor * len(table.keys)
+    larger = new_table(size, table.num_labels)
+    move(table, larger)
+    return larger._replace(order=table.order, aliases=table.aliases)
+
+
+AnyModel = Automaton | LazyLM
+"""What a search space holds."""
+_Found = TypeVar("_Found")
+
+
+class LmArrays:
+    """The arrays of a model for one search; a table of answers is borrowed for a while.
+
+    Args:
+        lm: The model.
+        added: Words that the labels behind its table stand for.
+
+    Attributes:
+        now: What kernels take.
+    """
+
+    now: Automaton | LazyTable
+
+    def __init__(self, lm: AnyModel, added: Sequence[str] = ()) -> None:
+        self._answers: Answers | None = None
+        if isinstance(lm, LazyLM):
+            self._answers = lm.answers()
+            self._aliases = self._answers.labels_of(added)
+            self.now = self._answers.empty
+        else:
+            self.now = lm
+
+    def __enter__(self) -> Self:
+        if self._answers is not None:
+            self.now = self._answers.take(self._aliases)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._answers is not None:
+            assert isinstance(self.now, LazyTable)
+            self._answers.give(self.now)
+            self.now = self._answers.empty
+
+    def answer(self) -> bool:
+        """Ask the model for what was missing; whether anything was.
+
+        Raises:
+            LanguageModelError: The model gives what it must not. What it raises itself
+                is passed on.
+        """
+        if self._answers is None:
+            return False
+        assert isinstance(self.now, LazyTable)
+        if not kernels.unanswered(self.now):
+            return False
+        self.now = self._answers.answered(self.now)
+        return True
+
+    def labels_of(self, words: Sequence[str]) -> np.ndarray:
+        """Labels by which a model without a table is asked for words, int32 [N]."""
+        assert self._answers is not None
+        return self._answers.labels_of(words)
+
+    def orders(self, states: np.ndarray) -> np.ndarray:
+        """By what states stand where costs are equal, [N]."""
+        return states if self._answers is None else self._answers.orders(states)
+
+
+class LmQueries:
+    """Queries one by one; errors as of `LmArrays.answer`.
+
+    Args:
+        arrays: Of the model, borrowed.
+
+    Attributes:
+        start: The state before an utterance.
+    """
+
+    def __init__(self, arrays: LmArrays) -> None:
+        self._arrays = arrays
+        self.start = int(arrays.now.model_start[0])
+
+    def step(self, state: int, label: int) -> tuple[np.float32, int]:
+        """The cost of a label in a state, and the next state."""
+        cost, after = self._until_answered(lambda lm: _step(lm, state, label))
+        return np.float32(cost), int(after)
+
+    def unknown(self, state: int) -> tuple[np.float32, int]:
+        """The same of a label that is none of the table."""
+        return self.step(state, int(kernels.unknown_label(self._arrays.now)))
+
+    def final(self, state: int) -> np.float32:
+        """The cost of ending in a state."""
+        return np.float32(self._until_answered(lambda lm: _final(lm, state)))
+
+    def order(self, state: int) -> int:
+        """By which states stand where costs are equal."""
+        return int(_order(self._arrays.now, state))
+
+    def total(self, labels: np.ndarray, *, complete: bool) -> float:
+        """The cost of labels in a row, float64; `complete` with that of ending."""
+        costs = np.empty(len(labels), np.float32)
+        state = int(
+            self._until_answered(
+                lambda lm: kernels.walk(lm, 0, self.start, labels, costs)
+            )
+        )
+        final = float(self.final(state)) if complete else 0.0
+        return float(costs.sum(dtype=np.float64)) + final
+
+    def _until_answered(self, query: Callable[[Any], _Found]) -> _Found:
+        found = query(self._arrays.now)
+        while self._arrays.answer():
+            found = query(self._arrays.now)
+        return found
+
+
+# Ways in from Python, which parts of kernels have not.
+@kernel
+def _step(lm, state, label):
+    return kernels.step(lm, 0, state, label)
+
+
+@kernel
+def _final(lm, state):
+    return kernels.final(lm, 0, state)
+
+
+@kernel
+def _order(lm, state):
+    return kernels.state_order(lm, state)

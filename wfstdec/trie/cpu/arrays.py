@@ -1,0 +1,308 @@
+"""What the CPU kernels of the trie search work on: records, and tuples of arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.kernels import instalment_size
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.boost.tables import ListedWords, PhraseRows
+from wfstdec.search.acoustics import Pricing, pricing_of
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.trie.added_trie import AddedTrie, credit_cap
+from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.search_space import SearchSpace
+
+ENTRY = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("blank_cost", "<f4"),
+        ("nonblank_cost", "<f4"),
+        ("lookahead_cost", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("blank_trace", "<i4"),
+        ("nonblank_trace", "<i4"),
+        ("token_end", "<i4"),
+        ("spelling", "<u8"),
+        ("text", "<u8"),
+        ("blank_acoustic", "<f8"),
+        ("nonblank_acoustic", "<f8"),
+    ]
+)
+"""An entry of the frontier, with a cost, trace and acoustic cost for each phase;
+`token_end` is that of the blank phase, one behind the last frame of the last token."""
+CANDIDATE = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("lookahead_cost", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("source", "<i4"),
+        ("token", "<i4"),
+        ("pron", "<i4"),
+        ("spelling", "<u8"),
+        ("text", "<u8"),
+        ("from_nonblank", "?"),
+        ("to_nonblank", "?"),
+    ]
+)
+"""A way into a phase of an entry from a phase of another, its source; `token` is -1
+where none begins."""
+NEW_ENTRY = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("blank_cost", "<f4"),
+        ("nonblank_cost", "<f4"),
+        ("lookahead_cost", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("blank_candidate", "<i4"),
+        ("nonblank_candidate", "<i4"),
+        ("same_place", "<i4"),
+        ("spelling", "<u8"),
+        ("text", "<u8"),
+    ]
+)
+"""An entry of the next frontier while it is made: its costs, the best candidate of each
+phase or -1, and the last entry before it at the same place or -1."""
+TRACE_NODE = np.dtype(
+    [
+        ("previous", "<i4"),
+        ("token", "<i4"),
+        ("pron", "<i4"),
+        ("start", "<i4"),
+        ("previous_end", "<i4"),
+    ]
+)
+"""A token in the trace, as `endings.TraceNode`."""
+ENDING = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("trace", "<i4"),
+        ("token_end", "<i4"),
+        ("pron", "<i4"),
+        ("text", "<u8"),
+        ("acoustic", "<f8"),
+        ("entry", "<i4"),
+        ("phase", "<i4"),
+        ("graph_cost", "<f4"),
+        ("boost_cost", "<f4"),
+        ("olabel", "<u4"),
+    ]
+)
+"""A way to end, as `endings.Ending`; then what a lattice has of it: the position of the
+entry, its phase (1: nonblank), costs, and the label of the last word, 0 for
+none."""
+NOTED = np.dtype(
+    [
+        ("state", "<u4"),
+        ("nextstate", "<u4"),
+        ("ilabel", "<u4"),
+        ("pron", "<i4"),
+        ("excess", "<f4"),
+        ("acoustic", "<f4"),
+    ]
+)
+"""An arc that may be part of a lattice: states are twice a place, one more for its
+nonblank phase; `pron` is the pronunciation that ends, -1 for none."""
+PLACE = np.dtype(
+    [
+        ("spelling", "<u8"),
+        ("cost", "<f4"),
+        ("lookahead_cost", "<f4"),
+        ("state", "<i4"),
+        ("node", "<i4"),
+        ("boost", "<i4"),
+        ("frame", "<i4"),
+        ("nonblank_first", "<i4"),
+        ("unused", "<i4"),
+    ]
+)
+"""An entry of some frontier, for a lattice; frames passed, and whether the search goes
+on from its nonblank phase."""
+
+CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
+"""The look-ahead in a state (the upper half of the key) at a node (the lower)."""
+CACHE_BITS = 13
+"""The cache has so many look-aheads, as a power of two."""
+
+OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
+"""What a kernel returns: done, which arrays are too small for the next frame, or that
+the language model must be asked before it."""
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
+"""Positions in counts: entries, trace nodes, frames done, the frame that no entry
+survived or -1, sums of entries and of candidates, and the last stamp of the table (in
+`Work`)."""
+NUM_ARCS, NUM_PLACES, FIRST = range(3)
+"""Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
+
+
+class Scales(NamedTuple):
+    """`TrieOptions` as the kernels take them."""
+
+    beam: np.float32
+    beam_size: int
+    token_top_k: int
+    sums: bool
+    by_text: bool  # whether entries have texts of their own
+    nbest: int
+    pricing: Pricing
+    lm_scale: np.float32
+    word_insertion: np.float32
+    token_insertion: np.float32
+    begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
+    inside_credit: np.float32  # the same where no word ends
+    word_credit: np.float32  # the same where one ends whose cost is known
+    end_credit: np.float32  # the same but for what the language model costs
+    boosted: bool
+    credit_cap: np.float32  # see `added_trie.py`
+    num_labels: int  # word ids that phrases know are below it
+    has_words: bool  # whether words are boosted
+    instalment: np.float32  # see `boost/kernels.py`
+
+
+class Search(NamedTuple):
+    """What an utterance is searched with; nothing in it changes."""
+
+    space: SearchSpace
+    scales: Scales
+    words: ListedWords  # the rows are nodes
+    phrases: PhraseRows
+    added: AddedTrie
+    beside: bool  # whether there are nodes beside the lexicon's trie
+    first_added: int  # the first node of the second trie
+    first_open: int  # the first node behind it
+
+
+class Channel(NamedTuple):
+    """What one utterance keeps between frames."""
+
+    frontier: np.ndarray  # ENTRY [beam_size]
+    trace: np.ndarray  # TRACE_NODE [N]
+    counts: np.ndarray  # int64 [8]
+    base: np.ndarray  # float64 [1]: what re-basing took off
+
+
+class Record(NamedTuple):
+    """What a recording search notes.
+
+    Attributes:
+        arcs: NOTED [A], in the order of frames.
+        places: PLACE [N], likewise; those of the frontier in its order.
+        counts: int64 [3].
+        limit: float32, the beam of the lattice.
+        extra: float32 [2 N], scratch: the extra cost of each state.
+        number: int32 [N], scratch: the new number of each place.
+    """
+
+    arcs: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+    limit: np.float32
+    extra: np.ndarray
+    number: np.ndarray
+
+
+class Work(NamedTuple):
+    """Scratch of one thread; only the cache stays valid from frame to frame.
+
+    Attributes:
+        candidates: CANDIDATE [C].
+        new_entries: NEW_ENTRY [C].
+        keys: uint64 [max(C, V)], what is sorted.
+        slots: int64 [2 ** n >= 2 C], a hash table: stamp and entry.
+        stack: int64 [ordering.STACK].
+        counts: int64 [8].
+        sources: ENTRY [beam_size], the frontier that a frame started from.
+        unscaled, costs: float32 [V], the acoustic costs of a frame.
+        found_tokens: int32 [V], tokens that may begin, in no order.
+        found_costs: float32 [V], their unscaled costs.
+        next_tokens: int32 [V], tokens that may begin, the least cost first.
+        next_costs: float32 [V], the costs of these by token, inf for others.
+        inside_tokens, inside_nodes: int32 [V + 1], tokens that may follow at a node
+            without the end of a word, and where they lead.
+        lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
+        word_costs, word_states: float32, int32 [most words of a node], of the words
+            that end at a node: costs and the next states of the language model.
+        word_credits, word_boosts: float32, int32 [most words of a node], of the same:
+            bonuses and what phrases of words credit; the next states of these.
+        word_bonuses: float32 [most words of a node], of the same: those of a list that
+            adds them.
+        word_prons, word_labels: int32, int64 [most words of a node], of the same:
+            pronunciations, and what the text grows by.
+    """
+
+    candidates: np.ndarray
+    new_entries: np.ndarray
+    keys: np.ndarray
+    slots: np.ndarray
+    stack: np.ndarray
+    counts: np.ndarray
+    sources: np.ndarray
+    unscaled: np.ndarray
+    costs: np.ndarray
+    found_tokens: np.ndarray
+    found_costs: np.ndarray
+    next_tokens: np.ndarray
+    next_costs: np.ndarray
+    inside_tokens: np.ndarray
+    inside_nodes: np.ndarray
+    lookahead_cache: np.ndarray
+    word_costs: np.ndarray
+    word_states: np.ndarray
+    word_credits: np.ndarray
+    word_boosts: np.ndarray
+    word_bonuses: np.ndarray
+    word_prons: np.ndarray
+    word_labels: np.ndarray
+
+
+NO_LIMIT = 1 << 40
+
+
+def scales_of(
+    options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
+) -> Scales:
+    """The options as the kernels take them."""
+    top_k = options.token_top_k
+    inside = max(0.0, -options.token_insertion)
+    begin = inside + max(0.0, -options.word_insertion)
+    end, word = begin, begin if np.isfinite(space.max_word_gain) else math.inf
+    if options.lm_scale > 0:
+        begin += options.lm_scale * float(space.max_word_gain)
+    return Scales(
+        beam=min(np.float32(options.beam), NO_CUTOFF),
+        beam_size=options.beam_size,
+        token_top_k=NO_LIMIT if top_k is None else top_k,
+        sums=options.merge == "sum",
+        by_text=options.merge == "sum" or options.nbest > 1,
+        nbest=options.nbest,
+        pricing=pricing_of(options),
+        lm_scale=np.float32(options.lm_scale),
+        word_insertion=np.float32(options.word_insertion),
+        token_insertion=np.float32(options.token_insertion),
+        begin_credit=np.float32(begin),
+        inside_credit=np.float32(inside),
+        word_credit=np.float32(word),
+        end_credit=np.float32(end),
+        boosted=bool(boosts),
+        credit_cap=credit_cap(space, options.lm_scale),
+        num_labels=_num_words(boosts.phrases),
+        has_words=bool(boosts.words),
+        instalment=instalment_size(options.beam),
+    )
+
+
+def _num_words(phrases: PhraseBoosts | None) -> int:
+    """Phrases know the word ids below it."""
+    if phrases is None or phrases.unit != "word":
+        return NO_LIMIT
+    return phrases.num_labels

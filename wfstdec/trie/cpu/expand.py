@@ -1,0 +1,428 @@
+"""Expanding an entry: where its next token leads, within words, behind them, beside.
+
+    successor = Successor(token, state, node, ...)    # where the token leads
+    emitted = begin(search, work, source, successor, emitted)
+    emitted = end_word(search, work, source, num_next, emitted)
+    emitted = walk_beside(search, work, source, num_next, emitted)
+
+OOV words and open words stand beside the lexicon's trie: `search.beside` is false where
+there are none, and nothing of theirs runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import float32, int32, int64, uint32, uint64
+
+from wfstdec.boost.kernels import most_paid, owed_of
+from wfstdec.jit import inlined
+from wfstdec.trie.cpu.boost_steps import credit_token, credit_word, pay_step, step_token
+from wfstdec.trie.cpu.nodes import (
+    Place,
+    added_begun,
+    advance_of,
+    lookahead_of,
+    num_word_ends,
+    open_beginning,
+    place_begun,
+    place_behind,
+    token_of,
+    word_end,
+)
+from wfstdec.trie.cpu.pruning import (
+    exceeds,
+    is_over,
+    least_cost,
+    loosened,
+    running_bound,
+)
+from wfstdec.trie.lexicon_trie import find_child
+from wfstdec.trie.open_words import find_text
+
+_TEXT_FACTOR = np.uint64(6364136223846793005)
+_TEXT_STEP = np.uint64(1442695040888963407)
+
+
+class Beside(NamedTuple):
+    """What added and open words may credit in a step of an entry, at most.
+
+    Attributes:
+        inside, at_end: Bonuses, where no word ends, where one does.
+        fall_inside, fall_at_end: By how much costs may fall, scaled.
+    """
+
+    inside: np.float32
+    at_end: np.float32
+    fall_inside: np.float32
+    fall_at_end: np.float32
+
+
+class Source(NamedTuple):
+    """An entry that is followed.
+
+    Attributes:
+        entry: The entry.
+        position: Its position in the frontier.
+        most_inside, most_at_end: No less than boosts pay where no word ends, where one
+            does; and than costs fall where that is not in `begin_credit`.
+        beside: What of this is of added and open words.
+    """
+
+    entry: Any
+    position: int
+    most_inside: np.float32
+    most_at_end: np.float32
+    beside: Beside
+
+
+class Emitted(NamedTuple):
+    """How many candidates there are, -1 if they do not fit, and their least cost."""
+
+    num_candidates: int
+    least_cost: np.float32
+
+
+class Successor(NamedTuple):
+    """Where a token leads, and what it costs but for the source and acoustics.
+
+    Attributes:
+        token: The token.
+        state, node, boost, spelling: The place.
+        lookahead_cost: At that place.
+        pron: The pronunciation that ends before the token, -1 for none.
+        graph_cost: Unscaled, look-ahead included.
+        insertion: Of the token, and of the word that ends.
+        boost_cost: What boosts make of it.
+        label: The word or token that the text grows by, -1 for none.
+        repeated: Whether it is the last token again, which may only follow a blank.
+    """
+
+    token: int
+    state: int
+    node: int
+    boost: int
+    spelling: np.uint64
+    lookahead_cost: np.float32
+    pron: int
+    graph_cost: np.float32
+    insertion: np.float32
+    boost_cost: np.float32
+    label: int
+    repeated: bool
+
+
+@inlined
+def begin(search, work, source, successor, emitted):
+    """Add the candidates of a token that begins, one for each phase that it may follow.
+
+    With "max" it is one phase: the cheaper one, and the blank where the token repeats.
+    """
+    scales, entry, s = search.scales, source.entry, successor
+    count, least = emitted.num_candidates, emitted.least_cost
+    if count + 2 > len(work.candidates):
+        return Emitted(int64(-1), least)
+    for phase in range(2):
+        nonblank = phase == 1
+        if nonblank and s.repeated:
+            break
+        if not scales.sums and not s.repeated:
+            if (entry.nonblank_cost < entry.blank_cost) != nonblank:
+                continue
+        before = entry.nonblank_cost if nonblank else entry.blank_cost
+        cost = float32(before + float32(scales.lm_scale * s.graph_cost))
+        cost = float32(float32(cost + s.insertion) + s.boost_cost)
+        cost = float32(cost + work.costs[s.token])
+        if cost <= running_bound(scales, least):
+            c = work.candidates[count]
+            c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
+            c.state, c.node, c.boost = s.state, s.node, s.boost
+            c.spelling = s.spelling
+            c.token, c.pron = s.token, s.pron
+            c.from_nonblank, c.to_nonblank = nonblank, True
+            c.text = entry.text
+            if scales.by_text and s.label >= 0:
+                c.text = text_with(entry.text, s.label)
+            count += 1
+            least = min(least, cost)
+    return Emitted(count, least)
+
+
+@inlined
+def text_with(text, label):
+    """The hash of a text with one more word or token, uint64."""
+    return np.uint64(text * _TEXT_FACTOR + np.uint64(label) + _TEXT_STEP)
+
+
+@inlined
+def source_cost(entry, repeated):
+    """The cost that a token begins from; the last token again only follows a blank."""
+    return entry.blank_cost if repeated else least_cost(entry)
+
+
+_INF = float32(np.inf)
+_ZERO = float32(0)
+
+
+class NextToken(NamedTuple):
+    """A token that begins after a word.
+
+    Attributes:
+        token: The token.
+        credit, state: What phrases of tokens make of it; otherwise 0, as before.
+        num_words: How many words end.
+    """
+
+    token: int
+    credit: np.float32
+    state: int
+    num_words: int
+
+
+@inlined
+def end_word(search, work, source, num_next, emitted):
+    """The words of the entry's node end: a separator or another word begins."""
+    space, scales, entry = search.space, search.scales, source.entry
+    priced, credit, base = False, _ZERO, least_cost(entry)
+    num_words = num_word_ends(search, entry.node)
+    for n in range(num_next):
+        token, least = work.next_tokens[n], emitted.least_cost
+        if is_over(search, work, source, token, least):
+            break  # as are all that follow
+        cost = float32(base + work.costs[token])
+        if priced and exceeds(scales, cost, credit, emitted.least_cost):
+            break  # the same, now that the words' costs are known
+        place, added = Place(int64(0), uint64(0)), Place(int64(-1), uint64(0))
+        if token != space.separator:
+            if not space.separator_optional:
+                continue
+            place = place_begun(search, token)
+            if search.beside:
+                added = added_begun(search, token)
+            if place.node < 0 and added.node < 0:
+                continue
+        token_credit, state = credit_token(search.phrases, entry.boost, token, _ZERO)
+        if search.phrases.of_tokens:
+            most = float32(search.words.top_bonus + token_credit)
+            most = float32(most + source.beside.at_end)
+            most = most_paid(owed_of(entry.boost), most, scales.instalment)
+            most = float32(scales.begin_credit + most)
+            most = float32(most + source.beside.fall_at_end)
+            if exceeds(scales, cost, most, emitted.least_cost):
+                continue
+        if not priced:
+            if exceeds(scales, cost, _most_without_price(search, source), least):
+                break  # also where the words cost as little as can be
+            cheapest = _price_words(search, work, entry, num_words)
+            credit = float32(scales.word_credit + source.most_at_end)
+            base = float32(base + float32(scales.lm_scale * cheapest))
+            priced = True
+        following = NextToken(token, token_credit, state, num_words)
+        if place.node >= 0:
+            emitted = _begin_after(search, work, source, following, place, emitted)
+        if added.node >= 0 and emitted.num_candidates >= 0:
+            emitted = _begin_after(search, work, source, following, added, emitted)
+        if emitted.num_candidates < 0:
+            break
+    return emitted
+
+
+@inlined
+def _most_without_price(search, source):
+    """By how much the end of a word can lower the cost, whatever the word is."""
+    scales, entry = search.scales, source.entry
+    gain = float32(entry.lookahead_cost - search.space.word_floor)
+    gain = float32(scales.lm_scale * max(_ZERO, gain))
+    return float32(float32(scales.end_credit + gain) + source.most_at_end)
+
+
+@inlined
+def _price_words(search, work, entry, num_words):
+    """Fill in what the words of the entry's node cost, and where they lead.
+
+    Returns:
+        The least unscaled cost that any of them adds, whatever begins after it.
+    """
+    cheapest = _INF
+    for at in range(num_words):
+        end = word_end(search, entry, at)
+        work.word_costs[at], work.word_states[at] = end.cost, end.state
+        work.word_prons[at], work.word_labels[at] = end.pron, end.label
+        work.word_bonuses[at] = end.bonus
+        lookahead = lookahead_of(search, work, end.state, 0)
+        cheapest = min(cheapest, _graph_cost(work, at, lookahead, entry))
+        credit, boost = credit_word(search, entry.boost, end.word)
+        work.word_credits[at], work.word_boosts[at] = credit, boost
+    return cheapest
+
+
+@inlined
+def _graph_cost(work, at, lookahead, entry):
+    """The cost of a word of the node; look-ahead moves from the entry to the next."""
+    return float32(float32(work.word_costs[at] + lookahead) - entry.lookahead_cost)
+
+
+@inlined
+def _begin_after(search, work, source, following, place, emitted):
+    """A token begins after each of the words of the entry's node."""
+    scales, of_tokens, entry = search.scales, search.phrases.of_tokens, source.entry
+    token, node = following.token, place.node
+    repeated = token == token_of(search, entry.node)
+    advance = advance_of(search, node), advance_of(search, entry.node)
+    for at in range(following.num_words):
+        state = work.word_states[at]
+        if not work.word_costs[at] < _INF:
+            continue
+        credit, after = work.word_credits[at], uint32(work.word_boosts[at])
+        if of_tokens:
+            credit, after = float32(credit + following.credit), following.state
+        bonus = float32(float32(work.word_bonuses[at] + advance[0]) - advance[1])
+        credit = float32(credit + bonus)
+        boost_cost, boost = pay_step(search, entry.boost, credit, after)
+        lookahead = lookahead_of(search, work, state, 0)
+        graph = _graph_cost(work, at, lookahead, entry)
+        if node > 0:
+            before = source_cost(entry, repeated)
+            cost = float32(before + float32(scales.lm_scale * graph))
+            cost = float32(cost + work.costs[token])
+            credit = float32(scales.word_credit - boost_cost)
+            credit = float32(credit + source.beside.fall_at_end)
+            if exceeds(scales, cost, credit, emitted.least_cost):
+                continue
+            lookahead = lookahead_of(search, work, state, node)
+            graph = _graph_cost(work, at, lookahead, entry)
+        successor = Successor(
+            token=token,
+            state=state,
+            node=node,
+            boost=boost,
+            spelling=place.spelling,
+            lookahead_cost=lookahead,
+            pron=work.word_prons[at],
+            graph_cost=graph,
+            insertion=float32(scales.token_insertion + scales.word_insertion),
+            boost_cost=boost_cost,
+            label=work.word_labels[at],
+            repeated=repeated,
+        )
+        emitted = begin(search, work, source, successor, emitted)
+        if emitted.num_candidates < 0:
+            break
+    return emitted
+
+
+_NOWHERE = int64(-1)
+
+
+@inlined
+def most_beside(search, entry):
+    """What added and open words may credit in a step of an entry, at most."""
+    space, added, scales = search.space, search.added, search.scales
+    rise, fall, at_end, gain = _ZERO, _ZERO, _ZERO, _ZERO
+    if added.num_nodes > 0:
+        rise = float32(min(added.best_bonus[0], scales.credit_cap))
+        fall = float32(scales.lm_scale * added.fall)
+    node = int64(entry.node)
+    if node == 0:
+        return Beside(rise, _ZERO, fall, _ZERO)
+    if search.first_added <= node < search.first_open:
+        best = added.best_bonus[node - search.first_added]
+        at_end = max(_ZERO, float32(best - advance_of(search, node)))
+    if space.separator_optional:
+        at_end, gain = float32(at_end + rise), fall
+    if space.open.is_open and _is_spelled_word(search, entry):
+        end = word_end(search, entry, int64(0))
+        lower = float32(entry.lookahead_cost - end.cost)
+        if lower > _ZERO:
+            gain = float32(gain + float32(scales.lm_scale * lower))
+    return Beside(_ZERO, at_end, _ZERO, gain)
+
+
+@inlined
+def _is_spelled_word(search, entry):
+    """Whether an open word that ends at an entry is a word of the table."""
+    opened, node = search.space.open, int64(entry.node)
+    if node < search.first_added:
+        splits = search.space.trie.node_pron_splits
+        return splits[node] == splits[node + 1] and opened.node_word[node] >= 0
+    if node < search.first_open:
+        return False
+    return find_text(opened.words, uint64(entry.spelling)) >= 0
+
+
+@inlined
+def walk_beside(search, work, source, num_next, emitted):
+    """Tokens inside added and open words, or that begin one, and no word ends."""
+    scales, entry = search.scales, source.entry
+    credit = float32(scales.inside_credit + source.most_inside)
+    limit = loosened(running_bound(scales, emitted.least_cost), credit)
+    length, text = open_beginning(search, entry)
+    node, base = int64(entry.node), least_cost(entry)
+    if node != 0 and length == 0 and node < search.first_added:
+        return emitted  # in a word that no open word begins like
+    for n in range(num_next):
+        token = work.next_tokens[n]
+        if float32(base + work.costs[token]) > limit:
+            break
+        place = Place(_NOWHERE, uint64(0))
+        if node == 0:
+            emitted = _go_beside(
+                search, work, source, token, added_begun(search, token), emitted
+            )
+            if search.space.root_child[token] < 0:
+                place = place_begun(search, token)
+        elif search.first_added <= node < search.first_open:
+            at = node - search.first_added
+            child = find_child(search.added.trie, at, token)
+            if child >= 0:
+                place = Place(search.first_added + child, uint64(0))
+        elif search.space.open.extends[token]:
+            if node >= search.first_added or _leaves(search, work, source, token):
+                place = place_behind(search, length, text, token)
+        if emitted.num_candidates >= 0:
+            emitted = _go_beside(search, work, source, token, place, emitted)
+        if emitted.num_candidates < 0:
+            break
+    return emitted
+
+
+@inlined
+def _leaves(search, work, source, token):
+    """Whether a token leads from a node of the trie to none."""
+    return find_child(search.space.trie, int64(source.entry.node), token) < 0
+
+
+@inlined
+def _go_beside(search, work, source, token, place, emitted):
+    """A token begins and no word ends; it leads beside the trie, if anywhere."""
+    scales, entry, node = search.scales, source.entry, place.node
+    if node < 0:
+        return emitted
+    repeated = token == token_of(search, entry.node)
+    lookahead = lookahead_of(search, work, entry.state, node)
+    graph = float32(lookahead - entry.lookahead_cost)
+    if not graph < _INF:
+        return emitted
+    cost = float32(source_cost(entry, repeated) + work.costs[token])
+    cost = float32(cost + float32(scales.lm_scale * graph))
+    credit = float32(scales.inside_credit + source.most_inside)
+    if exceeds(scales, cost, credit, emitted.least_cost):
+        return emitted
+    bonus = float32(advance_of(search, node) - advance_of(search, entry.node))
+    boost_cost, boost = step_token(search, entry.boost, token, bonus)
+    successor = Successor(
+        token=token,
+        state=entry.state,
+        node=node,
+        boost=boost,
+        spelling=place.spelling,
+        lookahead_cost=lookahead,
+        pron=int32(-1),
+        graph_cost=graph,
+        insertion=scales.token_insertion,
+        boost_cost=boost_cost,
+        label=int64(-1),
+        repeated=repeated,
+    )
+    return begin(search, work, source, successor, emitted)

@@ -1,0 +1,261 @@
+"""The end of an utterance: all ways to end, and the way back through the trace.
+
+endings = accepted_endings(search, channel)            # whole words and `</s>`
+endings = unfinished_endings(search, channel)          # where none is accepted
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy import float32, int64
+
+from wfstdec.jit import inlined, jit, part
+from wfstdec.jit.hashing import first_equal
+from wfstdec.lm.kernels import final
+from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu.boost_steps import boosts_at_end, credit_word, pay_step
+from wfstdec.trie.cpu.expand import text_with
+from wfstdec.trie.cpu.nodes import advance_of, num_word_ends, olabel_of, word_end
+
+_INF = float32(np.inf)
+_ZERO = float32(0)
+
+
+class LastWord(NamedTuple):
+    """What the end adds to an entry: a last word or none, `</s>`, what boosts owe.
+
+    Attributes:
+        pron, label: The pronunciation that ends, and what the text grows by; -1 for
+            none.
+        olabel: The word that ends, as lattices have it.
+        graph_cost: Unscaled, without the entry's look-ahead.
+        insertion, boost_cost: Of the word.
+        rest: What boosts cost at the end.
+    """
+
+    pron: int
+    label: int
+    olabel: int
+    graph_cost: np.float32
+    insertion: np.float32
+    boost_cost: np.float32
+    rest: np.float32
+
+
+@jit
+def accepted_endings(search, channel):
+    """All ways to end with whole words and `</s>`, ENDING [N], in order.
+
+    Of equal ones the first wins.
+    """
+    frontier, count = channel.frontier, 0
+    for i in range(channel.counts[k.FRONTIER]):
+        node = int64(frontier[i].node)
+        if search.space.has_lexicon and node != 0:
+            count += 2 * num_word_ends(search, node)
+        else:
+            count += 2
+    endings = np.zeros(count, k.ENDING)
+    _fill_accepted(search, channel, endings)
+    return endings
+
+
+@part
+def _fill_accepted(search, channel, endings):
+    space, scales, frontier = search.space, search.scales, channel.frontier
+    at = 0
+    for i in range(channel.counts[k.FRONTIER]):
+        entry = frontier[i]
+        if not space.has_lexicon or entry.node == 0:
+            end_cost = final(space.automaton, 0, entry.state)
+            last = LastWord(
+                pron=int64(-1),
+                label=int64(-1),
+                olabel=int64(0),
+                graph_cost=float32(end_cost - entry.lookahead_cost),
+                insertion=_ZERO,
+                boost_cost=_ZERO,
+                rest=boosts_at_end(search, entry.boost),
+            )
+            at = _add_endings(scales, channel, i, last, endings, at)
+            continue
+        for number in range(num_word_ends(search, entry.node)):
+            end = word_end(search, entry, number)
+            end_cost = final(space.automaton, 0, end.state)
+            credit, after = credit_word(search, entry.boost, end.word)
+            bonus = float32(end.bonus - advance_of(search, entry.node))
+            credit = float32(credit + bonus)
+            boost_cost, boost = pay_step(search, entry.boost, credit, after)
+            last = LastWord(
+                pron=int64(end.pron),
+                label=int64(end.label),
+                olabel=olabel_of(end),
+                graph_cost=float32(float32(end.cost + end_cost) - entry.lookahead_cost),
+                insertion=scales.word_insertion,
+                boost_cost=boost_cost,
+                rest=boosts_at_end(search, boost),
+            )
+            at = _add_endings(scales, channel, i, last, endings, at)
+
+
+@inlined
+def _add_endings(scales, channel, i, last, endings, at):
+    """Add the endings of both phases of entry `i`; where the next one goes."""
+    entry = channel.frontier[i]
+    for phase in range(2):
+        before = entry.nonblank_cost if phase == 1 else entry.blank_cost
+        cost = float32(before + float32(scales.lm_scale * last.graph_cost))
+        cost = float32(float32(cost + last.insertion) + last.boost_cost)
+        cost = float32(cost + last.rest)
+        ending = endings[at]
+        ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
+        _fill_ending(ending, channel, i, phase)
+        ending.graph_cost, ending.olabel = last.graph_cost, last.olabel
+        ending.boost_cost = float32(float32(last.boost_cost + _ZERO) + last.rest)
+        if last.label >= 0 and scales.by_text:
+            ending.text = text_with(entry.text, last.label)
+        ending.pron = last.pron
+        at += 1
+    return at
+
+
+@inlined
+def _fill_ending(ending, channel, i, phase):
+    """What an ending takes over from a phase of entry `i`."""
+    entry, nonblank = channel.frontier[i], phase == 1
+    ending.entry, ending.phase = i, phase
+    ending.text = entry.text
+    ending.trace = entry.nonblank_trace if nonblank else entry.blank_trace
+    ending.token_end = channel.counts[k.FRAMES] if nonblank else entry.token_end
+    ending.acoustic = entry.nonblank_acoustic if nonblank else entry.blank_acoustic
+
+
+@jit
+def unfinished_endings(search, channel):
+    """All entries as they are, without their look-ahead, ENDING [N]."""
+    endings = np.zeros(2 * channel.counts[k.FRONTIER], k.ENDING)
+    _fill_unfinished(search, channel, endings)
+    return endings
+
+
+@part
+def _fill_unfinished(search, channel, endings):
+    for i in range(channel.counts[k.FRONTIER]):
+        entry = channel.frontier[i]
+        rest = boosts_at_end(search, entry.boost)
+        if search.space.has_lexicon:
+            rest = float32(rest + advance_of(search, entry.node))
+        lookahead = entry.lookahead_cost if entry.lookahead_cost < _INF else _ZERO
+        graph_cost = float32(search.scales.lm_scale * float32(-lookahead))
+        for phase in range(2):
+            before = entry.nonblank_cost if phase == 1 else entry.blank_cost
+            cost = float32(float32(before + graph_cost) + rest)
+            ending = endings[2 * i + phase]
+            ending.cost = cost if before < _INF else _INF
+            _fill_ending(ending, channel, i, phase)
+            ending.graph_cost, ending.boost_cost = float32(-lookahead), rest
+            ending.olabel, ending.pron = 0, -1
+
+
+@jit
+def trace_back(trace, at, token_end):
+    """As `endings.trace_back`, from a position in the trace.
+
+    Returns:
+        (int32 [N, 4], where the token before them ends: `token_end` if there are none).
+    """
+    length, before = 0, at
+    while before >= 0:
+        length += 1
+        before = int64(trace[before].previous)
+    tokens = np.empty((length, 4), np.int32)
+    while at >= 0:
+        length -= 1
+        node = trace[at]
+        tokens[length, 0], tokens[length, 1] = node.token, node.start
+        tokens[length, 2], tokens[length, 3] = token_end, node.pron
+        token_end = int64(node.previous_end)
+        at = int64(node.previous)
+    return tokens, token_end
+
+
+@jit
+def settle_trace(channel):
+    """Take out of the trace what all entries have in common, and what none has.
+
+    Nodes that say the same after the same become one. Nodes come after the ones that
+    they follow.
+
+    Returns:
+        (TRACE_NODE [N], what is settled, in order; where its last token ends, -1 where
+        that is in question).
+    """
+    trace, counts, frontier = channel.trace, channel.counts, channel.frontier
+    num_nodes = counts[k.TRACE]
+    nodes = trace[:num_nodes]
+    first = first_equal(
+        nodes["previous"],
+        nodes["token"],
+        nodes["pron"],
+        nodes["start"],
+        nodes["previous_end"],
+    )
+    through = np.zeros(num_nodes, np.int64)
+    num_paths = 0
+    for i in range(counts[k.FRONTIER]):
+        entry = frontier[i]
+        entry.blank_trace = _canonical(entry.blank_cost, entry.blank_trace, first)
+        at = _canonical(entry.nonblank_cost, entry.nonblank_trace, first)
+        entry.nonblank_trace = at
+        num_paths += _count(entry.blank_cost, entry.blank_trace, through)
+        num_paths += _count(entry.nonblank_cost, at, through)
+    for i in range(num_nodes - 1, -1, -1):
+        if trace[i].previous >= 0:
+            through[trace[i].previous] += through[i]
+    number, kept, num_settled = np.full(num_nodes + 1, -1, np.int32), 0, 0
+    for i in range(num_nodes):
+        num_settled += int64(through[i] == num_paths)
+    settled = np.empty(num_settled, k.TRACE_NODE)
+    num_settled = 0
+    for i in range(num_nodes):
+        if through[i] == num_paths:
+            settled[num_settled] = trace[i]
+            num_settled += 1
+        elif through[i] > 0:
+            number[i] = kept
+            trace[kept] = trace[i]
+            trace[kept].previous = number[trace[kept].previous]
+            kept += 1
+    counts[k.TRACE] = kept
+    end, any_end = int64(-1), False
+    for i in range(counts[k.FRONTIER]):
+        entry = frontier[i]
+        entry.blank_trace = number[entry.blank_trace]
+        entry.nonblank_trace = number[entry.nonblank_trace]
+        if entry.blank_cost < np.inf and not any_end:
+            end, any_end = int64(entry.token_end), True
+    for i in range(counts[k.FRONTIER]):
+        entry = frontier[i]
+        if entry.nonblank_cost < np.inf or entry.blank_trace >= 0:
+            end = int64(-1)
+        elif entry.token_end != end:
+            end = int64(-1)
+    return settled, end
+
+
+@inlined
+def _canonical(cost, at, first):
+    """The node of a phase, -1 where it has none, or nothing leads there."""
+    return first[at] if cost < np.inf and at >= 0 else np.int32(-1)
+
+
+@inlined
+def _count(cost, at, through):
+    """Count the path of a phase, if something leads there."""
+    if cost < np.inf:
+        if at >= 0:
+            through[at] += 1
+        return 1
+    return 0

@@ -1,0 +1,193 @@
+"""What a trie search recorded for a lattice, and the lattice of it.
+
+The search is that of the best path (`nbest=1`, `merge="max"`). An entry in one of its
+two phases is a state of the lattice, and all ends lead to one state more. The rule, the
+same for every backend; costs are those before a frame is re-based:
+
+    recorded   a candidate of an entry in either phase (the search itself goes on from
+               the cheaper one where both may do the same), if it is within the frame's
+               cutoff and leads to an entry that goes on (`beam_size`); and the ends
+    excess     candidate - cost of the phase that it leads to, float32; of an end: its
+               cost less that of the best end
+    extra      of a state: the least of excess + extra(next state), float32
+    kept       what has excess + extra(next state) <= lattice_beam
+
+    graph      (word and pronunciation + look-ahead there) - look-ahead here: it cancels
+               out along a path; the start's stands on the arcs that leave it. Of an
+               end: the last word and `</s>`, less the entry's look-ahead, which is all
+               there is where no sentence is whole
+    boost      of an end: with what boosts are owed or charged there
+
+States are sorted by (frame, place and phase, boost state). Places, (language model
+state, node, spelling of an open word), are numbered in each lattice by their order, and
+have two numbers, the blank's first; the end comes last. Arcs are numbered by where they
+lead, and there in the order in which the search takes them: of equal ones the first is
+on the best path.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.lattice.labels import REPEATED, WORD, label_of_word, starts_token
+from wfstdec.text.symbols import EPSILON
+from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.path import TokenPath
+
+END = -1
+"""The state that all ends lead to."""
+_NO_WORD = np.uint32(EPSILON)
+
+
+class RecordedEntries(NamedTuple):
+    """Entries of all frames, in any order; the first is the start.
+
+    Attributes:
+        frame: int32 [E], frames passed.
+        cost: float32 [E], relative to the best of its frame.
+        state: [E], by what states of the language model stand where costs are equal.
+        node, boost: int32 [E], as in `Key`.
+        spelling: uint64 [E], the same.
+        nonblank_first: bool [E], whether the search goes on from that phase.
+    """
+
+    frame: np.ndarray
+    cost: np.ndarray
+    state: np.ndarray
+    node: np.ndarray
+    boost: np.ndarray
+    spelling: np.ndarray
+    nonblank_first: np.ndarray
+
+
+class RecordedArcs(NamedTuple):
+    """The arcs that are kept, in any order.
+
+    Attributes:
+        state: int64 [M], twice the entry that each leaves, one more for nonblank.
+        nextstate: int64 [M], the same, or `END`.
+        ilabel: uint32 [M], with `REPEATED` where a token goes on.
+        olabel: uint32 [M], the word that ends, `OPEN` for open words that have no id;
+            of bare tokens the ilabel of one that begins.
+        excess: float32 [M].
+        graph_cost, acoustic_cost: float32 [M], before scales.
+        boost_cost: float32 [M].
+    """
+
+    state: np.ndarray
+    nextstate: np.ndarray
+    ilabel: np.ndarray
+    olabel: np.ndarray
+    excess: np.ndarray
+    graph_cost: np.ndarray
+    acoustic_cost: np.ndarray
+    boost_cost: np.ndarray
+
+
+class Recorded(NamedTuple):
+    """What is kept of a search: its best path, entries, arcs between them."""
+
+    path: TokenPath
+    entries: RecordedEntries
+    arcs: RecordedArcs
+
+
+def lattice_of(
+    recorded: Recorded, tables: Any, options: TrieOptions, frame_shift_s: float
+) -> Lattice:
+    """The lattice of what was recorded: numbered, sorted, with insertion costs.
+
+    Args:
+        recorded: What is kept.
+        tables: From `lattice.labels`: the tokens and words, with those that are added.
+        options: Of the search.
+        frame_shift_s: Seconds per frame.
+    """
+    path, entries, given = recorded
+    ends = 2 * len(entries.frame)
+    nextstate = np.where(given.nextstate == END, ends, given.nextstate)
+    used = np.unique(np.concatenate([given.state, nextstate]))
+    states = _states(entries, used, path.num_frames)
+    keys = (states["boost_state"], states["graph_state"], states["frame"])
+    order = np.lexsort(keys)
+    number = np.zeros(ends + 1, np.uint32)
+    number[used[order]] = np.arange(len(used), dtype=np.uint32)
+    to = number[nextstate]
+    arcs = _arcs(given, number[given.state], to, tables)
+    arcs["arc"][_in_order(entries, given, to)] = np.arange(len(arcs))
+    scales = LatticeScales(
+        options.acoustic_scale,
+        options.lm_scale,
+        options.word_insertion,
+        options.token_insertion,
+    )
+    arcs["insertion_cost"] = scales.insertion_costs(
+        arcs["olabel"] != _NO_WORD, starts_token(arcs["ilabel"], tables.tokens)
+    )
+    died = path.died_at_frame
+    return Lattice(
+        states=states[order],
+        arcs=arcs[np.lexsort((arcs["arc"], arcs["state"]))],
+        tables=tables,
+        scales=scales,
+        lattice_beam=float(options.beam_of_lattice),
+        search_cost=path.search_cost,
+        reached_final=path.complete,
+        num_frames=path.num_frames,
+        died_at_frame=died if died >= 0 else None,
+        frame_shift_s=frame_shift_s,
+    )
+
+
+def _states(entries: RecordedEntries, used: np.ndarray, num_frames: int) -> np.ndarray:
+    """The states that are used, the end last, STATE [S]."""
+    states = np.zeros(len(used), STATE)
+    entry, phase = used[:-1] >> 1, used[:-1] & 1
+    keys = [entries.spelling[entry], entries.node[entry], entries.state[entry]]
+    order = np.lexsort(keys)
+    changes = np.zeros(len(entry), bool)
+    for key in keys:
+        changes[1:] |= key[order][1:] != key[order][:-1]
+    place = np.empty(len(entry), np.int64)
+    place[order] = np.cumsum(changes)
+    states["frame"][:-1], states["frame"][-1] = entries.frame[entry], num_frames
+    states["graph_state"][:-1] = 2 * place + phase
+    states["graph_state"][-1] = 2 * (place.max() + 1)
+    states["boost_state"][:-1] = entries.boost[entry]
+    states["final_cost"][:-1] = states["final_excess"][:-1] = np.inf
+    return states
+
+
+def _arcs(
+    given: RecordedArcs, state: np.ndarray, nextstate: np.ndarray, tables: Any
+) -> np.ndarray:
+    """The arcs, ARC [A], between states by number."""
+    arcs = np.zeros(len(state), ARC)
+    arcs["state"], arcs["nextstate"] = state, nextstate
+    olabel = label_of_word(tables, given.olabel)
+    said = olabel != _NO_WORD
+    arcs["olabel"], arcs["ilabel"] = olabel, given.ilabel | np.where(said, WORD, 0)
+    for name in ("graph_cost", "acoustic_cost", "boost_cost", "excess"):
+        arcs[name] = getattr(given, name)
+    return arcs
+
+
+def _in_order(
+    entries: RecordedEntries, given: RecordedArcs, nextstate: np.ndarray
+) -> np.ndarray:
+    """Arcs by where they lead, and there as the search takes them, int64 [A].
+
+    By the entry that each leaves (its cost, then what it is); a token that goes on
+    before one that begins; by the word that ends; from the phase that the search goes
+    on from, at the end from blank, before the other.
+    """
+    entry, phase = given.state >> 1, given.state & 1
+    first = np.where(given.nextstate == END, False, entries.nonblank_first[entry])
+    goes_on = given.ilabel & REPEATED != 0
+    of_entry = (entries.spelling, entries.boost, entries.node, entries.state)
+    keys = [phase != first, given.olabel, ~goes_on]
+    keys += [key[entry] for key in (*of_entry, entries.cost)]
+    return np.lexsort([*keys, nextstate])

@@ -1,0 +1,372 @@
+"""What a search recorded for a lattice, and the lattice of it.
+
+The rule, the same for every backend; costs are those before a frame is re-based:
+
+    recorded   an arc from an entry that the frame goes on from, or an epsilon arc of a
+               closed frontier, if the candidate that it makes is within the cutoff
+    excess     of an arc: candidate - cost of the entry that it leads to, float32
+               of an end: its cost with the final cost and the boosts' rest, less that
+               of the best end
+    extra      of a state: the least of excess + extra(next state), float32, over its
+               arcs; of the last frontier's states the excess of their ends
+    kept       arcs with excess + extra(next state) <= lattice_beam, and their states;
+               ends with excess <= lattice_beam
+
+While a search goes on, the extra cost of an entry of the frontier may yet come to
+anything from 0 on. Where all that is kept at 0 goes through one state in some frame,
+so does the best path, in the end as well, and the extra cost of that state is 0: what
+is kept before it can no longer change. There segments are cut:
+
+    segments   from the start, or the end of the segment before, to the first frame with
+               one state that is `shortest` frames on or more
+
+So segments do not depend on when somebody asks for them, and one after the other they
+are the lattice, arc for arc.
+
+Arcs that a search noted stand in the order of frames, emitting ones before the epsilon
+arcs of the frame they lead to, these by rank: so that one pass back sees all arcs from
+a state before those into it. The states are the nodes of the search's trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy import float32, uint32
+
+from wfstdec.boost.kernels import rest_of, state_of
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.tables import GraphTables
+from wfstdec.jit import jit
+from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.search.lattices import RecordingSearch
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.path import BestPath
+
+
+class KeptArcs(NamedTuple):
+    """The arcs that are kept, in any order.
+
+    Attributes:
+        state: int64 [M], the state that each leaves.
+        nextstate: int64 [M].
+        arc: uint32 [M], the graph's arc.
+        excess: float32 [M].
+        acoustic_cost: float32 [M], before the scale.
+        boost_cost: float32 [M].
+    """
+
+    state: np.ndarray
+    nextstate: np.ndarray
+    arc: np.ndarray
+    excess: np.ndarray
+    acoustic_cost: np.ndarray
+    boost_cost: np.ndarray
+
+
+class Kept(NamedTuple):
+    """What is kept of a search, its states numbered as the search pleased.
+
+    Attributes:
+        frame: int32 [N], frames passed at each state.
+        graph_state: uint32 [N].
+        boost_state: uint32 [N].
+        final_excess: float32 [N], `inf` where no path may end.
+        final_boost_cost: float32 [N], the boosts' rest.
+        arcs: Between them.
+        added: ARC [A'], the arcs that numbers from A on stand for, of added words.
+    """
+
+    frame: np.ndarray
+    graph_state: np.ndarray
+    boost_state: np.ndarray
+    final_excess: np.ndarray
+    final_boost_cost: np.ndarray
+    arcs: KeptArcs
+    added: np.ndarray = NO_ARCS
+
+
+def arranged(
+    graph: PackedGraph, options: WfstOptions, kept: Kept, reached_final: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The states and arcs of a lattice, with the costs of graph and insertion.
+
+    Args:
+        graph: What was searched.
+        options: Of the search.
+        kept: What is kept.
+        reached_final: Whether the ends are final states of the graph.
+
+    Returns:
+        (`STATE` [N], `ARC` [M]).
+    """
+    order = _state_order(kept)
+    number = np.empty(len(order), np.uint32)
+    number[order] = np.arange(len(order), dtype=np.uint32)
+    key = _wide(number[kept.arcs.state], kept.arcs.arc)
+    insertion = np.float32(options.word_insertion)
+    by_key = np.argsort(key)
+    arcs = _fill_arcs(kept.arcs, number, by_key, graph.arcs, kept.added, insertion)
+    return _states(graph, kept, order, reached_final), arcs
+
+
+def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Two numbers of 32 bits as one of 64."""
+    return high.astype(np.uint64) << np.uint64(32) | low
+
+
+def _state_order(kept: Kept) -> np.ndarray:
+    """The states by frame, graph state and boost state."""
+    key = _wide(kept.frame, kept.graph_state)
+    if kept.boost_state.any():
+        return np.lexsort((kept.boost_state, key))
+    return np.argsort(key)
+
+
+def _states(
+    graph: PackedGraph, kept: Kept, order: np.ndarray, reached_final: bool
+) -> np.ndarray:
+    """The states in their order."""
+    states = np.zeros(len(order), STATE)
+    for name in ("frame", "graph_state", "boost_state", "final_excess"):
+        states[name] = getattr(kept, name)[order]
+    states["final_cost"] = np.inf
+    ends = np.flatnonzero(states["final_excess"] < np.inf)
+    states["final_cost"][ends] = 0
+    if reached_final:
+        final_cost = graph.final_cost[states["graph_state"][ends]]
+        states["final_cost"][ends] = final_cost
+    states["final_boost_cost"][ends] = kept.final_boost_cost[order[ends]]
+    return states
+
+
+@jit
+def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
+    """The arcs in their order, between states by number."""
+    arcs = np.empty(len(order), ARC)
+    for i in range(len(order)):
+        a, one = order[i], arcs[i]
+        beyond = np.int64(kept.arc[a]) - len(graph_arcs)
+        if beyond < 0:
+            of_graph = graph_arcs[kept.arc[a]]
+        else:
+            of_graph = added_arcs[beyond]
+        one.state = number[kept.state[a]]
+        one.nextstate = number[kept.nextstate[a]]
+        one.ilabel, one.olabel = of_graph.ilabel, of_graph.olabel
+        one.arc, one.graph_cost = kept.arc[a], of_graph.cost
+        one.acoustic_cost = kept.acoustic_cost[a]
+        one.insertion_cost = np.float32(0)
+        if of_graph.ilabel & np.uint32(CARRIES_WORD):
+            one.insertion_cost = word_insertion
+        one.boost_cost, one.excess = kept.boost_cost[a], kept.excess[a]
+    return arcs
+
+
+_LABEL = uint32(LABEL_MASK)
+_NONE = uint32(0xFFFFFFFF)
+
+
+@jit
+def ends(entries, boosts, final_cost, lm_scale, best, is_final):
+    """What ending at each entry costs more than the best end, and the boosts' rest.
+
+    `boosts`: as for `best_end`. Returns float32 [F] twice; `inf` where none may end.
+    """
+    excess = np.full(len(entries), np.inf, np.float32)
+    rest = np.zeros(len(entries), np.float32)
+    for i in range(len(entries)):
+        cost = entries[i].cost
+        if is_final:
+            if entries[i].state >= len(final_cost):
+                continue  # in a word that is added
+            final = final_cost[entries[i].state]
+            if not final < np.inf:
+                continue
+            cost = float32(cost + float32(lm_scale * final))
+        if boosts is not None:
+            states, refund, size = boosts
+            rest[i] = float32(refund[state_of(states[i])] - rest_of(states[i], size))
+        excess[i] = float32(float32(cost + rest[i]) - best)
+    return excess, rest
+
+
+@jit
+def spread(frontier, end_excess, num_nodes, record):
+    """Find the extra cost of nodes; arcs above the limit are marked by arc NONE.
+
+    Args:
+        frontier: Entries with `node`, [F].
+        end_excess: float32 [F], what ending at each costs more than the best end.
+        num_nodes: N.
+        record: Has `arcs`, of which `counts[0]` are there, `limit`, and room for what
+            is found, `extra`, float32 [N].
+    """
+    extra, arcs, limit = record.extra, record.arcs, record.limit
+    extra[:num_nodes] = np.inf
+    for i in range(len(frontier)):
+        if end_excess[i] <= limit:
+            extra[frontier[i].node] = end_excess[i]
+    for a in range(record.counts[0] - 1, -1, -1):
+        one = arcs[a]
+        through = float32(one.excess + extra[one.nextstate])
+        if through <= limit and through < np.inf:
+            if through < extra[one.state]:
+                extra[one.state] = through
+        else:
+            one.arc = _NONE
+
+
+@jit
+def frames_of(graph_arcs, added_arcs, arcs, num_nodes):
+    """The frames passed at each node, int32 [N]."""
+    frames = np.zeros(num_nodes, np.int32)
+    for a in range(len(arcs)):
+        one, beyond = arcs[a], np.int64(arcs[a].arc) - len(graph_arcs)
+        if beyond < 0:
+            ilabel = graph_arcs[one.arc].ilabel
+        else:
+            ilabel = added_arcs[beyond].ilabel
+        takes = np.int32((ilabel & _LABEL) != uint32(0))
+        frames[one.nextstate] = frames[one.state] + takes
+    return frames
+
+
+def nextstates(
+    graph_arcs: np.ndarray, added_arcs: np.ndarray, arcs: np.ndarray
+) -> np.ndarray:
+    """Where arcs lead, uint32; those of numbers from A on are of the overlay."""
+    found = np.empty(len(arcs), np.uint32)
+    own = arcs < len(graph_arcs)
+    found[own] = graph_arcs["nextstate"][arcs[own]]
+    found[~own] = added_arcs["nextstate"][arcs[~own] - np.uint32(len(graph_arcs))]
+    return found
+
+
+class Recorded(NamedTuple):
+    """What is kept of a search, sorted as lattices are.
+
+    Attributes:
+        best: The best path.
+        states: `STATE` [S].
+        arcs: `ARC` [A].
+    """
+
+    best: BestPath
+    states: np.ndarray
+    arcs: np.ndarray
+
+
+class Segment(NamedTuple):
+    """What is kept of a settled part of a search, sorted as lattices are.
+
+    Attributes:
+        states: `STATE` [S], the last one of which is the only end.
+        arcs: `ARC` [A].
+    """
+
+    states: np.ndarray
+    arcs: np.ndarray
+
+    @classmethod
+    def closed(cls, states: np.ndarray, arcs: np.ndarray) -> Segment:
+        """One whose last state becomes its end; the states are written to."""
+        states["final_excess"][-1] = states["final_cost"][-1] = 0.0
+        return cls(states, arcs)
+
+
+def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
+    """The frames that segments end at.
+
+    Args:
+        num_states: Of each frame, the first one that of the start, how many states may
+            be part of the lattice, as far as is known, int64 [T + 1].
+        shortest: The fewest frames of a segment, at least 1.
+    """
+    cuts, last = [], 0
+    for frame in np.flatnonzero(num_states == 1).tolist():
+        if frame >= last + shortest:
+            cuts.append(frame)
+            last = frame
+    return cuts
+
+
+class SettlingSearch(RecordingSearch, Protocol):
+    """One utterance under way, whose settled parts can be had."""
+
+    def settle(self, shortest: int) -> list[Segment]:
+        """The segments that are settled since the last call; they are forgotten.
+
+        `shortest`: the fewest frames of a segment.
+        """
+
+
+def lattice_of(
+    graph: PackedGraph,
+    options: WfstOptions,
+    recorded: Recorded,
+    frame_shift_s: float,
+    tables: GraphTables | None = None,
+) -> Lattice:
+    """The lattice of what was recorded.
+
+    Args:
+        graph: What was searched.
+        options: Of the search.
+        recorded: What is kept.
+        frame_shift_s: Seconds per frame.
+        tables: Of the graph with the words that are added; None where none are.
+    """
+    best, first = recorded.best, int(recorded.states["frame"][0])
+    lattice = Lattice(
+        states=recorded.states,
+        arcs=recorded.arcs,
+        tables=tables or graph.tables,
+        scales=LatticeScales(
+            options.acoustic_scale, options.lm_scale, options.word_insertion
+        ),
+        lattice_beam=float(options.beam_of_lattice),
+        search_cost=best.search_cost,
+        reached_final=best.reached_final,
+        num_frames=best.num_frames - first,
+        died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
+        frame_shift_s=frame_shift_s,
+    )
+    return _with_own_cost(lattice) if first else lattice
+
+
+def segment_lattice(
+    graph: PackedGraph,
+    options: WfstOptions,
+    segment: Segment,
+    frame_shift_s: float,
+    tables: GraphTables | None = None,
+) -> Lattice:
+    """The lattice of a segment; arguments as of `lattice_of`."""
+    first, last = segment.states["frame"][[0, -1]].tolist()
+    lattice = Lattice(
+        states=segment.states,
+        arcs=segment.arcs,
+        tables=tables or graph.tables,
+        scales=LatticeScales(
+            options.acoustic_scale, options.lm_scale, options.word_insertion
+        ),
+        lattice_beam=float(options.beam_of_lattice),
+        search_cost=0.0,
+        reached_final=False,
+        num_frames=last - first,
+        frame_shift_s=frame_shift_s,
+    )
+    return _with_own_cost(lattice)
+
+
+def _with_own_cost(lattice: Lattice) -> Lattice:
+    """Of a part of an utterance: what its best path costs from its first state on."""
+    costs = lattice.arc_costs()[lattice.best_arcs()]
+    end = lattice.final_costs()[lattice.best_end]
+    found = replace(lattice, search_cost=float(costs.sum() + end))
+    found.__dict__["arcs_into"] = lattice.arcs_into  # made already
+    return found
