@@ -235,7 +235,7 @@ def test_silence_adds_nothing_to_a_session(backend):
         partial = sessions.partial(session)
         assert (partial.text, partial.num_settled) == ("A", 0)
         if backend == "cpu":
-            nodes = int(search._channel.counts[records.TRACE])
+            nodes = int(search._utterance.counts[records.TRACE])
         else:
             nodes = int(search.utterances[0]["trace_count"])
         kept.add((nodes, search._history.num_events))
@@ -257,7 +257,7 @@ def test_silence_adds_nothing_to_a_session_of_the_trie():
     for _ in range(40):
         sessions.advance({session: silence})
         sessions.partial(session)
-        kept.append(int(search._channel.counts[trie_records.TRACE]))
+        kept.append(int(search._utterance.counts[trie_records.TRACE]))
     assert kept[-1] <= kept[0]
 
 

@@ -63,12 +63,12 @@ def walk_back(search):
             node = node.previous
         return np.array(arcs[::-1], np.int64), np.array(acoustic[::-1], np.float32)
     search._begin()
-    channel, (graph, scales, _, phrases) = search._channel, search._inputs
-    entries = channel.frontier[: channel.counts[records.FRONTIER]]
+    utterance, (graph, scales, _, phrases) = search._utterance, search._inputs
+    entries = utterance.frontier[: utterance.counts[records.FRONTIER]]
     at, *_ = best_end(
         *(entries, graph.final_cost, scales.lm_scale),
-        bool(channel.counts[records.DIED] < 0),
+        bool(utterance.counts[records.DIED] < 0),
         None if phrases is None else phrases.final_cost,
     )
-    _, arcs, acoustic = walk_through(channel.trace, entries[at]["node"])
+    _, arcs, acoustic = walk_through(utterance.trace, entries[at]["node"])
     return arcs, acoustic

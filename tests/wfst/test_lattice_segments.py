@@ -152,8 +152,8 @@ def test_pruning_at_any_time_changes_no_segment():
         search = RecordingSearch(
             backend, *backend.inputs_of(options, boosts), options, first_arcs=1
         )
-        trace = search._channel.trace[:2].copy()
-        search._channel = search._channel._replace(trace=trace)
+        trace = search._utterance.trace[:2].copy()
+        search._utterance = search._utterance._replace(trace=trace)
         search.look()
         parts = settled_at_times(rng, search, random_splits(rng, x), 1)
         search.look()

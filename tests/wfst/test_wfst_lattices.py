@@ -110,8 +110,8 @@ def test_pruning_at_any_time_changes_nothing():
         backend = CpuBackend(graph)
         inputs = backend.inputs_of(options, boosts)
         small = RecordingSearch(backend, *inputs, options, first_arcs=1)
-        trace = small._channel.trace[:2].copy()
-        small._channel = small._channel._replace(trace=trace)
+        trace = small._utterance.trace[:2].copy()
+        small._utterance = small._utterance._replace(trace=trace)
         for chunk in random_splits(rng, x):
             small.advance(chunk)
             small.look()

@@ -52,20 +52,20 @@ def steps_of(decoder: WfstDecoder, utterance: np.ndarray) -> np.ndarray:
     none = decoder._boosts.compile(None, 1)[0]
     search: Any = decoder._backend.start(decoder.options, none)
     search.advance(utterance)
-    channel = search._channel
+    utterance = search._utterance
     path = search.finish()  # leaves the trace of a short utterance as it was
     arcs: list[tuple[int, float]] = []
-    entry = _end_of(decoder, path, channel)
-    node = channel.trace[entry]
+    entry = _end_of(decoder, path, utterance)
+    node = utterance.trace[entry]
     while node["arc"] != 0xFFFFFFFF:
         arcs.append((int(node["arc"]), float(node["acoustic"])))
-        node = channel.trace[node["previous"]]
+        node = utterance.trace[node["previous"]]
     return np.array(arcs, STEP)
 
 
-def _end_of(decoder: WfstDecoder, path: Any, channel: Any) -> int:
+def _end_of(decoder: WfstDecoder, path: Any, utterance: Any) -> int:
     """The node of the entry that a path ends in: the one of the same cost."""
-    entries = channel.frontier[: channel.counts[0]]
+    entries = utterance.frontier[: utterance.counts[0]]
     cost = entries["cost"]
     if path.reached_final:
         final = decoder.graph.final_cost[entries["state"]]

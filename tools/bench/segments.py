@@ -68,7 +68,7 @@ def kept_mb(sessions: Sessions, session: Any) -> float:
     """What the arrays of one session take that are its own."""
     search = sessions._find(session).search
     history = search._history
-    own = search._channel, search._record, *vars(history).values()
+    own = search._utterance, search._record, *vars(history).values()
     own += tuple(vars(history.settled).values())
     rules = bytes_of(history._rule)  # the graph's
     return round((bytes_of(own) - rules) / 1e6, 3)

@@ -40,8 +40,8 @@ _QUARTER = float32(0.25)
 _BITS = uint32(STATE_BITS)
 _STATE = uint32((1 << STATE_BITS) - 1)
 _MOST = float32(MAX_OWED)
-_NONE = uint32(0)
-_ONE = uint32(1)
+_NOTHING_OWED = uint32(0)
+_ONE_QUARTER = uint32(1)
 
 
 def instalment_size(beam: float) -> np.float32:
@@ -101,11 +101,11 @@ def pay(owed, credit, size):
     quarter = float32(_QUARTER * size)
     due = float32(float32(float32(owed) * quarter) + credit)
     if due <= size:
-        return due, _NONE
+        return due, _NOTHING_OWED
     left = min(np.ceil(float32(float32(due - size) / quarter)), _MOST)
     paid = float32(due - float32(left * quarter))
     if paid > size and left < _MOST:
-        return float32(paid - quarter), uint32(left) + _ONE
+        return float32(paid - quarter), uint32(left) + _ONE_QUARTER
     return paid, uint32(left)
 
 

@@ -22,7 +22,7 @@ from wfstdec.boost.kernels import (
 from wfstdec.lm import reference as automata
 
 F = np.float32
-_ZERO = F(0)
+_NO_COST = F(0)
 
 
 class BoostAccount:
@@ -44,7 +44,7 @@ class BoostAccount:
         word: int | None,
         token: int | None,
         *,
-        bonus: np.float32 = _ZERO,
+        bonus: np.float32 = _NO_COST,
     ) -> tuple[np.float32, int]:
         """The cost of a step, below 0 where it is credited, and the next boost state.
 

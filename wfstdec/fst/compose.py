@@ -25,7 +25,7 @@ from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.text.symbols import EPSILON
 
 _FIRST_SIZE = 1 << 12
-_NONE = -1
+_NO_ARC = -1
 
 
 class _Side(NamedTuple):
@@ -59,7 +59,7 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
     a, b = _side(left, left.olabel), _side(right, right.ilabel)
     states, splits, arcs, nextstate = _join(a, b)
     left_arc, right_arc = arcs[:, 0], arcs[:, 1]
-    # `_NONE` is the position of what is appended.
+    # `_NO_ARC` is the position of what is appended.
     cost = left.cost[left_arc]
     cost += np.append(right.cost, np.float32(0))[right_arc]
     return _trimmed(
@@ -112,7 +112,7 @@ def _arcs_from(
     """Append pairs of arcs that leave (a, b); count those that have no room too."""
     for x in range(left.splits[a], left.epsilon_end[a]):
         if num_arcs < len(arcs):
-            arcs[num_arcs, 0], arcs[num_arcs, 1] = left.arc[x], _NONE
+            arcs[num_arcs, 0], arcs[num_arcs, 1] = left.arc[x], _NO_ARC
         num_arcs += 1
     x, x_end = left.epsilon_end[a], left.splits[a + 1]
     y, y_end = right.splits[b], right.splits[b + 1]
@@ -181,7 +181,7 @@ def _join(
             end = _arcs_from(left, right, a, b, arcs, num_arcs)
         for arc in range(num_arcs, end):
             next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
-            if arcs[arc, 1] != _NONE:
+            if arcs[arc, 1] != _NO_ARC:
                 next_b = int(right.nextstate[arcs[arc, 1]])
             slot = slot_of_pair(slots, states, next_a, next_b)
             if slots[slot] < 0:

@@ -167,7 +167,7 @@ def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
 
 
 _LABEL = uint32(LABEL_MASK)
-_NONE = uint32(0xFFFFFFFF)
+_NO_ARC = uint32(0xFFFFFFFF)
 
 
 @jit
@@ -217,7 +217,7 @@ def spread(frontier, end_excess, num_nodes, record):
             if through < extra[one.state]:
                 extra[one.state] = through
         else:
-            one.arc = _NONE
+            one.arc = _NO_ARC
 
 
 @jit

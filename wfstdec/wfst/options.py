@@ -75,7 +75,7 @@ class WfstOptions(LatticeOptions):
         self.check_count("nbest")
 
 
-class Scales(NamedTuple):
+class SearchParams(NamedTuple):
     """The options of a search, scales, widths and counts, as plain numbers."""
 
     beam: np.float32
@@ -91,7 +91,7 @@ class Scales(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def scales_of(options: WfstOptions, has_words: bool) -> Scales:
+def search_params(options: WfstOptions, has_words: bool) -> SearchParams:
     """The options as kernels take them.
 
     Args:
@@ -99,7 +99,7 @@ def scales_of(options: WfstOptions, has_words: bool) -> Scales:
         has_words: Whether any utterance has boosted words.
     """
     delta = options.beam_delta
-    return Scales(
+    return SearchParams(
         beam=min(np.float32(options.beam), NO_CUTOFF),
         beam_delta=np.float32(-1 if delta is None else delta),
         max_active=np.uint64(options.max_active or 1 << 40),

@@ -63,10 +63,10 @@ def advance(search, store, splits, tokens, logps, first):
             status = _score(search, store, count)
         if status != k.OK:
             return status, frame
-        chosen = _choose(search.scales, store, count, search.scales.prunes_history)
+        chosen = _choose(search.params, store, count, search.params.prunes_history)
         if counts[k.NUM_FRAMES] + chosen > len(store.frames):
             return k.GROW_FRAMES, frame
-        _settle(search.scales, store, chosen)
+        _settle(search.params, store, chosen)
         counts[k.FORCED] = int64(forced)
         counts[k.DONE] += 1
     return k.OK, num_frames
@@ -75,7 +75,7 @@ def advance(search, store, splits, tokens, logps, first):
 @inlined
 def _emit(search, store, tokens, logps, begin, end, forced):
     """Make the entries of a frame: status, how many, whether a word is forced."""
-    table, scales, counts = search.tokens, search.scales, store.counts
+    table, params, counts = search.tokens, search.params, store.counts
     num_beams, count = counts[k.BEAMS], int64(0)
     counts[k.STAMP] += 1
     for i in range(num_beams):
@@ -94,7 +94,7 @@ def _emit(search, store, tokens, logps, begin, end, forced):
             elif beam.last == alias:
                 stop = int32(frame + 1)
             elif kind == k.SPACE or (
-                scales.is_bpe
+                params.is_bpe
                 and (kind == k.STARTS or forced or store.parts[part].char == k.CLOSED)
             ):
                 ends = part != 0
@@ -106,9 +106,9 @@ def _emit(search, store, tokens, logps, begin, end, forced):
                     fresh = _first_part(search, store, token)
                     if fresh < 0:
                         return k.GROW_PARTS, count, forced
-                part, forced = fresh, scales.faithful and table.closes[token]
+                part, forced = fresh, params.faithful and table.closes[token]
                 start, stop = int32(frame), int32(frame + 1)
-                if part == 0 and not (scales.is_bpe and scales.faithful):
+                if part == 0 and not (params.is_bpe and params.faithful):
                     start, stop = int32(-1), int32(-1)
             else:
                 part = _go_on(search, store, token, part)
@@ -150,7 +150,7 @@ def _first_part(search, store, token):
         part = part_child(search, store, part, int64(table.first_chars[at]))
         if part < 0:
             return part
-    if part > 0 and table.closes[token] and not search.scales.faithful:
+    if part > 0 and table.closes[token] and not search.params.faithful:
         part = part_child(search, store, part, int64(k.CLOSED))
     return part
 
@@ -197,16 +197,16 @@ def log_sum(a, b):
 @inlined
 def _score(search, store, count):
     """Add what language model and hotwords say; OK, or ASK."""
-    scales, texts, parts = search.scales, store.texts, store.parts
+    params, texts, parts = search.params, store.texts, store.parts
     asked = int64(0)
     for i in range(count):
         entry = store.entries[i]
         text, part = texts[entry.text], parts[entry.part]
-        if scales.has_lm:
+        if params.has_lm:
             entry.total = entry.logit + (text.score + part.score)
         else:
             entry.total = (entry.logit + text.score) + part.score
-        if scales.asks:
+        if params.asks:
             if not text.is_scored:
                 store.asks[asked] = entry.text
                 asked += 1
@@ -218,20 +218,20 @@ def _score(search, store, count):
 
 
 @inlined
-def _choose(scales, store, count, prunes_history):
+def _choose(params, store, count, prunes_history):
     """Put the best entries into `order`, the best first; how many."""
     entries, order = store.entries, store.order
     best = -np.inf
     for i in range(count):
         best = max(best, entries[i].total)
-    least, kept = best + scales.beam_prune_logp, int64(0)
+    least, kept = best + params.beam_prune_logp, int64(0)
     for i in range(count):
         if entries[i].total >= least:
             store.keys[kept] = sort_key(entries[i].total)
             order[kept] = i
             kept += 1
-    best_first(store.keys, order, kept, scales.beam_width, store.stack)
-    kept = min(kept, scales.beam_width)
+    best_first(store.keys, order, kept, params.beam_width, store.stack)
+    kept = min(kept, params.beam_width)
     if prunes_history:
         kept = _prune_history(store, kept)
     return kept
@@ -273,7 +273,7 @@ def _prune_history(store, kept):
 
 
 @inlined
-def _settle(scales, store, chosen):
+def _settle(params, store, chosen):
     """Make beams of the entries in `order`."""
     counts = store.counts
     for i in range(chosen):
@@ -306,7 +306,7 @@ def finish(search, store):
     Returns:
         The status, as of `advance`; `counts[CHOSEN]` says how many there are.
     """
-    scales, counts, count = search.scales, store.counts, int64(0)
+    params, counts, count = search.params, store.counts, int64(0)
     counts[k.STAMP] += 1
     for i in range(counts[k.BEAMS]):
         beam = store.beams[i]
@@ -332,26 +332,26 @@ def finish(search, store):
         entry.word_end = part
     status = _score_endings(search, store, count)
     if status == k.OK:
-        counts[k.CHOSEN] = _choose(scales, store, count, False)
+        counts[k.CHOSEN] = _choose(params, store, count, False)
     return status
 
 
 @inlined
 def _score_endings(search, store, count):
     """Scores of whole utterances; `word_end` is the part of the last beam merged."""
-    scales, texts, asked = search.scales, store.texts, int64(0)
+    params, texts, asked = search.params, store.texts, int64(0)
     for i in range(count):
         entry = store.entries[i]
         text = texts[entry.text]
-        if scales.asks and not text.is_ended:
+        if params.asks and not text.is_ended:
             store.asks[asked] = entry.text
             asked += 1
-        if scales.has_lm and not scales.asks:
+        if params.has_lm and not params.asks:
             text.ended = text.raw + end_score(search, text.state)
-            if scales.faithful and entry.word_end == 0:
+            if params.faithful and entry.word_end == 0:
                 _say_nothing(search, text)
-        if scales.has_lm:
-            hot = scales.hotword_weight * text.hot_words
+        if params.has_lm:
+            hot = params.hotword_weight * text.hot_words
             entry.total = entry.logit + (text.ended + hot)
         else:
             entry.total = entry.logit + text.score

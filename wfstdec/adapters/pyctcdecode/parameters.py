@@ -80,7 +80,7 @@ def make_search(
         start = model.get_start_state()
     search = k.Search(
         tokens=own.tokens,
-        scales=_scales(model, limits, asks, own),
+        params=_params(model, limits, asks, own),
         automaton=NULL_AUTOMATON if scorer is None else scorer.lm.automaton,
         vocabulary=NO_HOTWORDS if scorer is None else model.tree,
         is_listed=_NOTHING if scorer is None else model.is_listed,
@@ -100,9 +100,9 @@ def compiled_scorer(model: Any) -> NgramScorer | None:
     return model.scorer if isinstance(model.scorer, NgramScorer) else None
 
 
-def _scales(model: Any, limits: Limits, asks: bool, own: Own) -> k.Scales:
+def _params(model: Any, limits: Limits, asks: bool, own: Own) -> k.SearchParams:
     compiled = model is not None and not asks
-    return k.Scales(
+    return k.SearchParams(
         beam_width=limits.beam_width,
         beam_prune_logp=float(limits.beam_prune_logp),
         prunes_history=bool(limits.prune_history),

@@ -4,7 +4,7 @@
     text = text_child(search, store, text, part)       # the word is said
 
 Both are -1 where the arrays are full. A node has its scores from the first, unless the
-host is to give them (`Scales.asks`). The arrays of utterances under way are made,
+host is to give them (`SearchParams.asks`). The arrays of utterances under way are made,
 begun, enlarged, and kept for the next one:
 
     store = pool.take(beam_width); begin(search, store)
@@ -78,7 +78,7 @@ def _new_part(search, store, parent, char, slot):
 @inlined
 def _score_part(search, node):
     """What a part is worth while it is under way, and as a word."""
-    scales, vocabulary, hot = search.scales, int64(node.vocabulary), int64(node.hot)
+    params, vocabulary, hot = search.params, int64(node.vocabulary), int64(node.hot)
     length, word = int64(node.length), int32(-1)
     if vocabulary >= 0:
         word = search.vocabulary.word[vocabulary]
@@ -91,13 +91,13 @@ def _score_part(search, node):
     node.score = 0.0
     if hot >= 0:
         shortest = search.hotwords.least[hot]
-        node.score = scales.hotword_weight * length / shortest
-    elif scales.asks:
+        node.score = params.hotword_weight * length / shortest
+    elif params.asks:
         node.is_scored = False
-    elif scales.has_lm and least == 0:
-        node.score = scales.unk_offset
+    elif params.has_lm and least == 0:
+        node.score = params.unk_offset
         if length > AVG_TOKEN_LEN:
-            node.score = scales.unk_offset * length / AVG_TOKEN_LEN
+            node.score = params.unk_offset * length / AVG_TOKEN_LEN
 
 
 @inlined
@@ -118,23 +118,23 @@ def text_child(search, store, parent, part):
 
 @part
 def _new_text(search, store, parent, word, slot):
-    texts, count, scales = store.texts, store.counts[k.NUM_TEXTS], search.scales
+    texts, count, params = store.texts, store.counts[k.NUM_TEXTS], search.params
     if count >= len(texts):
         return int64(-1)
     before, node, part = texts[parent], texts[count], store.parts[word]
     node.parent, node.word = parent, word
     node.hot_words = before.hot_words + int32(part.is_hot)
     node.raw, node.state = before.raw, before.state
-    node.is_scored, node.is_ended = not scales.asks, False
-    if scales.has_lm and not scales.asks:
+    node.is_scored, node.is_ended = not params.asks, False
+    if params.has_lm and not params.asks:
         node.raw += word_score(search, before.state, part.label, part.is_known)
         node.state = step(search.automaton, 0, before.state, part.label)[1]
-    node.score = node.raw + scales.hotword_weight * node.hot_words
+    node.score = node.raw + params.hotword_weight * node.hot_words
     store.counts[k.NUM_TEXTS] = count + 1
     slot.parent, slot.char, slot.node = parent, word, count
     node.history = _SEED
     above = count
-    for _ in range(scales.history):
+    for _ in range(params.history):
         if above == 0:
             break
         said = uint64(int64(texts[above].word)) + _SEED
@@ -147,20 +147,20 @@ def _new_text(search, store, parent, word, slot):
 @inlined
 def word_score(search, state, label, is_known):
     """What the language model says of a word, with the reward for having it."""
-    scales = search.scales
+    params = search.params
     cost = step(search.automaton, 0, state, label)[0]
     logp = -float(cost)
     if not is_known:
-        logp += scales.unk_offset * LOG_BASE_CHANGE_FACTOR
-    return scales.alpha * logp + scales.beta
+        logp += params.unk_offset * LOG_BASE_CHANGE_FACTOR
+    return params.alpha * logp + params.beta
 
 
 @inlined
 def end_score(search, state):
     """What the language model says of the end of an utterance."""
-    if not search.scales.boundary:
+    if not search.params.boundary:
         return 0.0
-    return -search.scales.alpha * float(final(search.automaton, 0, state))
+    return -search.params.alpha * float(final(search.automaton, 0, state))
 
 
 _FIRST = 2048
@@ -227,7 +227,7 @@ def _new_store(beam_width: int, size: int) -> k.Store:
 @kernel
 def begin(search, store):
     """Make the first beam: nothing said."""
-    counts, scales = store.counts, search.scales
+    counts, params = store.counts, search.params
     stamp = counts[k.STAMP] & 0x3FFFFFFF
     if stamp != counts[k.STAMP]:  # stamps have gone round
         store.entry_slots[:] = 0
@@ -237,7 +237,7 @@ def begin(search, store):
     _empty(store.text_slots)
     part, text, beam = store.parts[0], store.texts[0], store.beams[0]
     part.score, part.parent, part.char, part.length = 0.0, -1, -1, 0
-    part.vocabulary = 0 if scales.has_lm and not scales.asks else -1
+    part.vocabulary = 0 if params.has_lm and not params.asks else -1
     part.hot = 0 if len(search.hotwords.word) > 1 else -1
     part.label = len(search.automaton.label_alias)
     part.is_known, part.is_hot, part.is_scored = False, False, True

@@ -113,7 +113,7 @@ class Tokens(NamedTuple):
     first_chars: np.ndarray
 
 
-class Scales(NamedTuple):
+class SearchParams(NamedTuple):
     """Options as the kernels take them, in nats but for `unk_offset` (log10)."""
 
     beam_width: int
@@ -135,7 +135,7 @@ class Search(NamedTuple):
     """What an utterance is searched with; nothing in it changes."""
 
     tokens: Tokens
-    scales: Scales
+    params: SearchParams
     automaton: Automaton
     vocabulary: WordTree  # of the language model's words
     is_listed: np.ndarray  # bool: those that are no `<unk>`

@@ -46,7 +46,7 @@ class AskedModel:
         state, word = self.states[before["state"]], text_of(store, int(text["word"]))
         score, after = self._model.score(state, word, is_last_word=False)
         text["raw"] = before["raw"] + score
-        hot = search.scales.hotword_weight * int(text["hot_words"])
+        hot = search.params.hotword_weight * int(text["hot_words"])
         text["score"] = text["raw"] + hot
         text["state"] = len(self.states)
         text["is_scored"] = True
@@ -111,7 +111,7 @@ def run(
         asked: The model that the host asks; None where the kernels have it.
         count: So many endings at most; None for all.
     """
-    store = pool.take(search.scales.beam_width)
+    store = pool.take(search.params.beam_width)
     begin(search, store)
     status, frame = -1, 0
     while status != k.OK:

@@ -1,9 +1,9 @@
 """Candidates of one frame: merged as they come, cut, and the best chosen.
 
-begin_frame(rules, work)
-add(rules, work, score, ...)                    # any number of times
-count = choose(rules, work)                     # work.order[:count], the best first
-clear(work)                                     # before another try, or frame
+begin_frame(rules, scratch)
+add(rules, scratch, score, ...)                    # any number of times
+count = choose(rules, scratch)              # scratch.order[:count], the best first
+clear(scratch)                                     # before another try, or frame
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ _INF = np.inf
 
 
 @part
-def begin_frame(rules, work):
+def begin_frame(rules, scratch):
     """Nothing has been found yet, and nothing is too bad."""
-    work.counts[k.COUNT], work.counts[k.STATUS] = 0, k.DONE
-    work.counts[k.NEXT_CUT] = 2 * rules.beam_size
-    work.limits[k.BEST] = work.limits[k.CUT] = -_INF
+    scratch.counts[k.COUNT], scratch.counts[k.STATUS] = 0, k.DONE
+    scratch.counts[k.NEXT_CUT] = 2 * rules.beam_size
+    scratch.limits[k.BEST] = scratch.limits[k.CUT] = -_INF
 
 
 @kernel
-def clear(work):
+def clear(scratch):
     """Empty the slots."""
-    for i in range(work.counts[k.COUNT]):
-        if work.taken[i] >= 0:
-            work.slots[work.taken[i]] = -1
+    for i in range(scratch.counts[k.COUNT]):
+        if scratch.taken[i] >= 0:
+            scratch.slots[scratch.taken[i]] = -1
 
 
 @inlined
-def add(rules, work, score, lm, label, node, token, word, parent, blank):
+def add(rules, scratch, score, lm, label, node, token, word, parent, blank):
     """A way into a hypothesis; where it is kept, its position, else -1."""
-    limits, counts = work.limits, work.counts
+    limits, counts = scratch.limits, scratch.counts
     if not (score >= limits[k.CUT] and score > -_INF):
         return int64(-1)
     i = counts[k.COUNT]
-    if i == len(work.candidates):
+    if i == len(scratch.candidates):
         counts[k.STATUS] = k.MORE_CANDIDATES
         return int64(-1)
     if score > limits[k.BEST]:
         limits[k.BEST] = score
         limits[k.CUT] = max(limits[k.CUT], score - rules.beam_threshold)
-    c = work.candidates[i]
+    c = scratch.candidates[i]
     c.score = c.single = score
     c.lm, c.label, c.node, c.token = lm, label, node, token
     c.word, c.parent, c.blank = word, parent, blank
     if rules.log_add:  # which may be summed is known at the end alone
-        work.taken[i] = -1
+        scratch.taken[i] = -1
         counts[k.COUNT] = i + 1
         return i
-    at = merge(work.candidates, work.slots, work.taken, i, False)
+    at = merge(scratch.candidates, scratch.slots, scratch.taken, i, False)
     if at == i:
         counts[k.COUNT] = i + 1
         if i + 1 >= counts[k.NEXT_CUT]:
             counts[k.NEXT_CUT] = 2 * (i + 1)
-            raise_cut(rules, work)
+            raise_cut(rules, scratch)
     return at
 
 
@@ -122,49 +122,49 @@ def _hash(lm, label, node, token):
 
 
 @part
-def raise_cut(rules, work):
+def raise_cut(rules, scratch):
     """Nothing below the `beam_size`th of what is there will live."""
-    count = work.counts[k.COUNT]
+    count = scratch.counts[k.COUNT]
     if count < rules.beam_size or rules.log_add:
         return
     for i in range(count):
-        work.values[i] = work.candidates[i].score
-    cut = kth_best(work.values, count, rules.beam_size)
-    work.limits[k.CUT] = max(work.limits[k.CUT], cut)
+        scratch.values[i] = scratch.candidates[i].score
+    cut = kth_best(scratch.values, count, rules.beam_size)
+    scratch.limits[k.CUT] = max(scratch.limits[k.CUT], cut)
 
 
 @kernel
-def choose(rules, work):
-    """The candidates that live on into `work.order`, the best first; how many."""
-    candidates, cut = work.candidates, work.limits[k.CUT]
+def choose(rules, scratch):
+    """The candidates that live on into `scratch.order`, the best first; how many."""
+    candidates, cut = scratch.candidates, scratch.limits[k.CUT]
     if rules.log_add:
-        _sum_up(rules, work)
-    count = work.counts[k.COUNT]
+        _sum_up(rules, scratch)
+    count = scratch.counts[k.COUNT]
     if count > rules.beam_size:
         for i in range(count):
-            work.values[i] = candidates[i].score
-        cut = max(cut, kth_best(work.values, count, rules.beam_size))
+            scratch.values[i] = candidates[i].score
+        cut = max(cut, kth_best(scratch.values, count, rules.beam_size))
     chosen = 0
     for i in range(count):
         if candidates[i].score >= cut:
-            work.order[chosen] = i
+            scratch.order[chosen] = i
             chosen += 1
-    _sort(work, chosen)
+    _sort(scratch, chosen)
     return min(chosen, rules.beam_size)
 
 
 @inlined
-def _sum_up(rules, work):
+def _sum_up(rules, scratch):
     """Merge what is within the threshold, in the order that it came in."""
-    total, cut = work.counts[k.COUNT], work.limits[k.CUT]
-    work.counts[k.COUNT] = 0
+    total, cut = scratch.counts[k.COUNT], scratch.limits[k.CUT]
+    scratch.counts[k.COUNT] = 0
     for i in range(total):
-        if work.candidates[i].score >= cut:
-            last = work.counts[k.COUNT]
+        if scratch.candidates[i].score >= cut:
+            last = scratch.counts[k.COUNT]
             if last < i:
-                work.candidates[last] = work.candidates[i]
-            at = merge(work.candidates, work.slots, work.taken, last, True)
-            work.counts[k.COUNT] += at == last
+                scratch.candidates[last] = scratch.candidates[i]
+            at = merge(scratch.candidates, scratch.slots, scratch.taken, last, True)
+            scratch.counts[k.COUNT] += at == last
 
 
 @part
@@ -210,9 +210,9 @@ def _goes_before(a, b):
 
 
 @part
-def _sort(work, count):
-    """Sort `work.order[:count]`: runs by insertion, then merged by twos."""
-    candidates, order, beside = work.candidates, work.order, work.beside
+def _sort(scratch, count):
+    """Sort `scratch.order[:count]`: runs by insertion, then merged by twos."""
+    candidates, order, beside = scratch.candidates, scratch.order, scratch.beside
     run = 16
     for begin in range(0, count, run):
         for i in range(begin + 1, min(begin + run, count)):

@@ -1,7 +1,7 @@
 """Flashlight's beam search in numba: `LexiconDecoder` and `LexiconFreeDecoder`.
 
-    frames = advance(rules, work, channel, emissions, first)     # how many are done
-    num_final = end(rules, work, channel, finish_states, finish_scores)
+    frames = advance(rules, scratch, utterance, emissions, first)  # how many are done
+    num_final = end(rules, scratch, utterance, finish_states, finish_scores)
 
 A hypothesis is a history of words (or tokens), a node of the lexicon, the token of its
 last frame, and whether that was a blank. In a frame of `row` it may
@@ -45,40 +45,40 @@ FINISH = -1
 
 
 @kernel
-def advance(rules, work, channel, emissions, first):
+def advance(rules, scratch, utterance, emissions, first):
     """Search the frames from `first`; the frame where it stopped, why in `STATUS`.
 
     Args:
         rules: What is searched.
-        work: Scratch.
-        channel: The utterance.
+        scratch: Scratch.
+        utterance: The utterance.
         emissions: float32 [T, V].
         first: The frame to begin with.
     """
     for t in range(first, len(emissions)):
-        begin_frame(rules, work)
-        _try_frame(rules, work, channel, emissions[t])
-        if work.counts[k.STATUS] == k.DONE:
-            _settle(rules, work, channel)
-        clear(work)
-        if work.counts[k.STATUS] != k.DONE:
+        begin_frame(rules, scratch)
+        _try_frame(rules, scratch, utterance, emissions[t])
+        if scratch.counts[k.STATUS] == k.DONE:
+            _settle(rules, scratch, utterance)
+        clear(scratch)
+        if scratch.counts[k.STATUS] != k.DONE:
             return t
     return len(emissions)
 
 
 @kernel
-def end(rules, work, channel, finish_state, finish_score):
+def end(rules, scratch, utterance, finish_state, finish_score):
     """Replace the beam by the utterance's hypotheses, the best first.
 
     Args:
         rules: What is searched.
-        work: Scratch.
-        channel: The utterance.
+        scratch: Scratch.
+        utterance: The utterance.
         finish_state: int32 [K], where the end leads each hypothesis of the beam.
         finish_score: float32 [K], log10.
     """
-    begin_frame(rules, work)
-    count, beam = channel.counts[k.BEAM_SIZE], channel.beam
+    begin_frame(rules, scratch)
+    count, beam = utterance.counts[k.BEAM_SIZE], utterance.beam
     whole = False
     for i in range(count):
         whole = whole or beam[i].node == 0
@@ -87,10 +87,10 @@ def end(rules, work, channel, finish_state, finish_score):
         if h.node == 0 or not whole:
             score = h.score + rules.lm_weight * float64(finish_score[i])
             state = finish_state[i]
-            add(rules, work, score, state, -1, h.node, rules.sil, -1, i, False)
-    if work.counts[k.STATUS] == k.DONE:
-        _settle(rules, work, channel)
-    clear(work)
+            add(rules, scratch, score, state, -1, h.node, rules.sil, -1, i, False)
+    if scratch.counts[k.STATUS] == k.DONE:
+        _settle(rules, scratch, utterance)
+    clear(scratch)
 
 
 @kernel
@@ -102,79 +102,79 @@ def trace_back(trace, index, tokens, words):
 
 
 @kernel
-def insert_arcs(channel, first):
+def insert_arcs(utterance, first):
     """Put the arcs from `first` on into the slots."""
-    for arc in range(first, channel.counts[k.NUM_ARCS]):
-        state, label = channel.arc_of[arc, 0], channel.arc_of[arc, 1]
-        slot, _ = _find_arc(channel, state, label)
-        channel.arc_slots[slot] = arc
+    for arc in range(first, utterance.counts[k.NUM_ARCS]):
+        state, label = utterance.arc_of[arc, 0], utterance.arc_of[arc, 1]
+        slot, _ = _find_arc(utterance, state, label)
+        utterance.arc_slots[slot] = arc
 
 
 @inlined
-def _find_arc(channel, state, label):
+def _find_arc(utterance, state, label):
     """The slot of an arc, and the arc that is there or -1."""
     mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
     mixed ^= (uint64(label) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= mixed >> uint64(29)
-    mask = uint64(len(channel.arc_slots) - 1)
+    mask = uint64(len(utterance.arc_slots) - 1)
     slot = (mixed ^ (mixed >> uint64(32))) & mask
     while True:
-        arc = int64(channel.arc_slots[slot])
+        arc = int64(utterance.arc_slots[slot])
         if arc < 0:
             return slot, arc
-        if channel.arc_of[arc, 0] == state and channel.arc_of[arc, 1] == label:
+        if utterance.arc_of[arc, 0] == state and utterance.arc_of[arc, 1] == label:
             return slot, arc
         slot = (slot + uint64(1)) & mask
 
 
 @inlined
-def _new_arc(channel, slot, state, label, score, nextstate):
+def _new_arc(utterance, slot, state, label, score, nextstate):
     """An arc into a slot that is free."""
-    arc = channel.counts[k.NUM_ARCS]
-    channel.counts[k.NUM_ARCS] = arc + 1
-    channel.arc_slots[slot] = arc
-    channel.arc_of[arc, 0], channel.arc_of[arc, 1] = state, label
-    channel.arc_score[arc], channel.arc_next[arc] = score, nextstate
+    arc = utterance.counts[k.NUM_ARCS]
+    utterance.counts[k.NUM_ARCS] = arc + 1
+    utterance.arc_slots[slot] = arc
+    utterance.arc_of[arc, 0], utterance.arc_of[arc, 1] = state, label
+    utterance.arc_score[arc], utterance.arc_next[arc] = score, nextstate
 
 
 @inlined
-def _try_frame(rules, work, channel, row):
-    """All candidates of a frame; nothing but `work` changes, and arcs to be asked."""
-    counts, beam = channel.counts, channel.beam
-    if counts[k.TRACE_SIZE] + rules.beam_size > len(channel.trace):
-        work.counts[k.STATUS] = k.MORE_TRACE
+def _try_frame(rules, scratch, utterance, row):
+    """List the candidates of a frame; only `scratch` and arcs to be asked change."""
+    counts, beam = utterance.counts, utterance.beam
+    if counts[k.TRACE_SIZE] + rules.beam_size > len(utterance.trace):
+        scratch.counts[k.STATUS] = k.MORE_TRACE
         return
-    if counts[k.NUM_ARCS] + rules.beam_size > len(channel.arc_next):
-        work.counts[k.STATUS] = k.MORE_ARCS
+    if counts[k.NUM_ARCS] + rules.beam_size > len(utterance.arc_next):
+        scratch.counts[k.STATUS] = k.MORE_ARCS
         return
-    _allow(rules, work, row)
+    _allow(rules, scratch, row)
     for i in range(counts[k.BEAM_SIZE]):
-        _stay(rules, work, beam[i], i, row)
-    raise_cut(rules, work)
+        _stay(rules, scratch, beam[i], i, row)
+    raise_cut(rules, scratch)
     count = 0
     if not rules.has_lexicon:
-        count = _promising(rules, work, beam[0].score, row)
+        count = _promising(rules, scratch, beam[0].score, row)
     for i in range(counts[k.BEAM_SIZE]):
         if rules.has_lexicon:
-            _go_on_in_lexicon(rules, work, channel, i, row)
+            _go_on_in_lexicon(rules, scratch, utterance, i, row)
         else:
-            _go_on_in_tokens(rules, work, channel, i, row, count)
-        if work.counts[k.STATUS] == k.MORE_CANDIDATES:
+            _go_on_in_tokens(rules, scratch, utterance, i, row, count)
+        if scratch.counts[k.STATUS] == k.MORE_CANDIDATES:
             return
     if counts[k.ANSWERED] < counts[k.NUM_ARCS] and rules.asked:
-        work.counts[k.STATUS] = k.MISSED
+        scratch.counts[k.STATUS] = k.MISSED
 
 
 @inlined
-def _allow(rules, work, row):
+def _allow(rules, scratch, row):
     """The tokens looked at: the `beam_size_token` best, of equal ones the lower."""
-    allowed, most = work.allowed, rules.beam_size_token
+    allowed, most = scratch.allowed, rules.beam_size_token
     if most >= len(row):
         allowed[:] = True
         return
     for n in range(len(row)):
-        work.values[n] = row[n]
-    least = kth_best(work.values, len(row), most)
+        scratch.values[n] = row[n]
+    least = kth_best(scratch.values, len(row), most)
     left = most
     for n in range(len(row)):
         allowed[n] = row[n] > least
@@ -186,7 +186,7 @@ def _allow(rules, work, row):
 
 
 @inlined
-def _stay(rules, work, h, i, row):
+def _stay(rules, scratch, h, i, row):
     """Hold the token, or the silence between words; or say nothing.
 
     Without a lexicon that is so where these are among the tokens looked at.
@@ -200,45 +200,48 @@ def _stay(rules, work, h, i, row):
             silent = not blank and n == rules.sil
         else:
             stays = blank or not (h.blank or n == rules.blank)
-            stays = stays and work.allowed[n]
+            stays = stays and scratch.allowed[n]
             silent = n == rules.sil
         if stays:
             score = h.score + float64(row[n])
             if silent:
                 score += rules.sil_score
-            add(rules, work, score, h.lm, -1, h.node, n, -1, i, blank)
+            add(rules, scratch, score, h.lm, -1, h.node, n, -1, i, blank)
 
 
 @inlined
-def _extend(rules, work, channel, i, score, above, label, n, word):
+def _extend(rules, scratch, utterance, i, score, above, label, n, word):
     """Let the language model score a label, and go back to the root."""
-    weight, h = rules.lm_weight, channel.beam[i]
-    slot, arc = _find_arc(channel, h.lm, label)
+    weight, h = rules.lm_weight, utterance.beam[i]
+    slot, arc = _find_arc(utterance, h.lm, label)
     if arc >= 0:
-        lm_score, state, label = channel.arc_score[arc], channel.arc_next[arc], -1
+        lm_score, state, label = utterance.arc_score[arc], utterance.arc_next[arc], -1
         lm = int64(state)
     elif rules.asked:
-        if channel.counts[k.NUM_ARCS] == len(channel.arc_next):
-            work.counts[k.STATUS] = k.MORE_ARCS
+        if utterance.counts[k.NUM_ARCS] == len(utterance.arc_next):
+            scratch.counts[k.STATUS] = k.MORE_ARCS
         else:
-            _new_arc(channel, slot, h.lm, label, float32(0), -1)
+            _new_arc(utterance, slot, h.lm, label, float32(0), -1)
         lm_score, state, lm = float32(0), int32(-1), int64(-1)
     else:
-        cost, state = step(rules.automaton, 0, channel.lm_state[h.lm], label + 1)
+        cost, state = step(rules.automaton, 0, utterance.lm_state[h.lm], label + 1)
         lm_score = float32(float64(cost) * _LOG10_OF_NATS)
         lm = int64(h.lm)
     if lm < 0:  # not answered yet
         return
     total = score[0] + weight * float64(lm_score - above) + score[1]
-    at = add(rules, work, total, lm, label, 0, n, word, i, False)
+    at = add(rules, scratch, total, lm, label, 0, n, word, i, False)
     if at >= 0:
-        work.candidates[at].lm_score, work.candidates[at].lm_state = lm_score, state
+        scratch.candidates[at].lm_score, scratch.candidates[at].lm_state = (
+            lm_score,
+            state,
+        )
 
 
 @inlined
-def _go_on_in_lexicon(rules, work, channel, i, row):
+def _go_on_in_lexicon(rules, scratch, utterance, i, row):
     """Begin the nodes below that of hypothesis `i`, and end the words there."""
-    h, trie, limits = channel.beam[i], rules.trie, work.limits
+    h, trie, limits = utterance.beam[i], rules.trie, scratch.limits
     node = int64(h.node)
     above = float32(0) if node == 0 else rules.node_score[node]
     unknowns = rules.unk_score > -np.inf
@@ -248,7 +251,7 @@ def _go_on_in_lexicon(rules, work, channel, i, row):
     hoped = weight * float64(above)
     for arc in range(trie.node_child_splits[node], trie.node_child_splits[node + 1]):
         n, kind = int64(trie.child_token[arc]), rules.arc_kind[arc]
-        if not work.allowed[n]:
+        if not scratch.allowed[n]:
             continue
         score = h.score + float64(row[n])
         if n == rules.sil:
@@ -258,7 +261,7 @@ def _go_on_in_lexicon(rules, work, channel, i, row):
         if goes_on and not score + inner_gain < limits[k.CUT]:
             child = int64(trie.child_node[arc])
             total = score + weight * float64(rules.node_score[child] - above)
-            add(rules, work, total, h.lm, -1, child, n, -1, i, False)
+            add(rules, scratch, total, h.lm, -1, child, n, -1, i, False)
         known = kind & k.ENDS
         if score + rules.arc_gain[arc] - hoped < limits[k.CUT]:
             continue
@@ -270,57 +273,59 @@ def _go_on_in_lexicon(rules, work, channel, i, row):
         if (known and (node > 0 or not repeats)) or (unknowns and not known):
             for pron in range(first, last):
                 word = int64(trie.pron_word[pron]) if known else int64(rules.unk)
-                _extend(rules, work, channel, i, (score, bonus), above, word, n, word)
+                _extend(
+                    rules, scratch, utterance, i, (score, bonus), above, word, n, word
+                )
 
 
 @inlined
-def _promising(rules, work, best, row):
-    """The tokens with which the best hypothesis may go on: `work.tokens`; how many."""
+def _promising(rules, scratch, best, row):
+    """Find tokens with which the best hypothesis may go on, `scratch.tokens`; count."""
     count = 0
     for n in range(len(row)):
         hope = best + float64(row[n]) + max(rules.sil_score, 0.0)
         hope += rules.label_gain[n]
-        if work.allowed[n] and n != rules.blank and not hope < work.limits[k.CUT]:
-            work.tokens[count] = n
+        if scratch.allowed[n] and n != rules.blank and not hope < scratch.limits[k.CUT]:
+            scratch.tokens[count] = n
             count += 1
     return count
 
 
 @inlined
-def _go_on_in_tokens(rules, work, channel, i, row, count):
+def _go_on_in_tokens(rules, scratch, utterance, i, row, count):
     """Begin each token but that which hypothesis `i` holds."""
-    h = channel.beam[i]
+    h = utterance.beam[i]
     for at in range(count):
-        n = int64(work.tokens[at])
+        n = int64(scratch.tokens[at])
         score = h.score + float64(row[n])
         if n == rules.sil:
             score += rules.sil_score
-        if n != h.token and not score + rules.label_gain[n] < work.limits[k.CUT]:
-            _extend(rules, work, channel, i, (score, 0.0), float32(0), n, n, -1)
+        if n != h.token and not score + rules.label_gain[n] < scratch.limits[k.CUT]:
+            _extend(rules, scratch, utterance, i, (score, 0.0), float32(0), n, n, -1)
 
 
 @part
-def _settle(rules, work, channel):
+def _settle(rules, scratch, utterance):
     """The best candidates become the beam, with new states and traces."""
-    count = choose(rules, work)
-    counts = channel.counts
+    count = choose(rules, scratch)
+    counts = utterance.counts
     for rank in range(count):
-        c = work.candidates[work.order[rank]]
+        c = scratch.candidates[scratch.order[rank]]
         if c.label >= 0:
-            slot, arc = _find_arc(channel, c.lm, c.label)
+            slot, arc = _find_arc(utterance, c.lm, c.label)
             if arc < 0:
                 state = counts[k.NUM_STATES]
                 counts[k.NUM_STATES] = state + 1
-                channel.lm_state[state] = c.lm_state
+                utterance.lm_state[state] = c.lm_state
                 arc = counts[k.NUM_ARCS]
-                _new_arc(channel, slot, c.lm, c.label, c.lm_score, state)
-            c.lm = channel.arc_next[arc]
+                _new_arc(utterance, slot, c.lm, c.label, c.lm_score, state)
+            c.lm = utterance.arc_next[arc]
         place = counts[k.TRACE_SIZE] + rank
-        entry = channel.trace[place]
-        entry.previous = channel.beam[c.parent].trace
+        entry = utterance.trace[place]
+        entry.previous = utterance.beam[c.parent].trace
         entry.token, entry.word = c.token, c.word
     for rank in range(count):
-        c, h = work.candidates[work.order[rank]], channel.beam[rank]
+        c, h = scratch.candidates[scratch.order[rank]], utterance.beam[rank]
         h.score, h.lm, h.node = c.score, c.lm, c.node
         h.token, h.blank = c.token, c.blank
         h.trace = counts[k.TRACE_SIZE] + rank

@@ -51,11 +51,11 @@ TRACE = np.dtype([("previous", "<i4"), ("token", "<i4"), ("word", "<i4")])
 DONE, MORE_CANDIDATES, MORE_TRACE, MORE_ARCS, MISSED = range(5)
 """How a frame may end; all but `DONE` leave everything as it was, for another try."""
 BEAM_SIZE, TRACE_SIZE, NUM_STATES, NUM_ARCS, ANSWERED = range(5)
-"""Places in `Channel.counts`."""
+"""Places in `UtteranceState.counts`."""
 COUNT, STATUS, NEXT_CUT = range(3)
-"""Places in `Work.counts`."""
+"""Places in `Scratch.counts`."""
 BEST, CUT = range(2)
-"""Places in `Work.limits`."""
+"""Places in `Scratch.limits`."""
 GOES_ON, ENDS = 1, 2
 """Bits of `Rules.arc_kind`: longer words begin with it, words end there."""
 
@@ -72,7 +72,8 @@ class Rules(NamedTuple):
         label_gain: float64 [L], the same of each label, without a lexicon.
         automaton: The language model over labels from 1, in nats; that of no model
             where `asked`.
-        asked: Whether somebody else's model answers, by way of `Channel.arc_next`.
+        asked: Whether somebody else's model answers, through the arcs of
+            `UtteranceState.arc_next`.
         has_lexicon: Whether words are said, or tokens.
         log_add: Whether ways into one hypothesis are summed.
         beam_size: How many hypotheses live on.
@@ -108,7 +109,7 @@ class Rules(NamedTuple):
     unk: int
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of one frame: C candidates, V tokens.
 
     Attributes:
@@ -136,7 +137,7 @@ class Work(NamedTuple):
     limits: np.ndarray
 
 
-class Channel(NamedTuple):
+class UtteranceState(NamedTuple):
     """One utterance: K hypotheses, their trace, and what the language model said.
 
     A state of the language model here is a history of labels, as flashlight has it, or

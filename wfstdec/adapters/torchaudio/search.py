@@ -51,8 +51,8 @@ class Search:
         self._history = model.begin()
         size = rules.beam_size
         self._candidates = max(FIRST_CANDIDATES, 2 * size)
-        self._work: k.Work | None = None
-        self._channel = k.Channel(
+        self._scratch: k.Scratch | None = None
+        self._utterance = k.UtteranceState(
             beam=np.zeros(size, k.BEAM),
             trace=np.empty(1 + 2 * size, k.TRACE),
             counts=np.array([1, 1, 1, 0, 0]),
@@ -62,57 +62,59 @@ class Search:
             arc_next=np.empty(2 * size, np.int32),
             arc_score=np.empty(2 * size, np.float32),
         )
-        self._channel.beam[0]["token"] = rules.sil
-        self._channel.trace[0] = -1, rules.sil, -1
+        self._utterance.beam[0]["token"] = rules.sil
+        self._utterance.trace[0] = -1, rules.sil, -1
         self.frames = 0
 
     def advance(self, emissions: np.ndarray) -> None:
         """Search further frames, float32 [T, V]."""
-        if self._work is None:
-            self._work = _new_work(self._candidates, self._num_tokens)
+        if self._scratch is None:
+            self._scratch = _new_scratch(self._candidates, self._num_tokens)
         done = 0
         while True:
             done = kernels.advance(
-                self._rules, self._work, self._channel, emissions, done
+                self._rules, self._scratch, self._utterance, emissions, done
             )
             if done == len(emissions):
                 break
-            self._make_way(int(self._work.counts[k.STATUS]))
+            self._make_way(int(self._scratch.counts[k.STATUS]))
         self.frames += len(emissions)
 
     def end(self) -> None:
         """Let the language model finish, and keep what ends well if anything does."""
-        if self._work is None:
-            self._work = _new_work(self._candidates, self._num_tokens)
-        channel = self._channel
-        if channel.counts[k.TRACE_SIZE] + len(channel.beam) > len(channel.trace):
+        if self._scratch is None:
+            self._scratch = _new_scratch(self._candidates, self._num_tokens)
+        utterance = self._utterance
+        if utterance.counts[k.TRACE_SIZE] + len(utterance.beam) > len(utterance.trace):
             self._grow_trace()
-        states = np.ascontiguousarray(channel.beam["lm"][: self._beam_size])
+        states = np.ascontiguousarray(utterance.beam["lm"][: self._beam_size])
         own = self._rules.asked  # whose states are numbers of the history alone
-        lm_states = np.zeros_like(states) if own else channel.lm_state[states]
+        lm_states = np.zeros_like(states) if own else utterance.lm_state[states]
         finish = self._history.finish(states, lm_states)
-        kernels.end(self._rules, self._work, self._channel, *finish)
+        kernels.end(self._rules, self._scratch, self._utterance, *finish)
         self.frames += 1
 
     def paths(self, count: int) -> list[Path]:
         """The best `count` hypotheses, the best first."""
         found = []
-        for hypothesis in self._channel.beam[: min(count, self._beam_size)]:
+        for hypothesis in self._utterance.beam[: min(count, self._beam_size)]:
             tokens = np.empty(self.frames + 1, np.int32)
             words = np.empty_like(tokens)
-            kernels.trace_back(self._channel.trace, hypothesis["trace"], tokens, words)
+            kernels.trace_back(
+                self._utterance.trace, hypothesis["trace"], tokens, words
+            )
             found.append(Path(float(hypothesis["score"]), tokens, words))
         return found
 
     @property
     def _beam_size(self) -> int:
-        return int(self._channel.counts[k.BEAM_SIZE])
+        return int(self._utterance.counts[k.BEAM_SIZE])
 
     def _make_way(self, status: int) -> None:
         """Do what a frame was broken off for."""
         if status == k.MORE_CANDIDATES:
             self._candidates *= 2
-            self._work = _new_work(self._candidates, self._num_tokens)
+            self._scratch = _new_scratch(self._candidates, self._num_tokens)
         elif status == k.MORE_TRACE:
             self._grow_trace()
         elif status == k.MORE_ARCS:
@@ -123,32 +125,32 @@ class Search:
 
     def _ask(self) -> None:
         """Ask the model for the arcs that kernels wanted and nobody has answered."""
-        counts = self._channel.counts
+        counts = self._utterance.counts
         wanted = slice(int(counts[k.ANSWERED]), int(counts[k.NUM_ARCS]))
-        found = self._history.answer(self._channel.arc_of[wanted])
-        self._channel.arc_next[wanted], self._channel.arc_score[wanted] = found
+        found = self._history.answer(self._utterance.arc_of[wanted])
+        self._utterance.arc_next[wanted], self._utterance.arc_score[wanted] = found
         counts[k.ANSWERED] = counts[k.NUM_ARCS]
 
     def _grow_trace(self) -> None:
-        channel = self._channel
-        self._channel = channel._replace(trace=_doubled(channel.trace))
+        utterance = self._utterance
+        self._utterance = utterance._replace(trace=_doubled(utterance.trace))
 
     def _grow_arcs(self) -> None:
-        channel = self._channel
-        arc_of = _doubled(channel.arc_of)
-        self._channel = channel._replace(
-            lm_state=_doubled(channel.lm_state),
+        utterance = self._utterance
+        arc_of = _doubled(utterance.arc_of)
+        self._utterance = utterance._replace(
+            lm_state=_doubled(utterance.lm_state),
             arc_slots=np.full(_slots_for(len(arc_of)), -1, np.int32),
             arc_of=arc_of,
-            arc_next=_doubled(channel.arc_next),
-            arc_score=_doubled(channel.arc_score),
+            arc_next=_doubled(utterance.arc_next),
+            arc_score=_doubled(utterance.arc_score),
         )
-        kernels.insert_arcs(self._channel, 0)
+        kernels.insert_arcs(self._utterance, 0)
 
 
-def _new_work(candidates: int, num_tokens: int) -> k.Work:
+def _new_scratch(candidates: int, num_tokens: int) -> k.Scratch:
     """Scratch for so many candidates."""
-    return k.Work(
+    return k.Scratch(
         candidates=np.empty(candidates, k.CANDIDATE),
         slots=np.full(_slots_for(candidates), -1, np.int32),
         taken=np.empty(candidates, np.int32),

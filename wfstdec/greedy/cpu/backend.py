@@ -38,7 +38,7 @@ class CpuSearch:
         self._search = _search_of(fusion)
         first, num_tokens = fusion.begin(), fusion.space.num_tokens
         states = first.label, first.last, first.lm_state, first.boost_state
-        self._channel = k.Channel(
+        self._utterance = k.UtteranceState(
             counts=np.array([*states, *k.NOTHING_YET], np.int64),
             sums=np.zeros(2),
             tokens=np.empty((0, 3), np.int32),
@@ -50,13 +50,13 @@ class CpuSearch:
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
-        channel = self._channel
-        needed = int(channel.counts[k.TOKENS]) + len(logprobs)
-        if needed > len(channel.tokens):
+        utterance = self._utterance
+        needed = int(utterance.counts[k.TOKENS]) + len(logprobs)
+        if needed > len(utterance.tokens):
             longer = np.empty((2 * needed, 3), np.int32)
-            longer[: len(channel.tokens)] = channel.tokens
-            self._channel = channel = channel._replace(tokens=longer)
-        k.advance(self._search, channel, logprobs)
+            longer[: len(utterance.tokens)] = utterance.tokens
+            self._utterance = utterance = utterance._replace(tokens=longer)
+        k.advance(self._search, utterance, logprobs)
 
     def finish(self) -> TokenPath:
         """End the utterance."""
@@ -67,9 +67,9 @@ class CpuSearch:
         return self._fusion.so_far(*self._so_far())
 
     def _so_far(self) -> tuple[Progress, np.ndarray]:
-        counts, sums = self._channel.counts.tolist(), self._channel.sums.tolist()
+        counts, sums = self._utterance.counts.tolist(), self._utterance.sums.tolist()
         progress = Progress(*counts[: k.TOKENS], *sums)
-        return progress, self._channel.tokens[: counts[k.TOKENS]]
+        return progress, self._utterance.tokens[: counts[k.TOKENS]]
 
 
 def _search_of(fusion: Fusion) -> k.Search:

@@ -17,12 +17,12 @@ from wfstdec.search.acoustics import Pricing, penalised, scaled
 from wfstdec.trie.search_space import NONE
 
 LABEL, LAST, LM_STATE, BOOST_STATE, FRAMES, DIED, TOKENS, LM_ROW, BOOST_ROW = range(9)
-"""Where `Channel.counts` has what; at LM_ROW and BOOST_ROW the states whose rows are
-there, or -1."""
+"""Positions in `UtteranceState.counts`; at LM_ROW and BOOST_ROW stand the states whose
+rows are there, or -1."""
 NOTHING_YET = 0, -1, 0, -1, -1
 """The counts from FRAMES on, before the first frame."""
 ACOUSTIC, COST = range(2)
-"""Where `Channel.sums` has what."""
+"""Where `UtteranceState.sums` has what."""
 
 
 class Search(NamedTuple):
@@ -36,7 +36,7 @@ class Search(NamedTuple):
     token_insertion: float
 
 
-class Channel(NamedTuple):
+class UtteranceState(NamedTuple):
     """An utterance under way.
 
     Attributes:
@@ -57,9 +57,9 @@ class Channel(NamedTuple):
 
 
 @kernel
-def advance(search, channel, logprobs):
+def advance(search, utterance, logprobs):
     """Pass an utterance through the frames of a chunk."""
-    counts, sums, tokens = channel.counts, channel.sums, channel.tokens
+    counts, sums, tokens = utterance.counts, utterance.sums, utterance.tokens
     for t in range(len(logprobs)):
         if counts[DIED] >= 0:
             return
@@ -72,7 +72,7 @@ def advance(search, channel, logprobs):
             label = best
         elif best >= 0 and best != label:
             if best != counts[LAST] or not row[label] > -np.inf:
-                label = _choose(search, channel, row, best)
+                label = _choose(search, utterance, row, best)
                 begins = True
         if best < 0 or label < 0:
             counts[DIED] = frame
@@ -100,16 +100,16 @@ def _best(search, row, of_blank):
 
 
 @inlined
-def _choose(search, channel, row, best):
+def _choose(search, utterance, row, best):
     """The token that begins, -1 where none can; the models step by it."""
-    counts = channel.counts
-    lm_cost, boost_cost = channel.lm_cost, channel.boost_cost
+    counts = utterance.counts
+    lm_cost, boost_cost = utterance.lm_cost, utterance.boost_cost
     if counts[LM_ROW] != counts[LM_STATE]:
         counts[LM_ROW] = counts[LM_STATE]
-        row_of(search.lm, 0, counts[LM_ROW], lm_cost, channel.lm_next)
+        row_of(search.lm, 0, counts[LM_ROW], lm_cost, utterance.lm_next)
     if counts[BOOST_ROW] != counts[BOOST_STATE]:
         counts[BOOST_ROW] = counts[BOOST_STATE]
-        row_of(search.phrases, 0, counts[BOOST_ROW], boost_cost, channel.boost_next)
+        row_of(search.phrases, 0, counts[BOOST_ROW], boost_cost, utterance.boost_next)
     least, chosen, paid = float32(np.inf), np.int64(NONE), float32(0)
     for i in range(-1, len(row)):
         v = best if i < 0 else i
@@ -121,7 +121,7 @@ def _choose(search, channel, row, best):
         if cost < least:
             least, chosen, paid = cost, np.int64(v), extra
     if chosen >= 0:
-        counts[LM_STATE] = channel.lm_next[chosen]
-        counts[BOOST_STATE] = channel.boost_next[chosen]
-        channel.sums[COST] += np.float64(paid) + search.token_insertion
+        counts[LM_STATE] = utterance.lm_next[chosen]
+        counts[BOOST_STATE] = utterance.boost_next[chosen]
+        utterance.sums[COST] += np.float64(paid) + search.token_insertion
     return chosen

@@ -140,12 +140,12 @@ the language model must be asked before it."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates, and the last stamp of the table (in
-`Work`)."""
+`Scratch`)."""
 NUM_ARCS, NUM_PLACES, FIRST = range(3)
 """Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
 
 
-class Scales(NamedTuple):
+class SearchParams(NamedTuple):
     """`TrieOptions` as the kernels take them."""
 
     beam: np.float32
@@ -173,7 +173,7 @@ class Search(NamedTuple):
     """What an utterance is searched with; nothing in it changes."""
 
     space: SearchSpace
-    scales: Scales
+    params: SearchParams
     words: ListedWords  # the rows are nodes
     phrases: PhraseRows
     added: AddedTrie
@@ -182,7 +182,7 @@ class Search(NamedTuple):
     first_open: int  # the first node behind it
 
 
-class Channel(NamedTuple):
+class UtteranceState(NamedTuple):
     """What one utterance keeps between frames."""
 
     frontier: np.ndarray  # ENTRY [beam_size]
@@ -211,7 +211,7 @@ class Record(NamedTuple):
     number: np.ndarray
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of one thread; only the cache stays valid from frame to frame.
 
     Attributes:
@@ -268,9 +268,9 @@ class Work(NamedTuple):
 NO_LIMIT = 1 << 40
 
 
-def scales_of(
+def search_params(
     options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
-) -> Scales:
+) -> SearchParams:
     """The options as the kernels take them."""
     top_k = options.token_top_k
     inside = max(0.0, -options.token_insertion)
@@ -278,7 +278,7 @@ def scales_of(
     end, word = begin, begin if np.isfinite(space.max_word_gain) else math.inf
     if options.lm_scale > 0:
         begin += options.lm_scale * float(space.max_word_gain)
-    return Scales(
+    return SearchParams(
         beam=min(np.float32(options.beam), NO_CUTOFF),
         beam_size=options.beam_size,
         token_top_k=NO_LIMIT if top_k is None else top_k,

@@ -40,7 +40,7 @@ from wfstdec.trie.added_trie import (
 )
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu import frame as kernels
-from wfstdec.trie.cpu.arrays import scales_of
+from wfstdec.trie.cpu.arrays import search_params
 from wfstdec.trie.cpu.final import (
     accepted_endings,
     settle_trace,
@@ -76,7 +76,7 @@ class CpuBackend:
         self._most_words = int(np.diff(space.trie.node_pron_splits).max(initial=1))
         self._capacity = first_capacity
         self._lock = threading.Lock()
-        self._works: list[k.Work] = []
+        self._scratches: list[k.Scratch] = []
         self._word_prons: WordPlaces | None = None
         self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
         self._words = WeakKeyDictionary()
@@ -135,25 +135,25 @@ class CpuBackend:
                 self._added[added] = trie
             return self._added[added]
 
-    def take_work(self, num_tokens: int, entries: int) -> k.Work:
+    def take_scratch(self, num_tokens: int, entries: int) -> k.Scratch:
         """Scratch for one thread, from the pool or new."""
         with self._lock:
-            while self._works:
-                work = self._works.pop()
-                fits = len(work.word_costs) >= self._most_words
-                fits = fits and len(work.costs) == num_tokens
-                if fits and len(work.sources) >= entries:
-                    return work
-        return self.new_work(num_tokens, entries, max(self._capacity, 4 * entries))
+            while self._scratches:
+                scratch = self._scratches.pop()
+                fits = len(scratch.word_costs) >= self._most_words
+                fits = fits and len(scratch.costs) == num_tokens
+                if fits and len(scratch.sources) >= entries:
+                    return scratch
+        return self.new_scratch(num_tokens, entries, max(self._capacity, 4 * entries))
 
-    def give_work(self, work: k.Work) -> None:
+    def give_scratch(self, scratch: k.Scratch) -> None:
         """Put scratch back."""
         with self._lock:
-            self._works.append(work)
+            self._scratches.append(scratch)
 
-    def new_work(self, num_tokens: int, entries: int, candidates: int) -> k.Work:
+    def new_scratch(self, num_tokens: int, entries: int, candidates: int) -> k.Scratch:
         """Scratch for so many tokens, entries and candidates."""
-        return k.Work(
+        return k.Scratch(
             candidates=np.empty(candidates, k.CANDIDATE),
             new_entries=np.empty(candidates, k.NEW_ENTRY),
             keys=np.empty(max(candidates, num_tokens), np.uint64),
@@ -197,7 +197,7 @@ class CpuSearch:
         first_added = space.trie.num_nodes
         self._search = k.Search(
             space=space._replace(automaton=self._lm.now),
-            scales=scales_of(options, space, boosts),
+            params=search_params(options, space, boosts),
             words=backend.listed(boosts),
             phrases=backend.lay_out(boosts.phrases),
             added=added,
@@ -212,7 +212,7 @@ class CpuSearch:
         counts[k.FRONTIER], counts[k.DIED] = 1, -1
         trace = np.empty(capacity, k.TRACE_NODE)
         base = np.array([start_cost(options, first["lookahead_cost"][0])])
-        self._channel = k.Channel(frontier, trace, counts, base)
+        self._utterance = k.UtteranceState(frontier, trace, counts, base)
         self._settled = SettledTokens()
         self._record: k.Record | None = None
 
@@ -220,26 +220,26 @@ class CpuSearch:
     def counts(self) -> dict[str, int]:
         """Work done so far: `frames`, and sums of `active` entries and `candidates`."""
         names = {"frames": k.FRAMES, "active": k.ACTIVE, "candidates": k.CANDIDATES}
-        return {name: int(self._channel.counts[at]) for name, at in names.items()}
+        return {name: int(self._utterance.counts[at]) for name, at in names.items()}
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
         num_tokens = logprobs.shape[1]
-        work = self._backend.take_work(num_tokens, len(self._channel.frontier))
+        scratch = self._backend.take_scratch(num_tokens, len(self._utterance.frontier))
         try:
             with self._lm:
                 frame, status = 0, -1
                 self._take_model()
                 while status != k.OK:
                     status, frame = kernels.advance(
-                        *(self._search, work, self._channel, self._record),
+                        *(self._search, scratch, self._utterance, self._record),
                         *(logprobs, frame),
                     )
-                    work = self._grow(status, work)
+                    scratch = self._grow(status, scratch)
                     if self._lm.answer():
                         self._take_model()
         finally:
-            self._backend.give_work(work)
+            self._backend.give_scratch(scratch)
 
     def _take_model(self) -> None:
         """Let kernels have the language model's arrays as they are now."""
@@ -258,15 +258,15 @@ class CpuSearch:
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
-        counts, channel = self._channel.counts, self._in_order()
+        counts, utterance = self._utterance.counts, self._in_order()
         complete = False
         if counts[k.DIED] < 0:
-            endings = self._answered(lambda search: accepted_endings(search, channel))
+            endings = self._answered(lambda search: accepted_endings(search, utterance))
             complete = bool((endings["cost"] < np.inf).any())
         if not complete:
-            endings = unfinished_endings(self._search, channel)
+            endings = unfinished_endings(self._search, utterance)
         outcome = Outcome(
-            float(channel.base[0]),
+            float(utterance.base[0]),
             complete,
             int(counts[k.FRAMES]),
             int(counts[k.DIED]),
@@ -278,16 +278,18 @@ class CpuSearch:
 
     def look(self) -> TokensSoFar:
         """How far the search has come; it goes on as if nobody had looked."""
-        self._settled.add(*settle_trace(self._channel))
-        counts, channel = self._channel.counts, self._in_order()
-        unfinished = unfinished_endings(self._search, channel)
+        self._settled.add(*settle_trace(self._utterance))
+        counts, utterance = self._utterance.counts, self._in_order()
+        unfinished = unfinished_endings(self._search, utterance)
         at = int(unfinished["cost"].argmin())
         ended = np.float32(np.inf)
         if counts[k.DIED] < 0:
-            accepted = self._answered(lambda search: accepted_endings(search, channel))
+            accepted = self._answered(
+                lambda search: accepted_endings(search, utterance)
+            )
             ended = accepted["cost"].min(initial=np.inf)
         (best,) = _as_endings(unfinished[at : at + 1])
-        entry = channel.frontier[at // 2]
+        entry = utterance.frontier[at // 2]
         return TokensSoFar(
             num_settled=self._settled.num_whole,
             since=lambda first: self._tokens(best, first),
@@ -308,13 +310,13 @@ class CpuSearch:
 
     def _tokens(self, ending: Ending, since: int = 0) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
-        trace = self._channel.trace
+        trace = self._utterance.trace
         rows, end = trace_back(trace, ending.trace, ending.token_end)
         return self._settled.followed_by(rows, end, since)
 
     def _best_of(self, endings: np.ndarray) -> list[Ending]:
         """The endings that become paths, best first."""
-        if not self._search.scales.by_text:
+        if not self._search.params.by_text:
             at = endings["cost"].argmin()
             return _as_endings(endings[at : at + 1])
         has_lexicon = self._search.space.has_lexicon
@@ -322,36 +324,40 @@ class CpuSearch:
             _as_endings(endings), self._options, has_lexicon=has_lexicon
         )
 
-    def _in_order(self) -> k.Channel:
-        """The channel with its entries in order: the first of equal endings wins."""
-        frontier = self._channel.frontier[: self._channel.counts[k.FRONTIER]]
+    def _in_order(self) -> k.UtteranceState:
+        """The utterance with its entries in order: the first of equal endings wins."""
+        frontier = self._utterance.frontier[: self._utterance.counts[k.FRONTIER]]
         keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
         states = self._lm.orders(frontier["state"])
         order = np.lexsort([*keys, states, frontier["cost"]])
-        return self._channel._replace(frontier=frontier[order])
+        return self._utterance._replace(frontier=frontier[order])
 
-    def _grow(self, status: int, work: k.Work) -> k.Work:
-        """Enlarge what a kernel found too small; returns the work to go on with."""
-        channel = self._channel
+    def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
+        """Enlarge what a kernel found too small; returns the scratch to go on with."""
+        utterance = self._utterance
         if status == k.GROW_CANDIDATES:
-            sizes = len(work.costs), len(work.sources), 2 * len(work.candidates)
-            return self._backend.new_work(*sizes)
+            sizes = (
+                len(scratch.costs),
+                len(scratch.sources),
+                2 * len(scratch.candidates),
+            )
+            return self._backend.new_scratch(*sizes)
         if status == k.GROW_FRONTIER:
-            size = 2 * len(channel.frontier)
+            size = 2 * len(utterance.frontier)
             frontier = np.zeros(size, k.ENTRY)
-            frontier[: len(channel.frontier)] = channel.frontier
-            self._channel = channel._replace(frontier=frontier)
-            sizes = len(work.costs), size, len(work.candidates)
-            return self._backend.new_work(*sizes)
+            frontier[: len(utterance.frontier)] = utterance.frontier
+            self._utterance = utterance._replace(frontier=frontier)
+            sizes = len(scratch.costs), size, len(scratch.candidates)
+            return self._backend.new_scratch(*sizes)
         if status == k.GROW_TRACE:
-            self._settled.add(*settle_trace(channel))
-            kept = int(channel.counts[k.TRACE])
-            most = 2 * len(work.candidates)
-            if 2 * (kept + most) > len(channel.trace):
-                longer = np.empty(2 * (len(channel.trace) + most), k.TRACE_NODE)
-                longer[:kept] = channel.trace[:kept]
-                self._channel = channel._replace(trace=longer)
-        return work
+            self._settled.add(*settle_trace(utterance))
+            kept = int(utterance.counts[k.TRACE])
+            most = 2 * len(scratch.candidates)
+            if 2 * (kept + most) > len(utterance.trace):
+                longer = np.empty(2 * (len(utterance.trace) + most), k.TRACE_NODE)
+                longer[:kept] = utterance.trace[:kept]
+                self._utterance = utterance._replace(trace=longer)
+        return scratch
 
 
 def _first_entry(search: k.Search, space: SearchSpace) -> np.ndarray:

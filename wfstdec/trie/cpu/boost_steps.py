@@ -12,8 +12,8 @@ from wfstdec.boost.tables import is_hot, step
 from wfstdec.boost.words import find_bonus
 from wfstdec.jit import inlined
 
-_NONE = uint32(0)
-_ZERO = float32(0)
+_NOTHING_OWED = uint32(0)
+_NO_COST = float32(0)
 
 
 @inlined
@@ -26,11 +26,11 @@ def pay_step(search, boost, credit, state):
         credit: What the step is credited.
         state: The state of the phrases after it.
     """
-    owed, size = owed_of(boost), search.scales.instalment
-    if owed == _NONE and credit <= size:
-        return float32(_ZERO - credit), int32(state)
+    owed, size = owed_of(boost), search.params.instalment
+    if owed == _NOTHING_OWED and credit <= size:
+        return float32(_NO_COST - credit), int32(state)
     paid, owed = pay(owed, credit, size)
-    return float32(_ZERO - paid), int32(join(owed, state))
+    return float32(_NO_COST - paid), int32(join(owed, state))
 
 
 @inlined
@@ -39,7 +39,7 @@ def step_token(search, boost, token, bonus):
 
     The bonus is what else is credited.
     """
-    credit, state = credit_token(search.phrases, boost, token, _ZERO)
+    credit, state = credit_token(search.phrases, boost, token, _NO_COST)
     return pay_step(search, boost, float32(credit + bonus), state)
 
 
@@ -57,8 +57,8 @@ def credit_token(phrases, boost, token, bonus):
 def credit_word(search, boost, word):
     """The credit of a word, and the next state of the phrases."""
     words, phrases, state = search.words, search.phrases, state_of(boost)
-    credit = _ZERO
-    if search.scales.has_words:
+    credit = _NO_COST
+    if search.params.has_words:
         credit = find_bonus(words.keys, words.bonuses, uint32(word))
     if phrases.of_words:
         cost, state = step(phrases, state, uint32(word))
@@ -73,7 +73,7 @@ def most_inside(search, entry, bonus):
     credit = bonus
     if phrases.of_tokens:
         credit = float32(credit + phrases.rows[state_of(boost)].credit)
-    return most_paid(owed_of(boost), credit, search.scales.instalment)
+    return most_paid(owed_of(boost), credit, search.params.instalment)
 
 
 @inlined
@@ -86,9 +86,9 @@ def most_at_end(search, entry, bonus):
     credit = float32(words.top_bonus + phrases.rows[state_of(boost)].credit)
     if not phrases.of_tokens:
         if boost == phrases.quiet and _is_cold(search, entry.node):
-            credit = _ZERO
+            credit = _NO_COST
     credit = float32(credit + bonus)
-    return most_paid(owed_of(boost), credit, search.scales.instalment)
+    return most_paid(owed_of(boost), credit, search.params.instalment)
 
 
 @inlined
@@ -107,4 +107,4 @@ def _is_cold(search, node):
 def boosts_at_end(search, boost):
     """What boosts cost at the end: what is owed is paid, half-said phrases charged."""
     refund = search.phrases.final_cost[state_of(boost)]
-    return float32(refund - rest_of(boost, search.scales.instalment))
+    return float32(refund - rest_of(boost, search.params.instalment))

@@ -1,9 +1,9 @@
 """Expanding an entry: where its next token leads, within words, behind them, beside.
 
     successor = Successor(token, state, node, ...)    # where the token leads
-    emitted = begin(search, work, source, successor, emitted)
-    emitted = end_word(search, work, source, num_next, emitted)
-    emitted = walk_beside(search, work, source, num_next, emitted)
+    emitted = begin(search, scratch, source, successor, emitted)
+    emitted = end_word(search, scratch, source, num_next, emitted)
+    emitted = walk_beside(search, scratch, source, num_next, emitted)
 
 OOV words and open words stand beside the lexicon's trie: `search.beside` is false where
 there are none, and nothing of theirs runs.
@@ -114,35 +114,35 @@ class Successor(NamedTuple):
 
 
 @inlined
-def begin(search, work, source, successor, emitted):
+def begin(search, scratch, source, successor, emitted):
     """Add the candidates of a token that begins, one for each phase that it may follow.
 
     With "max" it is one phase: the cheaper one, and the blank where the token repeats.
     """
-    scales, entry, s = search.scales, source.entry, successor
+    params, entry, s = search.params, source.entry, successor
     count, least = emitted.num_candidates, emitted.least_cost
-    if count + 2 > len(work.candidates):
+    if count + 2 > len(scratch.candidates):
         return Emitted(int64(-1), least)
     for phase in range(2):
         nonblank = phase == 1
         if nonblank and s.repeated:
             break
-        if not scales.sums and not s.repeated:
+        if not params.sums and not s.repeated:
             if (entry.nonblank_cost < entry.blank_cost) != nonblank:
                 continue
         before = entry.nonblank_cost if nonblank else entry.blank_cost
-        cost = float32(before + float32(scales.lm_scale * s.graph_cost))
+        cost = float32(before + float32(params.lm_scale * s.graph_cost))
         cost = float32(float32(cost + s.insertion) + s.boost_cost)
-        cost = float32(cost + work.costs[s.token])
-        if cost <= running_bound(scales, least):
-            c = work.candidates[count]
+        cost = float32(cost + scratch.costs[s.token])
+        if cost <= running_bound(params, least):
+            c = scratch.candidates[count]
             c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
             c.state, c.node, c.boost = s.state, s.node, s.boost
             c.spelling = s.spelling
             c.token, c.pron = s.token, s.pron
             c.from_nonblank, c.to_nonblank = nonblank, True
             c.text = entry.text
-            if scales.by_text and s.label >= 0:
+            if params.by_text and s.label >= 0:
                 c.text = text_with(entry.text, s.label)
             count += 1
             least = min(least, cost)
@@ -162,7 +162,7 @@ def source_cost(entry, repeated):
 
 
 _INF = float32(np.inf)
-_ZERO = float32(0)
+_NO_COST = float32(0)
 
 
 class NextToken(NamedTuple):
@@ -181,17 +181,17 @@ class NextToken(NamedTuple):
 
 
 @inlined
-def end_word(search, work, source, num_next, emitted):
+def end_word(search, scratch, source, num_next, emitted):
     """The words of the entry's node end: a separator or another word begins."""
-    space, scales, entry = search.space, search.scales, source.entry
-    priced, credit, base = False, _ZERO, least_cost(entry)
+    space, params, entry = search.space, search.params, source.entry
+    priced, credit, base = False, _NO_COST, least_cost(entry)
     num_words = num_word_ends(search, entry.node)
     for n in range(num_next):
-        token, least = work.next_tokens[n], emitted.least_cost
-        if is_over(search, work, source, token, least):
+        token, least = scratch.next_tokens[n], emitted.least_cost
+        if is_over(search, scratch, source, token, least):
             break  # as are all that follow
-        cost = float32(base + work.costs[token])
-        if priced and exceeds(scales, cost, credit, emitted.least_cost):
+        cost = float32(base + scratch.costs[token])
+        if priced and exceeds(params, cost, credit, emitted.least_cost):
             break  # the same, now that the words' costs are known
         place, added = Place(int64(0), uint64(0)), Place(int64(-1), uint64(0))
         if token != space.separator:
@@ -202,27 +202,27 @@ def end_word(search, work, source, num_next, emitted):
                 added = added_begun(search, token)
             if place.node < 0 and added.node < 0:
                 continue
-        token_credit, state = credit_token(search.phrases, entry.boost, token, _ZERO)
+        token_credit, state = credit_token(search.phrases, entry.boost, token, _NO_COST)
         if search.phrases.of_tokens:
             most = float32(search.words.top_bonus + token_credit)
             most = float32(most + source.beside.at_end)
-            most = most_paid(owed_of(entry.boost), most, scales.instalment)
-            most = float32(scales.begin_credit + most)
+            most = most_paid(owed_of(entry.boost), most, params.instalment)
+            most = float32(params.begin_credit + most)
             most = float32(most + source.beside.fall_at_end)
-            if exceeds(scales, cost, most, emitted.least_cost):
+            if exceeds(params, cost, most, emitted.least_cost):
                 continue
         if not priced:
-            if exceeds(scales, cost, _most_without_price(search, source), least):
+            if exceeds(params, cost, _most_without_price(search, source), least):
                 break  # also where the words cost as little as can be
-            cheapest = _price_words(search, work, entry, num_words)
-            credit = float32(scales.word_credit + source.most_at_end)
-            base = float32(base + float32(scales.lm_scale * cheapest))
+            cheapest = _price_words(search, scratch, entry, num_words)
+            credit = float32(params.word_credit + source.most_at_end)
+            base = float32(base + float32(params.lm_scale * cheapest))
             priced = True
         following = NextToken(token, token_credit, state, num_words)
         if place.node >= 0:
-            emitted = _begin_after(search, work, source, following, place, emitted)
+            emitted = _begin_after(search, scratch, source, following, place, emitted)
         if added.node >= 0 and emitted.num_candidates >= 0:
-            emitted = _begin_after(search, work, source, following, added, emitted)
+            emitted = _begin_after(search, scratch, source, following, added, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
@@ -231,14 +231,14 @@ def end_word(search, work, source, num_next, emitted):
 @inlined
 def _most_without_price(search, source):
     """By how much the end of a word can lower the cost, whatever the word is."""
-    scales, entry = search.scales, source.entry
+    params, entry = search.params, source.entry
     gain = float32(entry.lookahead_cost - search.space.word_floor)
-    gain = float32(scales.lm_scale * max(_ZERO, gain))
-    return float32(float32(scales.end_credit + gain) + source.most_at_end)
+    gain = float32(params.lm_scale * max(_NO_COST, gain))
+    return float32(float32(params.end_credit + gain) + source.most_at_end)
 
 
 @inlined
-def _price_words(search, work, entry, num_words):
+def _price_words(search, scratch, entry, num_words):
     """Fill in what the words of the entry's node cost, and where they lead.
 
     Returns:
@@ -247,51 +247,51 @@ def _price_words(search, work, entry, num_words):
     cheapest = _INF
     for at in range(num_words):
         end = word_end(search, entry, at)
-        work.word_costs[at], work.word_states[at] = end.cost, end.state
-        work.word_prons[at], work.word_labels[at] = end.pron, end.label
-        work.word_bonuses[at] = end.bonus
-        lookahead = lookahead_of(search, work, end.state, 0)
-        cheapest = min(cheapest, _graph_cost(work, at, lookahead, entry))
+        scratch.word_costs[at], scratch.word_states[at] = end.cost, end.state
+        scratch.word_prons[at], scratch.word_labels[at] = end.pron, end.label
+        scratch.word_bonuses[at] = end.bonus
+        lookahead = lookahead_of(search, scratch, end.state, 0)
+        cheapest = min(cheapest, _graph_cost(scratch, at, lookahead, entry))
         credit, boost = credit_word(search, entry.boost, end.word)
-        work.word_credits[at], work.word_boosts[at] = credit, boost
+        scratch.word_credits[at], scratch.word_boosts[at] = credit, boost
     return cheapest
 
 
 @inlined
-def _graph_cost(work, at, lookahead, entry):
+def _graph_cost(scratch, at, lookahead, entry):
     """The cost of a word of the node; look-ahead moves from the entry to the next."""
-    return float32(float32(work.word_costs[at] + lookahead) - entry.lookahead_cost)
+    return float32(float32(scratch.word_costs[at] + lookahead) - entry.lookahead_cost)
 
 
 @inlined
-def _begin_after(search, work, source, following, place, emitted):
+def _begin_after(search, scratch, source, following, place, emitted):
     """A token begins after each of the words of the entry's node."""
-    scales, of_tokens, entry = search.scales, search.phrases.of_tokens, source.entry
+    params, of_tokens, entry = search.params, search.phrases.of_tokens, source.entry
     token, node = following.token, place.node
     repeated = token == token_of(search, entry.node)
     advance = advance_of(search, node), advance_of(search, entry.node)
     for at in range(following.num_words):
-        state = work.word_states[at]
-        if not work.word_costs[at] < _INF:
+        state = scratch.word_states[at]
+        if not scratch.word_costs[at] < _INF:
             continue
-        credit, after = work.word_credits[at], uint32(work.word_boosts[at])
+        credit, after = scratch.word_credits[at], uint32(scratch.word_boosts[at])
         if of_tokens:
             credit, after = float32(credit + following.credit), following.state
-        bonus = float32(float32(work.word_bonuses[at] + advance[0]) - advance[1])
+        bonus = float32(float32(scratch.word_bonuses[at] + advance[0]) - advance[1])
         credit = float32(credit + bonus)
         boost_cost, boost = pay_step(search, entry.boost, credit, after)
-        lookahead = lookahead_of(search, work, state, 0)
-        graph = _graph_cost(work, at, lookahead, entry)
+        lookahead = lookahead_of(search, scratch, state, 0)
+        graph = _graph_cost(scratch, at, lookahead, entry)
         if node > 0:
             before = source_cost(entry, repeated)
-            cost = float32(before + float32(scales.lm_scale * graph))
-            cost = float32(cost + work.costs[token])
-            credit = float32(scales.word_credit - boost_cost)
+            cost = float32(before + float32(params.lm_scale * graph))
+            cost = float32(cost + scratch.costs[token])
+            credit = float32(params.word_credit - boost_cost)
             credit = float32(credit + source.beside.fall_at_end)
-            if exceeds(scales, cost, credit, emitted.least_cost):
+            if exceeds(params, cost, credit, emitted.least_cost):
                 continue
-            lookahead = lookahead_of(search, work, state, node)
-            graph = _graph_cost(work, at, lookahead, entry)
+            lookahead = lookahead_of(search, scratch, state, node)
+            graph = _graph_cost(scratch, at, lookahead, entry)
         successor = Successor(
             token=token,
             state=state,
@@ -299,14 +299,14 @@ def _begin_after(search, work, source, following, place, emitted):
             boost=boost,
             spelling=place.spelling,
             lookahead_cost=lookahead,
-            pron=work.word_prons[at],
+            pron=scratch.word_prons[at],
             graph_cost=graph,
-            insertion=float32(scales.token_insertion + scales.word_insertion),
+            insertion=float32(params.token_insertion + params.word_insertion),
             boost_cost=boost_cost,
-            label=work.word_labels[at],
+            label=scratch.word_labels[at],
             repeated=repeated,
         )
-        emitted = begin(search, work, source, successor, emitted)
+        emitted = begin(search, scratch, source, successor, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
@@ -318,25 +318,25 @@ _NOWHERE = int64(-1)
 @inlined
 def most_beside(search, entry):
     """What added and open words may credit in a step of an entry, at most."""
-    space, added, scales = search.space, search.added, search.scales
-    rise, fall, at_end, gain = _ZERO, _ZERO, _ZERO, _ZERO
+    space, added, params = search.space, search.added, search.params
+    rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
     if added.num_nodes > 0:
-        rise = float32(min(added.best_bonus[0], scales.credit_cap))
-        fall = float32(scales.lm_scale * added.fall)
+        rise = float32(min(added.best_bonus[0], params.credit_cap))
+        fall = float32(params.lm_scale * added.fall)
     node = int64(entry.node)
     if node == 0:
-        return Beside(rise, _ZERO, fall, _ZERO)
+        return Beside(rise, _NO_COST, fall, _NO_COST)
     if search.first_added <= node < search.first_open:
         best = added.best_bonus[node - search.first_added]
-        at_end = max(_ZERO, float32(best - advance_of(search, node)))
+        at_end = max(_NO_COST, float32(best - advance_of(search, node)))
     if space.separator_optional:
         at_end, gain = float32(at_end + rise), fall
     if space.open.is_open and _is_spelled_word(search, entry):
         end = word_end(search, entry, int64(0))
         lower = float32(entry.lookahead_cost - end.cost)
-        if lower > _ZERO:
-            gain = float32(gain + float32(scales.lm_scale * lower))
-    return Beside(_ZERO, at_end, _ZERO, gain)
+        if lower > _NO_COST:
+            gain = float32(gain + float32(params.lm_scale * lower))
+    return Beside(_NO_COST, at_end, _NO_COST, gain)
 
 
 @inlined
@@ -352,23 +352,23 @@ def _is_spelled_word(search, entry):
 
 
 @inlined
-def walk_beside(search, work, source, num_next, emitted):
+def walk_beside(search, scratch, source, num_next, emitted):
     """Tokens inside added and open words, or that begin one, and no word ends."""
-    scales, entry = search.scales, source.entry
-    credit = float32(scales.inside_credit + source.most_inside)
-    limit = loosened(running_bound(scales, emitted.least_cost), credit)
+    params, entry = search.params, source.entry
+    credit = float32(params.inside_credit + source.most_inside)
+    limit = loosened(running_bound(params, emitted.least_cost), credit)
     length, text = open_beginning(search, entry)
     node, base = int64(entry.node), least_cost(entry)
     if node != 0 and length == 0 and node < search.first_added:
         return emitted  # in a word that no open word begins like
     for n in range(num_next):
-        token = work.next_tokens[n]
-        if float32(base + work.costs[token]) > limit:
+        token = scratch.next_tokens[n]
+        if float32(base + scratch.costs[token]) > limit:
             break
         place = Place(_NOWHERE, uint64(0))
         if node == 0:
             emitted = _go_beside(
-                search, work, source, token, added_begun(search, token), emitted
+                search, scratch, source, token, added_begun(search, token), emitted
             )
             if search.space.root_child[token] < 0:
                 place = place_begun(search, token)
@@ -378,36 +378,36 @@ def walk_beside(search, work, source, num_next, emitted):
             if child >= 0:
                 place = Place(search.first_added + child, uint64(0))
         elif search.space.open.extends[token]:
-            if node >= search.first_added or _leaves(search, work, source, token):
+            if node >= search.first_added or _leaves(search, scratch, source, token):
                 place = place_behind(search, length, text, token)
         if emitted.num_candidates >= 0:
-            emitted = _go_beside(search, work, source, token, place, emitted)
+            emitted = _go_beside(search, scratch, source, token, place, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
 
 
 @inlined
-def _leaves(search, work, source, token):
+def _leaves(search, scratch, source, token):
     """Whether a token leads from a node of the trie to none."""
     return find_child(search.space.trie, int64(source.entry.node), token) < 0
 
 
 @inlined
-def _go_beside(search, work, source, token, place, emitted):
+def _go_beside(search, scratch, source, token, place, emitted):
     """A token begins and no word ends; it leads beside the trie, if anywhere."""
-    scales, entry, node = search.scales, source.entry, place.node
+    params, entry, node = search.params, source.entry, place.node
     if node < 0:
         return emitted
     repeated = token == token_of(search, entry.node)
-    lookahead = lookahead_of(search, work, entry.state, node)
+    lookahead = lookahead_of(search, scratch, entry.state, node)
     graph = float32(lookahead - entry.lookahead_cost)
     if not graph < _INF:
         return emitted
-    cost = float32(source_cost(entry, repeated) + work.costs[token])
-    cost = float32(cost + float32(scales.lm_scale * graph))
-    credit = float32(scales.inside_credit + source.most_inside)
-    if exceeds(scales, cost, credit, emitted.least_cost):
+    cost = float32(source_cost(entry, repeated) + scratch.costs[token])
+    cost = float32(cost + float32(params.lm_scale * graph))
+    credit = float32(params.inside_credit + source.most_inside)
+    if exceeds(params, cost, credit, emitted.least_cost):
         return emitted
     bonus = float32(advance_of(search, node) - advance_of(search, entry.node))
     boost_cost, boost = step_token(search, entry.boost, token, bonus)
@@ -420,9 +420,9 @@ def _go_beside(search, work, source, token, place, emitted):
         lookahead_cost=lookahead,
         pron=int32(-1),
         graph_cost=graph,
-        insertion=scales.token_insertion,
+        insertion=params.token_insertion,
         boost_cost=boost_cost,
         label=int64(-1),
         repeated=repeated,
     )
-    return begin(search, work, source, successor, emitted)
+    return begin(search, scratch, source, successor, emitted)

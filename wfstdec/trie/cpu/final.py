@@ -1,7 +1,7 @@
 """The end of an utterance: all ways to end, and the way back through the trace.
 
-endings = accepted_endings(search, channel)            # whole words and `</s>`
-endings = unfinished_endings(search, channel)          # where none is accepted
+endings = accepted_endings(search, utterance)            # whole words and `</s>`
+endings = unfinished_endings(search, utterance)          # where none is accepted
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wfstdec.trie.cpu.expand import text_with
 from wfstdec.trie.cpu.nodes import advance_of, num_word_ends, olabel_of, word_end
 
 _INF = float32(np.inf)
-_ZERO = float32(0)
+_NO_COST = float32(0)
 
 
 class LastWord(NamedTuple):
@@ -45,28 +45,28 @@ class LastWord(NamedTuple):
 
 
 @jit
-def accepted_endings(search, channel):
+def accepted_endings(search, utterance):
     """All ways to end with whole words and `</s>`, ENDING [N], in order.
 
     Of equal ones the first wins.
     """
-    frontier, count = channel.frontier, 0
-    for i in range(channel.counts[k.FRONTIER]):
+    frontier, count = utterance.frontier, 0
+    for i in range(utterance.counts[k.FRONTIER]):
         node = int64(frontier[i].node)
         if search.space.has_lexicon and node != 0:
             count += 2 * num_word_ends(search, node)
         else:
             count += 2
     endings = np.zeros(count, k.ENDING)
-    _fill_accepted(search, channel, endings)
+    _fill_accepted(search, utterance, endings)
     return endings
 
 
 @part
-def _fill_accepted(search, channel, endings):
-    space, scales, frontier = search.space, search.scales, channel.frontier
+def _fill_accepted(search, utterance, endings):
+    space, params, frontier = search.space, search.params, utterance.frontier
     at = 0
-    for i in range(channel.counts[k.FRONTIER]):
+    for i in range(utterance.counts[k.FRONTIER]):
         entry = frontier[i]
         if not space.has_lexicon or entry.node == 0:
             end_cost = final(space.automaton, 0, entry.state)
@@ -75,11 +75,11 @@ def _fill_accepted(search, channel, endings):
                 label=int64(-1),
                 olabel=int64(0),
                 graph_cost=float32(end_cost - entry.lookahead_cost),
-                insertion=_ZERO,
-                boost_cost=_ZERO,
+                insertion=_NO_COST,
+                boost_cost=_NO_COST,
                 rest=boosts_at_end(search, entry.boost),
             )
-            at = _add_endings(scales, channel, i, last, endings, at)
+            at = _add_endings(params, utterance, i, last, endings, at)
             continue
         for number in range(num_word_ends(search, entry.node)):
             end = word_end(search, entry, number)
@@ -93,28 +93,28 @@ def _fill_accepted(search, channel, endings):
                 label=int64(end.label),
                 olabel=olabel_of(end),
                 graph_cost=float32(float32(end.cost + end_cost) - entry.lookahead_cost),
-                insertion=scales.word_insertion,
+                insertion=params.word_insertion,
                 boost_cost=boost_cost,
                 rest=boosts_at_end(search, boost),
             )
-            at = _add_endings(scales, channel, i, last, endings, at)
+            at = _add_endings(params, utterance, i, last, endings, at)
 
 
 @inlined
-def _add_endings(scales, channel, i, last, endings, at):
+def _add_endings(params, utterance, i, last, endings, at):
     """Add the endings of both phases of entry `i`; where the next one goes."""
-    entry = channel.frontier[i]
+    entry = utterance.frontier[i]
     for phase in range(2):
         before = entry.nonblank_cost if phase == 1 else entry.blank_cost
-        cost = float32(before + float32(scales.lm_scale * last.graph_cost))
+        cost = float32(before + float32(params.lm_scale * last.graph_cost))
         cost = float32(float32(cost + last.insertion) + last.boost_cost)
         cost = float32(cost + last.rest)
         ending = endings[at]
         ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
-        _fill_ending(ending, channel, i, phase)
+        _fill_ending(ending, utterance, i, phase)
         ending.graph_cost, ending.olabel = last.graph_cost, last.olabel
-        ending.boost_cost = float32(float32(last.boost_cost + _ZERO) + last.rest)
-        if last.label >= 0 and scales.by_text:
+        ending.boost_cost = float32(float32(last.boost_cost + _NO_COST) + last.rest)
+        if last.label >= 0 and params.by_text:
             ending.text = text_with(entry.text, last.label)
         ending.pron = last.pron
         at += 1
@@ -122,39 +122,39 @@ def _add_endings(scales, channel, i, last, endings, at):
 
 
 @inlined
-def _fill_ending(ending, channel, i, phase):
+def _fill_ending(ending, utterance, i, phase):
     """What an ending takes over from a phase of entry `i`."""
-    entry, nonblank = channel.frontier[i], phase == 1
+    entry, nonblank = utterance.frontier[i], phase == 1
     ending.entry, ending.phase = i, phase
     ending.text = entry.text
     ending.trace = entry.nonblank_trace if nonblank else entry.blank_trace
-    ending.token_end = channel.counts[k.FRAMES] if nonblank else entry.token_end
+    ending.token_end = utterance.counts[k.FRAMES] if nonblank else entry.token_end
     ending.acoustic = entry.nonblank_acoustic if nonblank else entry.blank_acoustic
 
 
 @jit
-def unfinished_endings(search, channel):
+def unfinished_endings(search, utterance):
     """All entries as they are, without their look-ahead, ENDING [N]."""
-    endings = np.zeros(2 * channel.counts[k.FRONTIER], k.ENDING)
-    _fill_unfinished(search, channel, endings)
+    endings = np.zeros(2 * utterance.counts[k.FRONTIER], k.ENDING)
+    _fill_unfinished(search, utterance, endings)
     return endings
 
 
 @part
-def _fill_unfinished(search, channel, endings):
-    for i in range(channel.counts[k.FRONTIER]):
-        entry = channel.frontier[i]
+def _fill_unfinished(search, utterance, endings):
+    for i in range(utterance.counts[k.FRONTIER]):
+        entry = utterance.frontier[i]
         rest = boosts_at_end(search, entry.boost)
         if search.space.has_lexicon:
             rest = float32(rest + advance_of(search, entry.node))
-        lookahead = entry.lookahead_cost if entry.lookahead_cost < _INF else _ZERO
-        graph_cost = float32(search.scales.lm_scale * float32(-lookahead))
+        lookahead = entry.lookahead_cost if entry.lookahead_cost < _INF else _NO_COST
+        graph_cost = float32(search.params.lm_scale * float32(-lookahead))
         for phase in range(2):
             before = entry.nonblank_cost if phase == 1 else entry.blank_cost
             cost = float32(float32(before + graph_cost) + rest)
             ending = endings[2 * i + phase]
             ending.cost = cost if before < _INF else _INF
-            _fill_ending(ending, channel, i, phase)
+            _fill_ending(ending, utterance, i, phase)
             ending.graph_cost, ending.boost_cost = float32(-lookahead), rest
             ending.olabel, ending.pron = 0, -1
 
@@ -182,7 +182,7 @@ def trace_back(trace, at, token_end):
 
 
 @jit
-def settle_trace(channel):
+def settle_trace(utterance):
     """Take out of the trace what all entries have in common, and what none has.
 
     Nodes that say the same after the same become one. Nodes come after the ones that
@@ -192,7 +192,7 @@ def settle_trace(channel):
         (TRACE_NODE [N], what is settled, in order; where its last token ends, -1 where
         that is in question).
     """
-    trace, counts, frontier = channel.trace, channel.counts, channel.frontier
+    trace, counts, frontier = utterance.trace, utterance.counts, utterance.frontier
     num_nodes = counts[k.TRACE]
     nodes = trace[:num_nodes]
     first = first_equal(

@@ -60,100 +60,102 @@ _NO_BIT = uint64(0)
 
 
 @part
-def least_stay_cost(search, work, frontier, count):
+def least_stay_cost(search, scratch, frontier, count):
     """The least cost of the first entries if no token begins.
 
     A candidate has this cost, so that the running bound may begin with it.
     """
-    least, blank = _INF, work.costs[search.space.blank]
+    least, blank = _INF, scratch.costs[search.space.blank]
     for i in range(min(count, PROBED_ENTRIES)):
         entry = frontier[i]
         least = min(least, float32(least_cost(entry) + blank))
         if entry.nonblank_cost < _INF:
-            again = work.costs[token_of(search, entry.node)]
+            again = scratch.costs[token_of(search, entry.node)]
             least = min(least, float32(entry.nonblank_cost + again))
     return least
 
 
 @part
-def find_tokens(blank, bound, work):
+def find_tokens(blank, bound, scratch):
     """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many.
 
     No branch depends on the costs, so that none is mispredicted.
     """
-    costs, unscaled, blank = work.costs, work.unscaled, uint64(blank)
+    costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
     bound, count = min(bound, NO_CUTOFF), _NO_BIT
     for v in range(uint64(len(costs))):
-        work.found_tokens[count], work.found_costs[count] = v, unscaled[v]
+        scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
         count += uint64(costs[v] <= bound) & uint64(v != blank)
     return count
 
 
 @part
-def drop_tokens(count, bound, work):
+def drop_tokens(count, bound, scratch):
     """Drop the found tokens that are over a lower bound; how many are left."""
-    tokens, costs, kept = work.found_tokens, work.found_costs, _NO_BIT
+    tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
     for i in range(count):
         token = tokens[i]
         tokens[kept], costs[kept] = token, costs[i]
-        kept += uint64(work.costs[token] <= bound)
+        kept += uint64(scratch.costs[token] <= bound)
     return kept
 
 
 @part
-def take_best_token(count, work):
+def take_best_token(count, scratch):
     """Let the best of the found tokens be the only one that may begin."""
     best = _NO_BIT
     for i in range(_ONE, count):
-        if work.found_costs[i] < work.found_costs[best]:
+        if scratch.found_costs[i] < scratch.found_costs[best]:
             best = i
-    token = work.found_tokens[best]
-    work.next_tokens[0] = token
-    work.next_costs[token] = work.costs[token]
+    token = scratch.found_tokens[best]
+    scratch.next_tokens[0] = token
+    scratch.next_costs[token] = scratch.costs[token]
 
 
 @part
-def rank_tokens(scales, count, work):
+def rank_tokens(params, count, scratch):
     """Fill `next_tokens` and `next_costs` with the best of those found; how many."""
     if count > uint64(MAX_RANK_SORT):
-        _quicksort(work, count)
+        _quicksort(scratch, count)
     else:
-        _rank_sort(work, count)
-    num_next = min(int64(count), scales.token_top_k)
+        _rank_sort(scratch, count)
+    num_next = min(int64(count), params.token_top_k)
     for i in range(num_next):
-        work.next_costs[work.next_tokens[i]] = work.costs[work.next_tokens[i]]
+        scratch.next_costs[scratch.next_tokens[i]] = scratch.costs[
+            scratch.next_tokens[i]
+        ]
     return num_next
 
 
 @inlined
-def _quicksort(work, count):
+def _quicksort(scratch, count):
     """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
     for i in range(count):
-        work.keys[i] = key_of(work.found_costs[i], work.found_tokens[i])
-    sort_keys(work.keys, int64(count), work.stack)
+        scratch.keys[i] = key_of(scratch.found_costs[i], scratch.found_tokens[i])
+    sort_keys(scratch.keys, int64(count), scratch.stack)
     for i in range(count):
-        work.next_tokens[i] = index_of(work.keys[i])
+        scratch.next_tokens[i] = index_of(scratch.keys[i])
 
 
 @inlined
-def _rank_sort(work, count):
+def _rank_sort(scratch, count):
     """The same for a few: a token's place is the number of those before it.
 
     No branch depends on the costs, so that none is mispredicted.
     """
-    costs = work.found_costs
+    costs = scratch.found_costs
     for i in range(count):
         cost, place = costs[i], uint32(0)
         for j in range(i):
             place += uint32(costs[j] <= cost)
         for j in range(i + _ONE, count):
             place += uint32(costs[j] < cost)
-        work.next_tokens[place] = work.found_tokens[i]
+        scratch.next_tokens[place] = scratch.found_tokens[i]
 
 
 TRY_BEST_ABOVE = 12
 """Of more tokens than these the best one is followed first, for a better bound."""
-_ZERO = float32(0)
+_NO_COST = float32(0)
 
 
 class Stay(NamedTuple):
@@ -165,7 +167,7 @@ class Stay(NamedTuple):
 
 
 @kernel
-def advance(search, work, channel, record, logprobs, first):
+def advance(search, scratch, utterance, record, logprobs, first):
     """Pass the frontier through the frames of a chunk from `first` on.
 
     `record`: notes what lattices are made of; None notes nothing.
@@ -173,19 +175,21 @@ def advance(search, work, channel, record, logprobs, first):
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
     """
-    space, scales = search.space, search.scales
+    space, params = search.space, search.params
     num_frames = logprobs.shape[0]
-    counts = channel.counts
+    counts = utterance.counts
     for frame in range(first, num_frames):
         if counts[k.DIED] >= 0:
             break
         row = logprobs[frame]
-        price(scales.pricing, space.blank, row, work.unscaled, work.costs)
-        num_next, least = _find_next_tokens(search, work, channel)
+        price(params.pricing, space.blank, row, scratch.unscaled, scratch.costs)
+        num_next, least = _find_next_tokens(search, scratch, utterance)
         num_entries = counts[k.FRONTIER]
-        emitted = _emit(search, work, channel.frontier[:num_entries], num_next, least)
+        emitted = _emit(
+            search, scratch, utterance.frontier[:num_entries], num_next, least
+        )
         for n in range(num_next):
-            work.next_costs[work.next_tokens[n]] = _INF
+            scratch.next_costs[scratch.next_tokens[n]] = _INF
         if emitted.num_candidates < 0:
             return k.GROW_CANDIDATES, frame
         if unanswered(space.automaton):
@@ -193,56 +197,56 @@ def advance(search, work, channel, record, logprobs, first):
         if emitted.num_candidates == 0:
             counts[k.DIED] = counts[k.FRAMES]
             break
-        cutoff = min(float32(emitted.least_cost + scales.beam), NO_CUTOFF)
+        cutoff = min(float32(emitted.least_cost + params.beam), NO_CUTOFF)
         num_merged = merge(
-            search, work, channel.frontier, emitted.num_candidates, cutoff
+            search, scratch, utterance.frontier, emitted.num_candidates, cutoff
         )
-        num_entries = choose(search, work, num_merged)
-        if num_entries > len(channel.frontier):
+        num_entries = choose(search, scratch, num_merged)
+        if num_entries > len(utterance.frontier):
             return k.GROW_FRONTIER, frame
-        if counts[k.TRACE] + 2 * num_entries > len(channel.trace):
+        if counts[k.TRACE] + 2 * num_entries > len(utterance.trace):
             return k.GROW_TRACE, frame
         if record is not None:
             made = num_merged, num_entries, emitted.num_candidates
-            if not note(search, work, channel, record, made, cutoff):
+            if not note(search, scratch, utterance, record, made, cutoff):
                 return k.GROW_NOTED, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
         counts[k.CANDIDATES] += emitted.num_candidates
-        settle(search, work, channel, num_entries)
+        settle(search, scratch, utterance, num_entries)
         counts[k.FRAMES] += 1
     return k.OK, num_frames
 
 
 @inlined
-def _find_next_tokens(search, work, channel):
+def _find_next_tokens(search, scratch, utterance):
     """The tokens that may begin, best first: how many; the least cost to begin with.
 
     A token may begin if it is within the bound from a phase of cost 0: no phase costs
     less after re-basing (with "sum" it need not be that of the first entry). Where
     these are many, the best one is followed from the first entry, for a better bound.
     """
-    space, scales, frontier = search.space, search.scales, channel.frontier
-    num_entries = channel.counts[k.FRONTIER]
-    credit = float32(scales.begin_credit + _top_credit(search, channel))
-    least = least_stay_cost(search, work, frontier, num_entries)
-    bound = loosened(running_bound(scales, least), credit)
-    count = find_tokens(space.blank, bound, work)
+    space, params, frontier = search.space, search.params, utterance.frontier
+    num_entries = utterance.counts[k.FRONTIER]
+    credit = float32(params.begin_credit + _top_credit(search, utterance))
+    least = least_stay_cost(search, scratch, frontier, num_entries)
+    bound = loosened(running_bound(params, least), credit)
+    count = find_tokens(space.blank, bound, scratch)
     if count > uint64(TRY_BEST_ABOVE):
-        take_best_token(count, work)
-        least = _emit(search, work, frontier[:1], 1, least).least_cost
-        work.next_costs[work.next_tokens[0]] = _INF
-        bound = loosened(running_bound(scales, least), credit)
-        count = drop_tokens(count, bound, work)
-    return rank_tokens(scales, count, work), least
+        take_best_token(count, scratch)
+        least = _emit(search, scratch, frontier[:1], 1, least).least_cost
+        scratch.next_costs[scratch.next_tokens[0]] = _INF
+        bound = loosened(running_bound(params, least), credit)
+        count = drop_tokens(count, bound, scratch)
+    return rank_tokens(params, count, scratch), least
 
 
 @inlined
-def _top_credit(search, channel):
+def _top_credit(search, utterance):
     """The most that boosts pay in the next step of any entry."""
-    top = _ZERO
-    if search.scales.boosted or search.beside:
-        for i in range(channel.counts[k.FRONTIER]):
-            inside, at_end, _ = _most_paid(search, channel.frontier[i])
+    top = _NO_COST
+    if search.params.boosted or search.beside:
+        for i in range(utterance.counts[k.FRONTIER]):
+            inside, at_end, _ = _most_paid(search, utterance.frontier[i])
             top = max(top, max(inside, at_end))
     return top
 
@@ -250,11 +254,11 @@ def _top_credit(search, channel):
 @inlined
 def _most_paid(search, entry):
     """No less than a step that ends no word pays, and one that does; part of them."""
-    inside, at_end = _ZERO, _ZERO
-    beside = Beside(_ZERO, _ZERO, _ZERO, _ZERO)
+    inside, at_end = _NO_COST, _NO_COST
+    beside = Beside(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
     if search.beside:
         beside = most_beside(search, entry)
-    if search.scales.boosted:
+    if search.params.boosted:
         inside = most_inside(search, entry, beside.inside)
         if search.space.has_lexicon:
             at_end = most_at_end(search, entry, beside.at_end)
@@ -264,54 +268,54 @@ def _most_paid(search, entry):
 
 
 @part
-def _emit(search, work, frontier, num_next, least):
+def _emit(search, scratch, frontier, num_next, least):
     """Write the candidates of some entries."""
     emitted = Emitted(int64(0), least)
     for i in range(len(frontier)):
-        if emitted.num_candidates + 3 > len(work.candidates):
+        if emitted.num_candidates + 3 > len(scratch.candidates):
             return Emitted(int64(-1), emitted.least_cost)
         inside, at_end, beside = _most_paid(search, frontier[i])
         source = Source(frontier[i], i, inside, at_end, beside)
-        emitted = _stay(search, work, source, emitted)
+        emitted = _stay(search, scratch, source, emitted)
         if num_next == 0:
             continue
-        best = work.next_tokens[0]
-        if is_over(search, work, source, best, emitted.least_cost):
+        best = scratch.next_tokens[0]
+        if is_over(search, scratch, source, best, emitted.least_cost):
             continue
         if search.space.has_lexicon:
-            emitted = _walk_trie(search, work, source, num_next, emitted)
+            emitted = _walk_trie(search, scratch, source, num_next, emitted)
         else:
-            emitted = _any_token(search, work, source, num_next, emitted)
+            emitted = _any_token(search, scratch, source, num_next, emitted)
         if emitted.num_candidates < 0:
             return emitted
     return emitted
 
 
 @inlined
-def _stay(search, work, source, emitted):
+def _stay(search, scratch, source, emitted):
     """A blank, or the same token again."""
-    space, scales, entry = search.space, search.scales, source.entry
+    space, params, entry = search.space, search.params, source.entry
     blank_cost, nonblank_cost = entry.blank_cost, entry.nonblank_cost
-    blank = work.costs[space.blank]
-    if scales.sums or blank_cost <= nonblank_cost:
+    blank = scratch.costs[space.blank]
+    if params.sums or blank_cost <= nonblank_cost:
         stay = Stay(float32(blank_cost + blank), False, False)
-        emitted = _add_stay(scales, work, source, stay, emitted)
-    if scales.sums or blank_cost > nonblank_cost:
+        emitted = _add_stay(params, scratch, source, stay, emitted)
+    if params.sums or blank_cost > nonblank_cost:
         stay = Stay(float32(nonblank_cost + blank), True, False)
-        emitted = _add_stay(scales, work, source, stay, emitted)
+        emitted = _add_stay(params, scratch, source, stay, emitted)
     if nonblank_cost < _INF:
-        again = work.costs[token_of(search, entry.node)]
+        again = scratch.costs[token_of(search, entry.node)]
         stay = Stay(float32(nonblank_cost + again), True, True)
-        emitted = _add_stay(scales, work, source, stay, emitted)
+        emitted = _add_stay(params, scratch, source, stay, emitted)
     return emitted
 
 
 @inlined
-def _add_stay(scales, work, source, stay, emitted):
+def _add_stay(params, scratch, source, stay, emitted):
     """Add a candidate of the same entry."""
     count, least, entry = emitted.num_candidates, emitted.least_cost, source.entry
-    if stay.cost <= running_bound(scales, least):
-        c = work.candidates[count]
+    if stay.cost <= running_bound(params, least):
+        c = scratch.candidates[count]
         c.cost, c.lookahead_cost = stay.cost, entry.lookahead_cost
         c.source = source.position
         c.state, c.node, c.boost = entry.state, entry.node, entry.boost
@@ -324,21 +328,21 @@ def _add_stay(scales, work, source, stay, emitted):
 
 
 @inlined
-def _any_token(search, work, source, num_next, emitted):
+def _any_token(search, scratch, source, num_next, emitted):
     """Every token that may begin, with a language model over tokens."""
-    space, scales, entry = search.space, search.scales, source.entry
+    space, params, entry = search.space, search.params, source.entry
     last_token = space.node_token[entry.node]
     for n in range(num_next):
-        token = work.next_tokens[n]
-        if is_over(search, work, source, token, emitted.least_cost):
+        token = scratch.next_tokens[n]
+        if is_over(search, scratch, source, token, emitted.least_cost):
             break  # as are all that follow
         repeated = token == last_token
-        boost_cost, boost = _ZERO, entry.boost
-        if scales.boosted:
-            boost_cost, boost = step_token(search, entry.boost, token, _ZERO)
-            credit = float32(scales.begin_credit - boost_cost)
-            cost = float32(source_cost(entry, repeated) + work.costs[token])
-            if exceeds(scales, cost, credit, emitted.least_cost):
+        boost_cost, boost = _NO_COST, entry.boost
+        if params.boosted:
+            boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
+            credit = float32(params.begin_credit - boost_cost)
+            cost = float32(source_cost(entry, repeated) + scratch.costs[token])
+            if exceeds(params, cost, credit, emitted.least_cost):
                 continue
         graph_cost, state = step(space.automaton, 0, entry.state, token)
         successor = Successor(
@@ -347,43 +351,43 @@ def _any_token(search, work, source, num_next, emitted):
             node=token,
             boost=boost,
             spelling=uint64(0),
-            lookahead_cost=_ZERO,
+            lookahead_cost=_NO_COST,
             pron=int32(-1),
             graph_cost=float32(graph_cost),
-            insertion=scales.token_insertion,
+            insertion=params.token_insertion,
             boost_cost=boost_cost,
             label=int64(token),
             repeated=repeated,
         )
-        emitted = begin(search, work, source, successor, emitted)
+        emitted = begin(search, scratch, source, successor, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
 
 
 @inlined
-def _walk_trie(search, work, source, num_next, emitted):
+def _walk_trie(search, scratch, source, num_next, emitted):
     """Tokens inside a word; tokens that end it; separators between words."""
-    scales, entry = search.scales, source.entry
-    credit = float32(scales.inside_credit + source.most_inside)
-    limit = loosened(running_bound(scales, emitted.least_cost), credit)
+    params, entry = search.params, source.entry
+    credit = float32(params.inside_credit + source.most_inside)
+    limit = loosened(running_bound(params, emitted.least_cost), credit)
     if not search.beside or entry.node < search.first_added:
-        for n in range(_find_inside(search.space, work, entry, limit, num_next)):
-            token, node = work.inside_tokens[n], int64(work.inside_nodes[n])
-            emitted = _go_on(search, work, source, token, node, emitted)
+        for n in range(_find_inside(search.space, scratch, entry, limit, num_next)):
+            token, node = scratch.inside_tokens[n], int64(scratch.inside_nodes[n])
+            emitted = _go_on(search, scratch, source, token, node, emitted)
             if emitted.num_candidates < 0:
                 return emitted
     if search.beside:
-        emitted = walk_beside(search, work, source, num_next, emitted)
+        emitted = walk_beside(search, scratch, source, num_next, emitted)
         if emitted.num_candidates < 0:
             return emitted
     if entry.node != 0 and num_word_ends(search, entry.node) > 0:
-        emitted = end_word(search, work, source, num_next, emitted)
+        emitted = end_word(search, scratch, source, num_next, emitted)
     return emitted
 
 
 @inlined
-def _find_inside(space, work, entry, limit, num_next):
+def _find_inside(space, scratch, entry, limit, num_next):
     """Fill `inside_tokens` and `inside_nodes` with what is within a limit; how many.
 
     Either the children of the node are gone through, or, where these are many, the
@@ -396,44 +400,44 @@ def _find_inside(space, work, entry, limit, num_next):
     if last - first <= 2 * num_next:
         for at in range(first, last):
             token = trie.child_token[at]
-            cost = float32(base + work.next_costs[token])
-            work.inside_tokens[count] = token
-            work.inside_nodes[count] = trie.child_node[at]
+            cost = float32(base + scratch.next_costs[token])
+            scratch.inside_tokens[count] = token
+            scratch.inside_nodes[count] = trie.child_node[at]
             count += int64(cost <= limit and cost < _INF)
     else:
         for n in range(num_next):
-            token = work.next_tokens[n]
-            if float32(base + work.costs[token]) > limit:
+            token = scratch.next_tokens[n]
+            if float32(base + scratch.costs[token]) > limit:
                 break
             if node == 0:
                 child = int64(space.root_child[token])
             else:
                 child = find_child(trie, node, token)
-            work.inside_tokens[count] = token
-            work.inside_nodes[count] = child
+            scratch.inside_tokens[count] = token
+            scratch.inside_nodes[count] = child
             count += int64(child >= 0)
-    if node == 0 and separator >= 0 and work.next_costs[separator] < _INF:
-        work.inside_tokens[count] = separator
-        work.inside_nodes[count] = 0
+    if node == 0 and separator >= 0 and scratch.next_costs[separator] < _INF:
+        scratch.inside_tokens[count] = separator
+        scratch.inside_nodes[count] = 0
         count += 1
     return count
 
 
 @inlined
-def _go_on(search, work, source, token, node, emitted):
+def _go_on(search, scratch, source, token, node, emitted):
     """A token begins and no word ends; it leads to a node."""
-    scales, entry = search.scales, source.entry
+    params, entry = search.params, source.entry
     repeated = token == search.space.node_token[entry.node]
-    cost = float32(source_cost(entry, repeated) + work.costs[token])
-    boost_cost, boost, credit = _ZERO, entry.boost, scales.inside_credit
-    if scales.boosted:
-        boost_cost, boost = step_token(search, entry.boost, token, _ZERO)
+    cost = float32(source_cost(entry, repeated) + scratch.costs[token])
+    boost_cost, boost, credit = _NO_COST, entry.boost, params.inside_credit
+    if params.boosted:
+        boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
         credit = float32(credit - boost_cost)
-    if exceeds(scales, cost, credit, emitted.least_cost):
+    if exceeds(params, cost, credit, emitted.least_cost):
         return emitted
     lookahead = entry.lookahead_cost
     if node > 0:
-        lookahead = lookahead_of(search, work, entry.state, node)
+        lookahead = lookahead_of(search, scratch, entry.state, node)
     successor = Successor(
         token=token,
         state=entry.state,
@@ -443,9 +447,9 @@ def _go_on(search, work, source, token, node, emitted):
         lookahead_cost=lookahead,
         pron=int32(-1),
         graph_cost=float32(lookahead - entry.lookahead_cost),
-        insertion=scales.token_insertion,
+        insertion=params.token_insertion,
         boost_cost=boost_cost,
         label=int64(-1),
         repeated=repeated,
     )
-    return begin(search, work, source, successor, emitted)
+    return begin(search, scratch, source, successor, emitted)

@@ -38,7 +38,7 @@ class RecordingSearch(CpuSearch):
         super().__init__(backend, replace(options, nbest=1), boosts, capacity)
         limit = np.float32(options.beam_of_lattice)
         self._record = _new_record(first_arcs, max(1, first_arcs // 4), limit)
-        first, place = self._channel.frontier[0], self._record.places[:1]
+        first, place = self._utterance.frontier[0], self._record.places[:1]
         for name in ("cost", "lookahead_cost", "state", "node", "boost", "spelling"):
             place[name] = first[name]
         place["frame"] = place["nonblank_first"] = 0
@@ -47,7 +47,7 @@ class RecordingSearch(CpuSearch):
     def record(self) -> Recorded:
         """End the utterance; the search cannot be used afterwards."""
         record, ends = self._record, self._ends()
-        by_state = np.full(2 * self._channel.counts[k.FRONTIER], np.inf, np.float32)
+        by_state = np.full(2 * self._utterance.counts[k.FRONTIER], np.inf, np.float32)
         np.minimum.at(by_state, 2 * ends["entry"] + ends["phase"], ends["cost"])
         recording.spread(record, by_state)
         first = record.counts[k.FIRST]
@@ -69,26 +69,26 @@ class RecordingSearch(CpuSearch):
 
     def _ends(self) -> np.ndarray:
         """The ends within the limit, ENDING [N]; their costs are excess."""
-        channel, ends = self._channel, np.zeros(0, k.ENDING)
-        if channel.counts[k.DIED] < 0:
-            ends = self._answered(lambda search: accepted_endings(search, channel))
+        utterance, ends = self._utterance, np.zeros(0, k.ENDING)
+        if utterance.counts[k.DIED] < 0:
+            ends = self._answered(lambda search: accepted_endings(search, utterance))
         if not (ends["cost"] < np.inf).any():
-            ends = unfinished_endings(self._search, channel)
+            ends = unfinished_endings(self._search, utterance)
         ends = ends[ends["cost"] < np.inf]
         ends["cost"] -= ends["cost"].min()
         return ends[ends["cost"] <= self._record.limit]
 
-    def _grow(self, status: int, work: k.Work) -> k.Work:
-        """Enlarge what a kernel found too small; returns the work to go on with."""
+    def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
+        """Enlarge what a kernel found too small; returns the scratch to go on with."""
         if status == k.GROW_NOTED:
-            self._make_room(2 * len(work.candidates), len(self._channel.frontier))
-            return work
-        return super()._grow(status, work)
+            self._make_room(2 * len(scratch.candidates), len(self._utterance.frontier))
+            return scratch
+        return super()._grow(status, scratch)
 
     def _make_room(self, arcs: int, places: int) -> None:
         """Prune; lengthen what that leaves more than half full."""
         record, counts = self._record, self._record.counts
-        recording.prune(record, self._channel.counts[k.FRONTIER])
+        recording.prune(record, self._utterance.counts[k.FRONTIER])
         needed = 2 * (int(counts[k.NUM_ARCS]) + arcs)
         if needed > len(record.arcs):
             record = record._replace(arcs=_longer(record.arcs, needed))

@@ -42,7 +42,7 @@ _DROPPED = uint32(0xFFFFFFFF)
 """In the place of an ilabel."""
 _INF = float32(np.inf)
 _REPEATED = uint32(REPEATED)
-_ZERO = float32(0)
+_NO_COST = float32(0)
 
 
 class Step(NamedTuple):
@@ -61,13 +61,13 @@ class Step(NamedTuple):
 
 
 @kernel
-def note(search, work, channel, record, made, cutoff):
+def note(search, scratch, utterance, record, made, cutoff):
     """Note what leads to the entries that go on, and these entries; do they fit?
 
     `made`: how many entries were merged, how many go on, how many candidates there are.
     """
     num_merged, num_entries, num_candidates = made
-    counts, entries = record.counts, work.new_entries
+    counts, entries = record.counts, scratch.new_entries
     if counts[k.NUM_ARCS] + 2 * num_candidates > len(record.arcs):
         return False
     if counts[k.NUM_PLACES] + num_entries > len(record.places):
@@ -75,21 +75,21 @@ def note(search, work, channel, record, made, cutoff):
     for i in range(num_merged):
         entries[i].same_place = -1
     first = counts[k.NUM_PLACES]
-    best = entries[index_of(work.keys[0])].cost
+    best = entries[index_of(scratch.keys[0])].cost
     for r in range(num_entries):
-        new, place = entries[index_of(work.keys[r])], record.places[first + r]
+        new, place = entries[index_of(scratch.keys[r])], record.places[first + r]
         new.same_place = r  # no texts are kept apart: nothing else stands there
         place.cost = float32(new.cost - best)
         place.lookahead_cost, place.spelling = new.lookahead_cost, new.spelling
         place.state, place.node, place.boost = new.state, new.node, new.boost
-        place.frame = channel.counts[k.FRAMES] + 1
+        place.frame = utterance.counts[k.FRAMES] + 1
         nonblank = float32(new.nonblank_cost - best)
         place.nonblank_first = nonblank < float32(new.blank_cost - best)
-    stamp, noted = work.counts[k.STAMP], counts[k.NUM_ARCS]
+    stamp, noted = scratch.counts[k.STAMP], counts[k.NUM_ARCS]
     for q in range(num_candidates):
-        c = work.candidates[q]
+        c = scratch.candidates[q]
         if c.cost <= cutoff:
-            _, i = slot_of(work, stamp, c)
+            _, i = slot_of(scratch, stamp, c)
             r = int64(entries[i].same_place)
             if r >= 0:
                 least = entries[i].blank_cost
@@ -97,7 +97,7 @@ def note(search, work, channel, record, made, cutoff):
                     least = entries[i].nonblank_cost
                 to = 2 * (first + r) + int64(c.to_nonblank)
                 noted = _note(
-                    search, work, channel, record, noted, q, to, least, cutoff
+                    search, scratch, utterance, record, noted, q, to, least, cutoff
                 )
     counts[k.NUM_ARCS], counts[k.FIRST] = noted, first
     counts[k.NUM_PLACES] = first + num_entries
@@ -105,12 +105,12 @@ def note(search, work, channel, record, made, cutoff):
 
 
 @inlined
-def _note(search, work, channel, record, noted, q, to, least, cutoff):
+def _note(search, scratch, utterance, record, noted, q, to, least, cutoff):
     """Note candidate `q`, and that of the other phase; how many arcs there are.
 
     `to`: the state that it leads to, which costs `least`.
     """
-    c, frontier = work.candidates[q], channel.frontier
+    c, frontier = scratch.candidates[q], utterance.frontier
     source, blank = frontier[c.source], int64(search.space.blank)
     token, repeated = int64(c.token), uint32(0)
     if token < 0:
@@ -123,7 +123,7 @@ def _note(search, work, channel, record, noted, q, to, least, cutoff):
     if excess <= record.limit:
         arc = record.arcs[noted]
         arc.state, arc.nextstate, arc.ilabel = state, to, ilabel
-        arc.pron, arc.excess, arc.acoustic = c.pron, excess, work.unscaled[token]
+        arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
         noted += 1
     this, other = source.blank_cost, source.nonblank_cost
     if c.from_nonblank:
@@ -135,17 +135,17 @@ def _note(search, work, channel, record, noted, q, to, least, cutoff):
     bound = float32(least + record.limit)
     if float32(c.cost + float32(other - this)) > loosened(bound, other):
         return noted
-    cost = float32(other + work.costs[blank])
+    cost = float32(other + scratch.costs[blank])
     if token != blank:
         made = step_of(search, source, c, token, c.pron)
-        cost = float32(other + float32(search.scales.lm_scale * made.graph_cost))
+        cost = float32(other + float32(search.params.lm_scale * made.graph_cost))
         cost = float32(float32(cost + made.insertion) + made.boost_cost)
-        cost = float32(cost + work.costs[token])
+        cost = float32(cost + scratch.costs[token])
     excess = float32(cost - least)
     if cost <= cutoff and excess <= record.limit:
         arc = record.arcs[noted]
         arc.state, arc.nextstate, arc.ilabel = state ^ 1, to, ilabel
-        arc.pron, arc.excess, arc.acoustic = c.pron, excess, work.unscaled[token]
+        arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
         noted += 1
     return noted
 
@@ -161,12 +161,14 @@ def step_of(search, source, to, token, pron):
         token: The token.
         pron: The pronunciation, -1 for none.
     """
-    space, scales = search.space, search.scales
+    space, params = search.space, search.params
     if not space.has_lexicon:
         graph_cost, _ = step(space.automaton, 0, source.state, token)
-        boost_cost, _ = step_token(search, source.boost, token, _ZERO)
-        label, insertion = int64(token + 1), scales.token_insertion
-        return Step(label, float32(graph_cost), insertion, float32(boost_cost + _ZERO))
+        boost_cost, _ = step_token(search, source.boost, token, _NO_COST)
+        label, insertion = int64(token + 1), params.token_insertion
+        return Step(
+            label, float32(graph_cost), insertion, float32(boost_cost + _NO_COST)
+        )
     advance = advance_of(search, to.node), advance_of(search, source.node)
     lookahead, before = to.lookahead_cost, source.lookahead_cost
     if pron < 0:
@@ -176,20 +178,22 @@ def step_of(search, source, to, token, pron):
         return Step(
             int64(EPSILON),
             graph_cost,
-            scales.token_insertion,
-            float32(boost_cost + _ZERO),
+            params.token_insertion,
+            float32(boost_cost + _NO_COST),
         )
     end = _end_of(search, source, pron)
     credit, after = credit_word(search, source.boost, end.word)
     if search.phrases.of_tokens:
-        token_credit, state = credit_token(search.phrases, source.boost, token, _ZERO)
+        token_credit, state = credit_token(
+            search.phrases, source.boost, token, _NO_COST
+        )
         credit, after = float32(credit + token_credit), state
     bonus = float32(float32(end.bonus + advance[0]) - advance[1])
     credit = float32(credit + bonus)
     boost_cost, _ = pay_step(search, source.boost, credit, uint32(after))
     graph_cost = float32(float32(end.cost + lookahead) - before)
-    insertion = float32(scales.token_insertion + scales.word_insertion)
-    return Step(olabel_of(end), graph_cost, insertion, float32(boost_cost + _ZERO))
+    insertion = float32(params.token_insertion + params.word_insertion)
+    return Step(olabel_of(end), graph_cost, insertion, float32(boost_cost + _NO_COST))
 
 
 @inlined
@@ -276,7 +280,7 @@ def gather(search, record, ends):
     acoustic, boost_cost = np.empty(count, np.float32), np.empty(count, np.float32)
     start = places[0].lookahead_cost
     if not start < _INF:
-        start = _ZERO
+        start = _NO_COST
     for a in range(count):
         if a < num_arcs:
             one = arcs[a]
@@ -290,8 +294,8 @@ def gather(search, record, ends):
             end = ends[a - num_arcs]
             state[a] = 2 * end.entry + end.phase
             nextstate[a] = -1
-            ilabel[a], excess[a], acoustic[a] = uint32(0), end.cost, _ZERO
-            made = Step(int64(end.olabel), end.graph_cost, _ZERO, end.boost_cost)
+            ilabel[a], excess[a], acoustic[a] = uint32(0), end.cost, _NO_COST
+            made = Step(int64(end.olabel), end.graph_cost, _NO_COST, end.boost_cost)
         olabel[a], graph_cost[a] = made.olabel, made.graph_cost
         boost_cost[a] = made.boost_cost
         if places[state[a] >> 1].frame == 0:
@@ -302,4 +306,4 @@ def gather(search, record, ends):
 @inlined
 def _nothing():
     """A step in which no token begins."""
-    return Step(int64(EPSILON), _ZERO, _ZERO, _ZERO)
+    return Step(int64(EPSILON), _NO_COST, _NO_COST, _NO_COST)

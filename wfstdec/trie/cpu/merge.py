@@ -1,8 +1,8 @@
 """From candidates to the next frontier: merging, choosing, and the trace.
 
-num_entries = merge(search, work, frontier, num_candidates, cutoff)  # work.new_entries
-num_entries = choose(search, work, num_entries)                      # work.keys
-settle(search, work, channel, num_entries)                           # the new frontier
+merge     candidates within the cutoff become entries, `scratch.new_entries`
+choose    those that go on, in order: `scratch.keys`
+settle    makes the new frontier of them, and its trace
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def _hash(state, node, boost, text):
 
 
 @inlined
-def slot_of(work, stamp, c):
+def slot_of(scratch, stamp, c):
     """The slot of a candidate's entry, taken or free, and the entry there or -1."""
-    slots, entries = work.slots, work.new_entries
+    slots, entries = scratch.slots, scratch.new_entries
     mask = uint64(len(slots) - 1)
     slot = _hash(c.state, c.node, c.boost, c.text ^ c.spelling) & mask
     while slots[slot] >> 32 == stamp:
@@ -60,32 +60,32 @@ def slot_of(work, stamp, c):
 
 
 @kernel
-def merge(search, work, frontier, num_candidates, cutoff):
-    """Merge the candidates within the cutoff into `work.new_entries`; how many."""
-    scales = search.scales
-    candidates, entries = work.candidates, work.new_entries
-    work.counts[k.STAMP] += 1
-    stamp = work.counts[k.STAMP]
+def merge(search, scratch, frontier, num_candidates, cutoff):
+    """Merge the candidates within the cutoff into `scratch.new_entries`; how many."""
+    params = search.params
+    candidates, entries = scratch.candidates, scratch.new_entries
+    scratch.counts[k.STAMP] += 1
+    stamp = scratch.counts[k.STAMP]
     count = 0
     for q in range(num_candidates):
         c = candidates[q]
         if c.cost > cutoff:
             continue
-        slot, i = slot_of(work, stamp, c)
+        slot, i = slot_of(scratch, stamp, c)
         if i < 0:
             i = count
             count += 1
-            work.slots[slot] = (stamp << 32) | i
+            scratch.slots[slot] = (stamp << 32) | i
             e = entries[i]
             e.state, e.node, e.boost, e.text = c.state, c.node, c.boost, c.text
             e.spelling = c.spelling
             e.lookahead_cost = c.lookahead_cost
             e.blank_cost, e.nonblank_cost = _INF, _INF
             e.blank_candidate, e.nonblank_candidate = -1, -1
-        _enter(search, work, frontier, i, q)
+        _enter(search, scratch, frontier, i, q)
     for i in range(count):
         e = entries[i]
-        if scales.sums:
+        if params.sums:
             e.cost = log_add(e.blank_cost, e.nonblank_cost)
         else:
             e.cost = min(e.blank_cost, e.nonblank_cost)
@@ -93,26 +93,26 @@ def merge(search, work, frontier, num_candidates, cutoff):
 
 
 @inlined
-def _enter(search, work, frontier, i, q):
+def _enter(search, scratch, frontier, i, q):
     """Candidate `q` leads into entry `i`."""
-    lm, scales = search.space.automaton, search.scales
-    e, c = work.new_entries[i], work.candidates[q]
+    lm, params = search.space.automaton, search.params
+    e, c = scratch.new_entries[i], scratch.candidates[q]
     if c.to_nonblank:
         best, cost = e.nonblank_candidate, e.nonblank_cost
-        if best < 0 or _goes_before(lm, work, frontier, q, best):
+        if best < 0 or _goes_before(lm, scratch, frontier, q, best):
             e.nonblank_candidate = q
-        e.nonblank_cost = log_add(cost, c.cost) if scales.sums else min(cost, c.cost)
+        e.nonblank_cost = log_add(cost, c.cost) if params.sums else min(cost, c.cost)
     else:
         best, cost = e.blank_candidate, e.blank_cost
-        if best < 0 or _goes_before(lm, work, frontier, q, best):
+        if best < 0 or _goes_before(lm, scratch, frontier, q, best):
             e.blank_candidate = q
-        e.blank_cost = log_add(cost, c.cost) if scales.sums else min(cost, c.cost)
+        e.blank_cost = log_add(cost, c.cost) if params.sums else min(cost, c.cost)
 
 
 @inlined
-def _goes_before(lm, work, frontier, q, other):
+def _goes_before(lm, scratch, frontier, q, other):
     """Whether a later candidate wins: by cost, then by the order of the sources."""
-    a, b = work.candidates[q], work.candidates[other]
+    a, b = scratch.candidates[q], scratch.candidates[other]
     if a.cost != b.cost:
         return a.cost < b.cost
     if a.source == b.source:
@@ -124,40 +124,40 @@ def _goes_before(lm, work, frontier, q, other):
 
 
 @kernel
-def choose(search, work, count):
-    """Put the entries that go on into `work.keys`, in their order; how many.
+def choose(search, scratch, count):
+    """Put the entries that go on into `scratch.keys`, in their order; how many.
 
     The order is that of re-based costs: rounding may have made some of them equal.
     Where all entries go on, and nothing is summed, only the best one must come first:
     equal candidates are told apart by their sources.
     """
-    lm, scales = search.space.automaton, search.scales
-    keys, entries = work.keys, work.new_entries
+    lm, params = search.space.automaton, search.params
+    keys, entries = scratch.keys, scratch.new_entries
     best = 0
     for i in range(count):
         keys[i] = np.uint64(i)
         if entries[i].cost < entries[best].cost:
             best = i
-    if not scales.by_text and count <= scales.beam_size:
+    if not params.by_text and count <= params.beam_size:
         keys[0], keys[best] = keys[best], keys[0]
         return count
     for i in range(count):
         keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
-    sort_keys(keys, count, work.stack)
+    sort_keys(keys, count, scratch.stack)
     _order_ties(lm, keys, entries, count)
-    if not scales.by_text:
-        return min(count, scales.beam_size)
-    if scales.sums and count <= scales.beam_size:
+    if not params.by_text:
+        return min(count, params.beam_size)
+    if params.sums and count <= params.beam_size:
         return count
-    return _choose_texts(scales, work, count)
+    return _choose_texts(params, scratch, count)
 
 
 @kernel
-def settle(search, work, channel, num_entries):
+def settle(search, scratch, utterance, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
-    keys, entries, frontier = work.keys, work.new_entries, channel.frontier
-    for i in range(channel.counts[k.FRONTIER]):
-        work.sources[i] = frontier[i]
+    keys, entries, frontier = scratch.keys, scratch.new_entries, utterance.frontier
+    for i in range(utterance.counts[k.FRONTIER]):
+        scratch.sources[i] = frontier[i]
     best = entries[index_of(keys[0])].cost
     for r in range(num_entries):
         new, entry = entries[index_of(keys[r])], frontier[r]
@@ -169,16 +169,16 @@ def settle(search, work, channel, num_entries):
         entry.blank_cost = float32(new.blank_cost - best)
         entry.nonblank_cost = float32(new.nonblank_cost - best)
         if new.blank_candidate >= 0:
-            c = work.candidates[int64(new.blank_candidate)]
-            entry.token_end = _token_end(work, channel, c)
-            entry.blank_acoustic = _acoustic(search, work, c)
-            entry.blank_trace = _extend_trace(work, channel, c)
+            c = scratch.candidates[int64(new.blank_candidate)]
+            entry.token_end = _token_end(scratch, utterance, c)
+            entry.blank_acoustic = _acoustic(search, scratch, c)
+            entry.blank_trace = _extend_trace(scratch, utterance, c)
         if new.nonblank_candidate >= 0:
-            c = work.candidates[int64(new.nonblank_candidate)]
-            entry.nonblank_acoustic = _acoustic(search, work, c)
-            entry.nonblank_trace = _extend_trace(work, channel, c)
-    channel.counts[k.FRONTIER] = num_entries
-    channel.base[0] += np.float64(best)
+            c = scratch.candidates[int64(new.nonblank_candidate)]
+            entry.nonblank_acoustic = _acoustic(search, scratch, c)
+            entry.nonblank_trace = _extend_trace(scratch, utterance, c)
+    utterance.counts[k.FRONTIER] = num_entries
+    utterance.base[0] += np.float64(best)
 
 
 @inlined
@@ -212,41 +212,41 @@ def _order_ties(lm, keys, entries, count):
 
 
 @part
-def _choose_texts(scales, work, count):
+def _choose_texts(params, scratch, count):
     """Keep the texts that may matter at the `beam_size` best places.
 
     The kept entries of a place are linked by `same_place`, from the last one on.
     """
-    keys, entries = work.keys, work.new_entries
-    work.counts[k.STAMP] += 1
-    stamp, kept, places = work.counts[k.STAMP], 0, 0
+    keys, entries = scratch.keys, scratch.new_entries
+    scratch.counts[k.STAMP] += 1
+    stamp, kept, places = scratch.counts[k.STAMP], 0, 0
     for r in range(count):
         i = index_of(keys[r])
         e = entries[i]
-        slot, last = _place_of(work, stamp, e)
-        if last < 0 and places == scales.beam_size:
+        slot, last = _place_of(scratch, stamp, e)
+        if last < 0 and places == params.beam_size:
             continue
         blank, nonblank, other = 0, 0, last
         while other >= 0:
             blank += int64(entries[other].blank_cost <= e.blank_cost)
             nonblank += int64(entries[other].nonblank_cost <= e.nonblank_cost)
             other = int64(entries[other].same_place)
-        if (e.blank_cost == _INF or blank >= scales.nbest) and (
-            e.nonblank_cost == _INF or nonblank >= scales.nbest
+        if (e.blank_cost == _INF or blank >= params.nbest) and (
+            e.nonblank_cost == _INF or nonblank >= params.nbest
         ):
             continue
         places += int64(last < 0)
         e.same_place = last
-        work.slots[slot] = (stamp << 32) | i
+        scratch.slots[slot] = (stamp << 32) | i
         keys[kept] = keys[r]
         kept += 1
     return kept
 
 
 @inlined
-def _place_of(work, stamp, entry):
+def _place_of(scratch, stamp, entry):
     """The slot of an entry's place, and the last entry that was kept there or -1."""
-    slots, entries = work.slots, work.new_entries
+    slots, entries = scratch.slots, scratch.new_entries
     mask = uint64(len(slots) - 1)
     slot = _hash(entry.state, entry.node, entry.boost, entry.spelling) & mask
     while slots[slot] >> 32 == stamp:
@@ -261,37 +261,37 @@ def _place_of(work, stamp, entry):
 
 
 @inlined
-def _token_end(work, channel, c):
+def _token_end(scratch, utterance, c):
     """One behind the last frame of the token before a candidate, where that is over."""
     if c.from_nonblank:
-        return int64(channel.counts[k.FRAMES])
-    return int64(work.sources[c.source].token_end)
+        return int64(utterance.counts[k.FRAMES])
+    return int64(scratch.sources[c.source].token_end)
 
 
 @inlined
-def _acoustic(search, work, c):
+def _acoustic(search, scratch, c):
     """The acoustic cost of a candidate from the beginning, float64."""
-    source = work.sources[c.source]
+    source = scratch.sources[c.source]
     total = source.nonblank_acoustic if c.from_nonblank else source.blank_acoustic
     if not c.to_nonblank:
-        return total + np.float64(work.unscaled[search.space.blank])
+        return total + np.float64(scratch.unscaled[search.space.blank])
     token = int64(c.token)
     if token < 0:
         token = token_of(search, source.node)
-    return total + np.float64(work.unscaled[token])
+    return total + np.float64(scratch.unscaled[token])
 
 
 @inlined
-def _extend_trace(work, channel, c):
+def _extend_trace(scratch, utterance, c):
     """The trace of a candidate, with a node for the token that begins."""
-    source = work.sources[c.source]
+    source = scratch.sources[c.source]
     previous = source.nonblank_trace if c.from_nonblank else source.blank_trace
     if c.token < 0:
         return int64(previous)
-    at = channel.counts[k.TRACE]
-    node = channel.trace[at]
+    at = utterance.counts[k.TRACE]
+    node = utterance.trace[at]
     node.previous, node.token, node.pron = previous, c.token, c.pron
-    node.start = channel.counts[k.FRAMES]
-    node.previous_end = _token_end(work, channel, c)
-    channel.counts[k.TRACE] = at + 1
+    node.start = utterance.counts[k.FRAMES]
+    node.previous_end = _token_end(scratch, utterance, c)
+    utterance.counts[k.TRACE] = at + 1
     return at

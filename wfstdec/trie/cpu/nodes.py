@@ -1,7 +1,7 @@
 """Nodes of the search: of the lexicon's trie, of the second trie, of open words.
 
     token = token_of(search, node)
-    cost = lookahead_of(search, work, state, node)
+    cost = lookahead_of(search, scratch, state, node)
     for i in range(num_word_ends(search, node)):
         end = word_end(search, entry, i)                    # words that end there
 
@@ -40,7 +40,7 @@ _CACHE_SHIFT = np.uint64(64 - k.CACHE_BITS)
 _EMPTY = np.uint64(EMPTY_TEXT)
 _INF = float32(np.inf)
 _NO_SPELLING = uint64(0)
-_ZERO = float32(0)
+_NO_COST = float32(0)
 
 
 class Place(NamedTuple):
@@ -86,7 +86,7 @@ def _token_beside(search, node):
 
 
 @inlined
-def lookahead_of(search, work, state, node):
+def lookahead_of(search, scratch, state, node):
     """The look-ahead in a state at a node.
 
     The same few are needed frame after frame: they are kept where they are found fast.
@@ -97,7 +97,7 @@ def lookahead_of(search, work, state, node):
     if search.beside and node >= search.first_added:
         return _lookahead_beside(search, state, int64(node))
     key = (uint64(state) << uint64(32)) | uint64(node)
-    cached = work.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
+    cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
         cached.key = key
         cost = potential_of(space.lookahead, space.automaton, state, node)
@@ -115,7 +115,7 @@ def lookahead_of(search, work, state, node):
 def _lookahead_beside(search, state, node):
     space = search.space
     if not space.looks_ahead:
-        return _ZERO
+        return _NO_COST
     unk_cost = space.unk_lookahead[row_of_state(space.automaton, state)]
     if node < search.first_open:
         return added_lookahead(search.added, unk_cost, node - search.first_added)
@@ -128,8 +128,8 @@ def advance_of(search, node):
     """What of a bonus was credited in advance at a node."""
     if search.beside and search.first_added <= node < search.first_open:
         at = int64(node) - search.first_added
-        return float32(advance_credit(search.added, search.scales.credit_cap, at))
-    return _ZERO
+        return float32(advance_credit(search.added, search.params.credit_cap, at))
+    return _NO_COST
 
 
 @inlined
@@ -210,7 +210,7 @@ def word_end(search, entry, number):
     word = int64(trie.pron_word[pron])
     cost, state = step(search.space.automaton, 0, entry.state, word)
     cost = float32(cost + trie.pron_cost[pron])
-    return WordEnd(pron, word, word, cost, state, _ZERO)
+    return WordEnd(pron, word, word, cost, state, _NO_COST)
 
 
 @inlined
@@ -223,9 +223,9 @@ def _end_beside(search, entry, number):
         label = int64(added.trie.pron_word[at])
         pron = len(space.trie.pron_word) + int64(added.pron[at])
         cost, state = step(automaton, 0, entry.state, label)
-        word = label if label < search.scales.num_labels else int64(0)
+        word = label if label < search.params.num_labels else int64(0)
         return WordEnd(pron, word, label, cost, state, added.bonus[at])
-    pron, bonus = int64(OPEN_PRON), _ZERO
+    pron, bonus = int64(OPEN_PRON), _NO_COST
     length, text = open_beginning(search, entry)
     word = find_text(space.open.words, text)
     if word >= 0:

@@ -1,6 +1,6 @@
 """The running bound of a frame, and what is held against it before it is priced.
 
-bound = running_bound(scales, least)
+bound = running_bound(params, least)
 if cost > loosened(bound, credit): ...     # over it, even with `credit` deducted
 
 `least` is the least cost of a candidate so far, so that the bound `least + beam` only
@@ -16,9 +16,9 @@ from wfstdec.search.costs import NO_CUTOFF
 
 
 @inlined
-def running_bound(scales, least):
+def running_bound(params, least):
     """What costs more than this is dropped."""
-    return min(float32(least + scales.beam), NO_CUTOFF)
+    return min(float32(least + params.beam), NO_CUTOFF)
 
 
 @inlined
@@ -32,9 +32,9 @@ def loosened(bound, credit):
 
 
 @inlined
-def exceeds(scales, cost, credit, least):
+def exceeds(params, cost, credit, least):
     """Whether a cost is over the running bound, even with a credit deducted."""
-    return cost > loosened(running_bound(scales, least), credit)
+    return cost > loosened(running_bound(params, least), credit)
 
 
 @inlined
@@ -44,10 +44,10 @@ def least_cost(entry):
 
 
 @inlined
-def is_over(search, work, source, token, least):
+def is_over(search, scratch, source, token, least):
     """Whether a token that begins is over the bound, wherever it leads."""
-    scales = search.scales
-    cost = float32(least_cost(source.entry) + work.costs[token])
+    params = search.params
+    cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)
-    credit = float32(scales.begin_credit + most)
-    return exceeds(scales, cost, credit, least)
+    credit = float32(params.begin_credit + most)
+    return exceeds(params, cost, credit, least)

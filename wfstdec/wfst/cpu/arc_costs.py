@@ -20,46 +20,47 @@ LABEL = uint32(LABEL_MASK)
 _WORD = uint32(CARRIES_WORD)
 _REPEAT = uint32(REPEAT)
 _LEADS_BIT = uint32(LEADS_TO_EPSILON.bit_length() - 1)
-_NONE = uint32(0)
+_NO_LABEL = uint32(0)
+_NOTHING_OWED = uint32(0)
 
 
 @inlined
-def bonus_of(scales, words, arc):
+def bonus_of(params, words, arc):
     """The bonus of the word on an arc, 0 where there is none."""
-    if scales.has_words:
+    if params.has_words:
         if arc.ilabel & _WORD:
             return find_bonus(words.keys, words.bonuses, arc.olabel)
     return float32(0)
 
 
 @inlined
-def top_bonus(scales, words):
+def top_bonus(params, words):
     """The most that the bonus of a word pays where boosts have no states."""
-    return words.top_bonus if scales.has_words else float32(0)
+    return words.top_bonus if params.has_words else float32(0)
 
 
 @inlined
-def max_insertion_credit(scales):
+def max_insertion_credit(params):
     """The most by which the insertion of a word lowers the cost, at least 0."""
-    return max(float32(0), float32(-scales.word_insertion))
+    return max(float32(0), float32(-params.word_insertion))
 
 
 @inlined
-def add_graph_and_insertion(scales, cost, arc):
+def add_graph_and_insertion(params, cost, arc):
     """(cost + graph) + word_insertion."""
-    total = float32(cost + float32(scales.lm_scale * arc.cost))
-    if scales.has_insertion:
+    total = float32(cost + float32(params.lm_scale * arc.cost))
+    if params.has_insertion:
         if arc.ilabel & _WORD:
-            total = float32(total + scales.word_insertion)
+            total = float32(total + params.word_insertion)
     return total
 
 
 @inlined
-def most_credited(scales, words, phrases, boost):
+def most_credited(params, words, phrases, boost):
     """No less than a step from a boost state pays."""
     credit = phrases.rows[uint64(state_of(boost))].credit
     credit = float32(words.top_bonus + credit)
-    return most_paid(owed_of(boost), credit, scales.instalment)
+    return most_paid(owed_of(boost), credit, params.instalment)
 
 
 @inlined
@@ -67,49 +68,49 @@ def begun_label(graph, arc):
     """The label of the token that begins on an arc, 0 where none does."""
     label = arc.ilabel & LABEL
     if arc.ilabel & _REPEAT or label == graph.blank_label:
-        return _NONE
+        return _NO_LABEL
     return label
 
 
 @inlined
-def step_boosts(graph, scales, words, phrases, arc, boost):
+def step_boosts(graph, params, words, phrases, arc, boost):
     """What a step on an arc pays, and the next boost state; see `BoostAccount`."""
-    return step_credited(graph, scales, words, phrases, arc, boost, None)
+    return step_credited(graph, params, words, phrases, arc, boost, None)
 
 
 @inlined
-def step_credited(graph, scales, words, phrases, arc, boost, bonus):
+def step_credited(graph, params, words, phrases, arc, boost, bonus):
     """The same, with what the arc itself is credited; None for an arc of the graph."""
     token = begun_label(graph, arc)
-    word = arc.olabel if arc.ilabel & _WORD else _NONE
-    if token == _NONE and word == _NONE:
+    word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
+    if token == _NO_LABEL and word == _NO_LABEL:
         return float32(0), boost
     owed, state, credit = owed_of(boost), state_of(boost), float32(0)
-    if word != _NONE:
-        if scales.has_words:
+    if word != _NO_LABEL:
+        if params.has_words:
             credit = find_bonus(words.keys, words.bonuses, word)
-    label = _NONE
+    label = _NO_LABEL
     if phrases.of_words:
         label = word
     elif phrases.of_tokens:
         label = token
-    if label != _NONE:
+    if label != _NO_LABEL:
         if bonus is not None:
             if label >= phrases.num_labels:
-                label = _NONE  # which no phrase has, either
+                label = _NO_LABEL  # which no phrase has, either
         cost, state = step(phrases, state, label)
         credit = float32(credit - cost)
     if bonus is not None:
         credit = float32(credit + bonus)
-    if owed == _NONE and credit <= scales.instalment:
+    if owed == _NOTHING_OWED and credit <= params.instalment:
         return credit, state
-    paid, owed = pay(owed, credit, scales.instalment)
+    paid, owed = pay(owed, credit, params.instalment)
     return paid, join(owed, state)
 
 
 @inlined
 def add_boosts_and_acoustic(
-    graph, scales, words, phrases, arc, boost, most, cost, acoustic, cutoff
+    graph, params, words, phrases, arc, boost, most, cost, acoustic, cutoff
 ):
     """(cost + boosts) + acoustic, and the next boost state.
 
@@ -118,54 +119,54 @@ def add_boosts_and_acoustic(
     """
     if float32(float32(cost - most) + acoustic) > cutoff:
         return float32(np.inf), boost
-    paid, boost = step_boosts(graph, scales, words, phrases, arc, boost)
+    paid, boost = step_boosts(graph, params, words, phrases, arc, boost)
     return float32(float32(cost - paid) + acoustic), boost
 
 
 @inlined
-def follow(graph, scales, words, phrases, work, channel, i, a, cutoff):
+def follow(graph, params, words, phrases, scratch, utterance, i, a, cutoff):
     """What emitting arc `a` of entry `i` reaches: ((cost + graph) + extras) + acoustic.
 
     Returns:
         (cost, boost state); see `add_boosts_and_acoustic` for the cutoff.
     """
     arc = graph.arcs[a]
-    cost = add_graph_and_insertion(scales, channel.frontier[i].cost, arc)
-    acoustic = work.token_costs[arc.ilabel & LABEL]
+    cost = add_graph_and_insertion(params, utterance.frontier[i].cost, arc)
+    acoustic = scratch.token_costs[arc.ilabel & LABEL]
     if phrases is None:
-        cost = float32(cost - bonus_of(scales, words, arc))
+        cost = float32(cost - bonus_of(params, words, arc))
         return float32(cost + acoustic), uint32(0)
     else:
-        boost, most = channel.boosts[i].boost, channel.boosts[i].credit
+        boost, most = utterance.boosts[i].boost, utterance.boosts[i].credit
         return add_boosts_and_acoustic(
-            graph, scales, words, phrases, arc, boost, most, cost, acoustic, cutoff
+            graph, params, words, phrases, arc, boost, most, cost, acoustic, cutoff
         )
 
 
 @inlined
-def write_candidate(graph, work, made, entry, a, cost):
+def write_candidate(graph, scratch, made, entry, a, cost):
     """Write candidate number `made`: arc `a` from an entry of the frontier."""
     arc = graph.arcs[a]
-    candidate = work.candidates[made]
+    candidate = scratch.candidates[made]
     candidate.cost = cost
     candidate.state = arc.nextstate
     candidate.node = entry.node
     candidate.arc = flagged_arc(a, arc.ilabel)
-    prefetch(work.slots, uint64(arc.nextstate))
+    prefetch(scratch.slots, uint64(arc.nextstate))
 
 
 @inlined
-def write_side(graph, work, side, entry, a, cost, boost, source_boost):
+def write_side(graph, scratch, side, entry, a, cost, boost, source_boost):
     """Write side candidate number `side`, with boost states of its own."""
     arc = graph.arcs[a]
-    candidate = work.side[side]
+    candidate = scratch.side[side]
     candidate.cost = cost
     candidate.state = arc.nextstate
     candidate.node = entry.node
     candidate.arc = flagged_arc(a, arc.ilabel)
     candidate.boost = boost
     candidate.source_boost = source_boost
-    prefetch(work.slots, uint64(arc.nextstate))
+    prefetch(scratch.slots, uint64(arc.nextstate))
 
 
 @inlined

@@ -56,14 +56,14 @@ NOTED = np.dtype(
 """An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
 arc, its excess (see `recorded.py`), the unscaled acoustic cost."""
 
-OK, GROW_WORK, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
+OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
 
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH, MOVED = range(10)
-"""Positions in `Channel.counts`: entries, nodes, frames done, the frame that nothing
-survived or -1, sums of active states and of arcs, entries within the beam, the
+"""Positions in `UtteranceState.counts`: entries, nodes, frames done, the frame that
+nothing survived or -1, sums of active states and of arcs, entries within the beam, the
 position of the best entry, how many entries are of the graph's own states (the first
-ones), and whether entries may stand elsewhere than in `Work.next`."""
+ones), and whether entries may stand elsewhere than in `Scratch.next`."""
 
 GROUP = 16
 """Whole utterances of one call, at most: kernels are compiled for so many."""
@@ -82,7 +82,7 @@ class GraphArrays(NamedTuple):
     least_cost: np.float32  # the least arc cost, at most 0
 
 
-class Channel(NamedTuple):
+class UtteranceState(NamedTuple):
     """What one utterance keeps between frames."""
 
     frontier: np.ndarray  # ENTRY [F]
@@ -107,7 +107,7 @@ class Record(NamedTuple):
     limit: np.float32  # the most excess that is noted
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of one thread; its content between frames means nothing.
 
     Where boosts have states, `hashed` has the entries that are not in `slots`: the last

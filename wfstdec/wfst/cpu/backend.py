@@ -39,7 +39,7 @@ from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_set
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.final import best_so_far
 from wfstdec.wfst.history import History, rule_of
-from wfstdec.wfst.options import Scales, WfstOptions, scales_of
+from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 from wfstdec.wfst.path import BestPath, PathSoFar
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 NO_PHRASES = no_phrases()
 
 
-SearchInputs = tuple[k.GraphArrays, Scales, ListedWords, PhraseRows | None]
+SearchInputs = tuple[k.GraphArrays, SearchParams, ListedWords, PhraseRows | None]
 """What a search goes by: the first arguments of kernels.
 
 They stay apart, and `AddedArrays` from them: numba leaves out code only where `None` is
@@ -76,8 +76,8 @@ class CpuBackend:
         self._added: WeakKeyDictionary[Overlay, AddedArrays] = WeakKeyDictionary()
         self._capacity = first_capacity
         self._lock = threading.Lock()
-        self._works: dict[bool, list[k.Work]] = {False: [], True: []}
-        self._channels: dict[bool, list[k.Channel]] = {False: [], True: []}
+        self._scratches: dict[bool, list[k.Scratch]] = {False: [], True: []}
+        self._states: dict[bool, list[k.UtteranceState]] = {False: [], True: []}
         self._records: list[k.Record] = []
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._word_arcs: WordPlaces | None = None
@@ -121,7 +121,7 @@ class CpuBackend:
         self, options: WfstOptions, boosts: CompiledBoosts
     ) -> tuple[SearchInputs, AddedArrays | None]:
         """What a search goes by."""
-        scales = scales_of(options, bool(boosts.words))
+        params = search_params(options, bool(boosts.words))
         top_bonus, added = boosts.words.top_bonus, None
         if boosts.added is not None:
             overlay = self._overlays.of(boosts.added)
@@ -129,10 +129,10 @@ class CpuBackend:
                 self._added[overlay] = added_arrays(overlay)
             added = with_scratch(self._added[overlay])
             top_bonus = top_bonus + overlay.top_bonus
-        if boosts.phrases is None and not top_bonus > scales.instalment:
-            return (self.arrays, scales, self._listed(boosts), None), added
+        if boosts.phrases is None and not top_bonus > params.instalment:
+            return (self.arrays, params, self._listed(boosts), None), added
         arrays, words, phrases = self._lay_out(boosts)
-        return (arrays, scales, words, phrases), added
+        return (arrays, params, words, phrases), added
 
     def _listed(self, boosts: CompiledBoosts) -> ListedWords:
         """Boosted words as the kernels take them; made once."""
@@ -165,27 +165,27 @@ class CpuBackend:
                 self._phrases[phrases] = phrase_rows_of(phrases)
             return self._arrays_of[unit], words, self._phrases[phrases]
 
-    def take_work(self, entries: int, boosted: bool) -> k.Work:
+    def take_scratch(self, entries: int, boosted: bool) -> k.Scratch:
         """Scratch for one thread and that many entries, from the pool or new."""
         with self._lock:
-            while self._works[boosted]:
-                work = self._works[boosted].pop()
-                if len(work.next) >= entries:
-                    return work
+            while self._scratches[boosted]:
+                scratch = self._scratches[boosted].pop()
+                if len(scratch.next) >= entries:
+                    return scratch
         entries = max(entries, self._capacity)
-        return _new_work(self.graph, entries, 4 * entries, boosted)
+        return _new_scratch(self.graph, entries, 4 * entries, boosted)
 
-    def give_work(self, work: k.Work, boosted: bool) -> None:
+    def give_scratch(self, scratch: k.Scratch, boosted: bool) -> None:
         """Put scratch back."""
         with self._lock:
-            self._works[boosted].append(work)
+            self._scratches[boosted].append(scratch)
 
-    def take_channel(self, boosted: bool) -> k.Channel:
-        """A channel for one utterance, from the pool or new."""
+    def take_state(self, boosted: bool) -> k.UtteranceState:
+        """The state of an utterance, from the pool or new."""
         with self._lock:
-            if self._channels[boosted]:
-                return self._channels[boosted].pop()
-        return k.Channel(
+            if self._states[boosted]:
+                return self._states[boosted].pop()
+        return k.UtteranceState(
             frontier=np.empty(self._capacity, k.ENTRY),
             boosts=np.empty(self._capacity if boosted else 0, k.BOOST),
             trace=np.empty(16 * self._capacity, k.NODE),
@@ -195,12 +195,12 @@ class CpuBackend:
             top_credit=np.zeros(1, np.float32),
         )
 
-    def give_channel(self, channel: k.Channel, boosted: bool) -> None:
-        """Put a channel back, unless the pool has as many as there may be threads."""
+    def give_state(self, utterance: k.UtteranceState, boosted: bool) -> None:
+        """Put a utterance back, unless the pool has as many as there may be threads."""
         with self._lock:
-            pool = self._channels[boosted]
-            if len(pool) < max(1, len(self._works[boosted])):
-                pool.append(channel)
+            pool = self._states[boosted]
+            if len(pool) < max(1, len(self._scratches[boosted])):
+                pool.append(utterance)
 
     def take_record(self, arcs: int) -> k.Record:
         """Room for what a lattice is made of, from the pool or new."""
@@ -221,7 +221,7 @@ class CpuBackend:
     def give_record(self, record: k.Record) -> None:
         """Put room back, unless the pool has as many as there may be threads."""
         with self._lock:
-            if len(self._records) < max(1, *map(len, self._works.values())):
+            if len(self._records) < max(1, *map(len, self._scratches.values())):
                 self._records.append(record)
 
 
@@ -238,9 +238,9 @@ class CpuSearch:
         self._restart()
 
     def _restart(self) -> None:
-        """Begin an utterance in a channel of its own."""
-        self._channel = self._backend.take_channel(self._boosted)
-        cpu_kernels.restart(self._channel)
+        """Begin an utterance in a state of its own."""
+        self._utterance = self._backend.take_state(self._boosted)
+        cpu_kernels.restart(self._utterance)
         rule = self._backend.rule
         if self._added is not None:
             rule = rule._replace(added=self._added.arcs)
@@ -248,58 +248,58 @@ class CpuSearch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Work done so far: `frames`, and sums of `active` states and `arcs`."""
+        """Scratch done so far: `frames`, and sums of `active` states and `arcs`."""
         names = {"frames": k.FRAMES, "active": k.ACTIVE, "arcs": k.ARCS}
-        return {name: int(self._channel.counts[at]) for name, at in names.items()}
+        return {name: int(self._utterance.counts[at]) for name, at in names.items()}
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
-        entries = int(self._channel.counts[k.FRONTIER])
-        work = self._backend.take_work(entries, self._boosted)
+        entries = int(self._utterance.counts[k.FRONTIER])
+        scratch = self._backend.take_scratch(entries, self._boosted)
         try:
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = cpu_kernels.advance(
                     *(*self._inputs, self._added),
-                    *(work, self._channel, logprobs, frame, self._record),
+                    *(scratch, self._utterance, logprobs, frame, self._record),
                 )
-                work = self._grow(status, work, len(logprobs) - frame)
+                scratch = self._grow(status, scratch, len(logprobs) - frame)
         finally:
-            self._backend.give_work(work, self._boosted)
+            self._backend.give_scratch(scratch, self._boosted)
 
     def finish(self) -> BestPath:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
-        channel, counts = self._channel, self._channel.counts
-        graph, scales, *_ = self._inputs
+        utterance, counts = self._utterance, self._utterance.counts
+        graph, params, *_ = self._inputs
         at, cost, final, said = trace.best_path(
             self._history.state,
-            *(channel.frontier, channel.trace, counts),
-            *(graph.final_cost, scales.lm_scale),
+            *(utterance.frontier, utterance.trace, counts),
+            *(graph.final_cost, params.lm_scale),
             self._boosts_at_end(),
         )
-        state = channel.frontier[at]["state"]
+        state = utterance.frontier[at]["state"]
         path = BestPath(
             said=self._history.after_settled(*said),
             final_cost=float(graph.final_cost[state]) if final else 0.0,
-            search_cost=float(channel.base[0]) + cost,
+            search_cost=float(utterance.base[0]) + cost,
             reached_final=final,
             num_frames=int(counts[k.FRAMES]),
             died_at_frame=int(counts[k.DIED]),
         )
-        self._backend.give_channel(channel, self._boosted)
+        self._backend.give_state(utterance, self._boosted)
         return path
 
     def look(self) -> PathSoFar:
         """How far the search has come; it goes on as if nobody had looked."""
         self._begin()
         self._fold()
-        channel, counts = self._channel, self._channel.counts
-        graph, scales, *_ = self._inputs
+        utterance, counts = self._utterance, self._utterance.counts
+        graph, params, *_ = self._inputs
         at, cost, ended = best_so_far(
-            channel.frontier[: counts[k.FRONTIER]],
+            utterance.frontier[: counts[k.FRONTIER]],
             graph.final_cost,
-            scales.lm_scale,
+            params.lm_scale,
             bool(counts[k.DIED] < 0),
             self._boosts_at_end(),
         )
@@ -314,69 +314,71 @@ class CpuSearch:
 
     def _boosts_at_end(self) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
         """What `best_end` takes of boosts."""
-        _, scales, _, phrases = self._inputs
+        _, params, _, phrases = self._inputs
         if phrases is None:
             return None
-        states = self._channel.boosts["boost"]
-        return states, phrases.final_cost, scales.instalment
+        states = self._utterance.boosts["boost"]
+        return states, phrases.final_cost, params.instalment
 
     def _begin(self) -> None:
         """Make the frontier before the first frame, where none has come."""
-        if self._channel.counts[k.FRONTIER] == 0:
+        if self._utterance.counts[k.FRONTIER] == 0:
             self.advance(np.zeros((0, len(self._backend.graph.tokens)), np.float32))
 
     def _fold(self) -> None:
         """Keep of the trace what was said; of what has not begun there is none."""
-        channel, counts = self._channel, self._channel.counts
+        utterance, counts = self._utterance, self._utterance.counts
         if counts[k.FRONTIER] == 0:
             return
-        frontier = channel.frontier[: counts[k.FRONTIER]]
-        nodes = self._history.fold(frontier, channel.trace, counts[k.TRACE])
+        frontier = utterance.frontier[: counts[k.FRONTIER]]
+        nodes = self._history.fold(frontier, utterance.trace, counts[k.TRACE])
         counts[k.TRACE] = nodes
 
-    def _grow(self, status: int, work: k.Work, frames_left: int) -> k.Work:
-        """Enlarge what a kernel found too small; returns the work to go on with."""
-        channel = self._channel
-        if status == k.GROW_WORK:
-            entries, candidates = len(work.next), len(work.candidates)
+    def _grow(self, status: int, scratch: k.Scratch, frames_left: int) -> k.Scratch:
+        """Enlarge what a kernel found too small; returns the scratch to go on with."""
+        utterance = self._utterance
+        if status == k.GROW_SCRATCH:
+            entries, candidates = len(scratch.next), len(scratch.candidates)
             graph, boosted = self._backend.graph, self._boosted
-            return _new_work(graph, 2 * entries, 2 * candidates, boosted)
+            return _new_scratch(graph, 2 * entries, 2 * candidates, boosted)
         if status == k.GROW_ADDED and self._added is not None:
             self._added = with_scratch(self._added, 2 * len(self._added.next))
         if status == k.GROW_FRONTIER:
-            size = 2 * len(work.next)
-            frontier = k.longer(channel.frontier, size)
-            boosts = k.longer(channel.boosts, size if self._boosted else 0)
-            self._channel = channel._replace(frontier=frontier, boosts=boosts)
+            size = 2 * len(scratch.next)
+            frontier = k.longer(utterance.frontier, size)
+            boosts = k.longer(utterance.boosts, size if self._boosted else 0)
+            self._utterance = utterance._replace(frontier=frontier, boosts=boosts)
         if status == k.GROW_TRACE:
-            self._make_room_in_trace(len(work.next), frames_left)
-        return work
+            self._make_room_in_trace(len(scratch.next), frames_left)
+        return scratch
 
     def _make_room_in_trace(self, most: int, frames_left: int) -> None:
         """Fold the trace; lengthen it where that frees less than half.
 
-        A whole utterance is quicker without folding, and its channel goes back soon.
+        A whole utterance is quicker without folding, and its state goes back soon.
         """
-        channel = self._channel
-        whole = frames_left >= MANY_FRAMES and len(channel.trace) < LONG_TRACE
+        utterance = self._utterance
+        whole = frames_left >= MANY_FRAMES and len(utterance.trace) < LONG_TRACE
         if not whole:
             self._fold()
         self._lengthen_trace(most)
 
     def _lengthen_trace(self, most: int) -> None:
         """Make room for as many nodes as there are, and twice `most` more."""
-        channel = self._channel
-        needed = 2 * (int(channel.counts[k.TRACE]) + most)
-        if needed > len(channel.trace):
-            self._channel = channel._replace(trace=k.longer(channel.trace, needed))
+        utterance = self._utterance
+        needed = 2 * (int(utterance.counts[k.TRACE]) + most)
+        if needed > len(utterance.trace):
+            self._utterance = utterance._replace(
+                trace=k.longer(utterance.trace, needed)
+            )
 
 
-def _new_work(
+def _new_scratch(
     graph: PackedGraph, entries: int, candidates: int, boosted: bool
-) -> k.Work:
+) -> k.Scratch:
     num_labels = len(graph.tokens) + 1
     hashed = 1 << (2 * entries).bit_length() if boosted else 0
-    return k.Work(
+    return k.Scratch(
         next=np.empty(entries, k.ENTRY),
         next_boosts=np.empty(entries if boosted else 0, k.NEXT_BOOSTS),
         candidates=np.empty(candidates, k.ENTRY),

@@ -65,16 +65,16 @@ _ZERO = uint64(0)
 
 
 @inlined
-def find_live_sets(graph, scales, work, cutoff, top_credit, width):
-    """Fill `work.live_sets`.
+def find_live_sets(graph, params, scratch, cutoff, top_credit, width):
+    """Fill `scratch.live_sets`.
 
     What survives ends at `cutoff` or below. Levels are of costs 0 to `width`, and of
     costs down to `-top_credit`, which are those of entries less what boosts may pay; a
     level stands for its lowest cost.
     """
-    live, costs = work.live_sets, work.token_costs
+    live, costs = scratch.live_sets, scratch.token_costs
     per_nat, below_per_nat = levels_per_nat(width), credit_levels_per_nat(top_credit)
-    limit = _limit(graph, scales, cutoff, top_credit)
+    limit = _limit(graph, params, cutoff, top_credit)
     live[:] = _ZERO
     for label in range(_ONE, uint64(len(costs))):
         cost, bit = costs[label], _ONE << label
@@ -94,14 +94,14 @@ def find_live_sets(graph, scales, work, cutoff, top_credit, width):
 
 
 @inlined
-def _limit(graph, scales, cutoff, top_credit):
+def _limit(graph, params, cutoff, top_credit):
     """More than `cost of an entry + cost of a token` can be where an arc survives.
 
     Conservative: every arc counts as the least one of the graph, less what an insertion
     credits, and the slack covers rounding, also that of sums with a credit.
     """
-    credit = max_insertion_credit(scales)
-    least_arc = float32(scales.lm_scale * graph.least_cost) - credit
+    credit = max_insertion_credit(params)
+    least_arc = float32(params.lm_scale * graph.least_cost) - credit
     slack = abs(cutoff) + abs(least_arc) + top_credit
     slack = float32(1e-3) + float32(4e-6) * slack
     return min(float32(cutoff - least_arc) + slack, NO_CUTOFF)
@@ -179,48 +179,52 @@ def hot_labels(words, row, among):
     return labels
 
 
-_NONE = uint64(k.NONE)
+_NO_ENTRY = uint64(k.NONE)
 _STILL, _STEPPING = uint64(BLOCK_ARCS), uint64(2 * BLOCK_ARCS)
-"""Where `work.listed` has the arcs of these kinds; before them are the quiet ones."""
+"""Where arcs of these kinds begin in `scratch.listed`, behind the quiet ones."""
 
 
 @part
-def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, beam):
-    """Write the arcs that may survive to `work.candidates` and `work.side`.
+def emit_boosted_by_label(
+    graph, params, words, phrases, scratch, utterance, cutoff, beam
+):
+    """Write the arcs that may survive to `scratch.candidates` and `scratch.side`.
 
     Returns:
         As `emission.emit`.
     """
-    frontier, count = channel.frontier, uint64(channel.counts[k.GRAPH])
-    boosts, top_credit = channel.boosts, channel.top_credit[0]
-    find_live_sets(graph, scales, work, cutoff, top_credit, beam)
+    frontier, count = utterance.frontier, uint64(utterance.counts[k.GRAPH])
+    boosts, top_credit = utterance.boosts, utterance.top_credit[0]
+    find_live_sets(graph, params, scratch, cutoff, top_credit, beam)
     made, side, least, first = _ZERO, _ZERO, float32(np.inf), _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
         quiet, still, stepping = _list_boosted_block(
-            graph, words, phrases, work, channel, first, last, count, beam
+            graph, words, phrases, scratch, utterance, first, last, count, beam
         )
         more = still - _STILL + (stepping - _STEPPING)
-        if made + quiet > uint64(len(work.candidates)):
-            return _NONE, side, least
-        if side + more > uint64(len(work.side)):
-            return _NONE, side, least
+        if made + quiet > uint64(len(scratch.candidates)):
+            return _NO_ENTRY, side, least
+        if side + more > uint64(len(scratch.side)):
+            return _NO_ENTRY, side, least
         for q in range(quiet):
-            entry, a = frontier[work.listed[q].entry], uint64(work.listed[q].arc)
-            reached = _reached(graph, scales, work, entry, a)
-            write_candidate(graph, work, made, entry, a, reached)
+            entry, a = frontier[scratch.listed[q].entry], uint64(scratch.listed[q].arc)
+            reached = _reached(graph, params, scratch, entry, a)
+            write_candidate(graph, scratch, made, entry, a, reached)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
         for q in range(_STILL, still):
-            i, a = uint64(work.listed[q].entry), uint64(work.listed[q].arc)
-            reached = _reached(graph, scales, work, frontier[i], a)
+            i, a = uint64(scratch.listed[q].entry), uint64(scratch.listed[q].arc)
+            reached = _reached(graph, params, scratch, frontier[i], a)
             boost = boosts[i].boost
-            write_side(graph, work, side, frontier[i], a, reached, boost, boost)
+            write_side(graph, scratch, side, frontier[i], a, reached, boost, boost)
             least = min(least, reached)
             side += uint64(reached <= cutoff)
-        bounded = _bound(graph, scales, work, channel, side, stepping, cutoff)
+        bounded = _bound(graph, params, scratch, utterance, side, stepping, cutoff)
         for q in range(side, bounded):
-            reached = _step(graph, scales, words, phrases, work, side, work.side[q])
+            reached = _step(
+                graph, params, words, phrases, scratch, side, scratch.side[q]
+            )
             least = min(least, reached)
             side += uint64(reached <= cutoff)
         first = last
@@ -228,19 +232,21 @@ def emit_boosted_by_label(graph, scales, words, phrases, work, channel, cutoff, 
 
 
 @inlined
-def _reached(graph, scales, work, entry, a):
+def _reached(graph, params, scratch, entry, a):
     """What an arc reaches on which boosts do not step."""
     arc = graph.arcs[a]
-    reached = add_graph_and_insertion(scales, entry.cost, arc)
-    return float32(reached + work.token_costs[arc.ilabel & LABEL])
+    reached = add_graph_and_insertion(params, entry.cost, arc)
+    return float32(reached + scratch.token_costs[arc.ilabel & LABEL])
 
 
 @inlined
-def _list_boosted_block(graph, words, phrases, work, channel, first, last, count, beam):
-    """Fill `work.listed` with the live arcs of some entries; where each kind ends."""
-    frontier, boosts, listed = channel.frontier, channel.boosts, work.listed
-    per_nat, sets = levels_per_nat(beam), work.live_sets
-    below_per_nat = credit_levels_per_nat(channel.top_credit[0])
+def _list_boosted_block(
+    graph, words, phrases, scratch, utterance, first, last, count, beam
+):
+    """List the live arcs of some entries in `scratch.listed`; where each kind ends."""
+    frontier, boosts, listed = utterance.frontier, utterance.boosts, scratch.listed
+    per_nat, sets = levels_per_nat(beam), scratch.live_sets
+    below_per_nat = credit_levels_per_nat(utterance.top_credit[0])
     quiet, still, stepping = _ZERO, _STILL, _STEPPING
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
@@ -272,7 +278,7 @@ def _list_boosted_block(graph, words, phrases, work, channel, first, last, count
 
 
 @inlined
-def _bound(graph, scales, work, channel, side, stepping, cutoff):
+def _bound(graph, params, scratch, utterance, side, stepping, cutoff):
     """Write the arcs on which boosts step and that can survive, from `side` on.
 
     Their cost is that before the step, their boost state the entry's.
@@ -280,12 +286,12 @@ def _bound(graph, scales, work, channel, side, stepping, cutoff):
     Returns:
         Where they end.
     """
-    frontier, boosts = channel.frontier, channel.boosts
+    frontier, boosts = utterance.frontier, utterance.boosts
     for q in range(_STEPPING, stepping):
-        i, a = uint64(work.listed[q].entry), uint64(work.listed[q].arc)
-        entry, arc, candidate = frontier[i], graph.arcs[a], work.side[side]
-        cost = add_graph_and_insertion(scales, entry.cost, arc)
-        acoustic = work.token_costs[arc.ilabel & LABEL]
+        i, a = uint64(scratch.listed[q].entry), uint64(scratch.listed[q].arc)
+        entry, arc, candidate = frontier[i], graph.arcs[a], scratch.side[side]
+        cost = add_graph_and_insertion(params, entry.cost, arc)
+        acoustic = scratch.token_costs[arc.ilabel & LABEL]
         candidate.cost = cost
         candidate.node = entry.node
         candidate.arc = uint32(a)
@@ -296,15 +302,15 @@ def _bound(graph, scales, work, channel, side, stepping, cutoff):
 
 
 @inlined
-def _step(graph, scales, words, phrases, work, side, bounded):
+def _step(graph, params, words, phrases, scratch, side, bounded):
     """Make side candidate number `side` of one from `_bound`; its cost."""
     cost, source, node, a = bounded.cost, bounded.boost, bounded.node, bounded.arc
     arc = graph.arcs[uint64(a)]
-    prefetch(work.slots, uint64(arc.nextstate))
-    paid, boost = step_boosts(graph, scales, words, phrases, arc, source)
+    prefetch(scratch.slots, uint64(arc.nextstate))
+    paid, boost = step_boosts(graph, params, words, phrases, arc, source)
     reached = float32(cost - paid)
-    reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
-    candidate = work.side[side]
+    reached = float32(reached + scratch.token_costs[arc.ilabel & LABEL])
+    candidate = scratch.side[side]
     candidate.cost = reached
     candidate.state = arc.nextstate
     candidate.node = node
@@ -319,8 +325,8 @@ _HOT = uint32(1 << 31)
 
 
 @inlined
-def emit(graph, scales, words, phrases, work, channel, beam, unbounded, known):
-    """Write the arcs that may survive to `work.candidates` and `work.side`.
+def emit(graph, params, words, phrases, scratch, utterance, beam, unbounded, known):
+    """Write the arcs that may survive to `scratch.candidates` and `scratch.side`.
 
     The cutoff starts from the best entry's arcs, or from `known`, the cost of some
     candidate or infinite, where this is less; with `unbounded` there is none.
@@ -329,30 +335,34 @@ def emit(graph, scales, words, phrases, work, channel, beam, unbounded, known):
         (candidates, side candidates, least cost), the first NONE if they do not fit.
     """
     if unbounded:
-        return _emit_by_row(graph, scales, words, phrases, work, channel, NO_CUTOFF)
+        return _emit_by_row(
+            graph, params, words, phrases, scratch, utterance, NO_CUTOFF
+        )
     least = known
-    if channel.counts[k.BEST] < channel.counts[k.GRAPH]:
-        best = _least_from_best(graph, scales, words, phrases, work, channel)
+    if utterance.counts[k.BEST] < utterance.counts[k.GRAPH]:
+        best = _least_from_best(graph, params, words, phrases, scratch, utterance)
         least = min(least, best)
     cutoff = min(float32(least + beam), NO_CUTOFF)
     if not graph.by_label:
-        return _emit_by_row(graph, scales, words, phrases, work, channel, cutoff)
+        return _emit_by_row(graph, params, words, phrases, scratch, utterance, cutoff)
     if phrases is None:
-        return _emit_by_label(graph, scales, words, work, channel, cutoff, beam)
+        return _emit_by_label(graph, params, words, scratch, utterance, cutoff, beam)
     else:
         return emit_boosted_by_label(
-            graph, scales, words, phrases, work, channel, cutoff, beam
+            graph, params, words, phrases, scratch, utterance, cutoff, beam
         )
 
 
 @inlined
-def _least_from_best(graph, scales, words, phrases, work, channel):
+def _least_from_best(graph, params, words, phrases, scratch, utterance):
     """The least cost that the emitting arcs of the best entry reach."""
-    least, best = NO_CUTOFF, channel.counts[k.BEST]
-    state = uint64(channel.frontier[best].state)
+    least, best = NO_CUTOFF, utterance.counts[k.BEST]
+    state = uint64(utterance.frontier[best].state)
     row_end = uint64(graph.rows[state + _ONE].begin)
     for a in range(uint64(graph.rows[state].emit), row_end):
-        cost, _ = follow(graph, scales, words, phrases, work, channel, best, a, least)
+        cost, _ = follow(
+            graph, params, words, phrases, scratch, utterance, best, a, least
+        )
         least = min(least, cost)
     return least
 
@@ -368,32 +378,32 @@ def _prefetch_rows(graph, frontier, i, count):
 
 
 @part
-def _emit_by_label(graph, scales, words, work, channel, cutoff, beam):
+def _emit_by_label(graph, params, words, scratch, utterance, cutoff, beam):
     """Candidates by intersecting label sets; see `emit`.
 
     Block by block: first the arcs are listed and asked for, then they are followed; by
     then they are in the cache.
     """
-    frontier, count = channel.frontier, uint64(channel.counts[k.GRAPH])
+    frontier, count = utterance.frontier, uint64(utterance.counts[k.GRAPH])
     made, least = _ZERO, float32(np.inf)
-    room = uint64(len(work.candidates))
-    find_live_sets(graph, scales, work, cutoff, top_bonus(scales, words), beam)
+    room = uint64(len(scratch.candidates))
+    find_live_sets(graph, params, scratch, cutoff, top_bonus(params, words), beam)
     first = _ZERO
     while first < count:
         last = min(first + uint64(BLOCK), count)
         listed = _list_block(
-            graph, scales, words, work, frontier, first, last, count, beam
+            graph, params, words, scratch, frontier, first, last, count, beam
         )
         if made + listed > room:
-            return _NONE, _ZERO, least
+            return _NO_ENTRY, _ZERO, least
         for q in range(listed):
-            flagged, a = work.listed[q].entry, uint64(work.listed[q].arc)
+            flagged, a = scratch.listed[q].entry, uint64(scratch.listed[q].arc)
             entry, arc = frontier[flagged & ~_HOT], graph.arcs[a]
-            reached = add_graph_and_insertion(scales, entry.cost, arc)
+            reached = add_graph_and_insertion(params, entry.cost, arc)
             if flagged & _HOT:
-                reached = float32(reached - bonus_of(scales, words, arc))
-            reached = float32(reached + work.token_costs[arc.ilabel & LABEL])
-            write_candidate(graph, work, made, entry, a, reached)
+                reached = float32(reached - bonus_of(params, words, arc))
+            reached = float32(reached + scratch.token_costs[arc.ilabel & LABEL])
+            write_candidate(graph, scratch, made, entry, a, reached)
             least = min(least, reached)
             made += uint64(reached <= cutoff)
         first = last
@@ -401,35 +411,35 @@ def _emit_by_label(graph, scales, words, work, channel, cutoff, beam):
 
 
 @inlined
-def _list_block(graph, scales, words, work, frontier, first, last, count, beam):
-    """Fill `work.listed` with the live arcs of some entries; how many there are."""
-    per_nat, bonus = levels_per_nat(beam), top_bonus(scales, words)
+def _list_block(graph, params, words, scratch, frontier, first, last, count, beam):
+    """Fill `scratch.listed` with the live arcs of some entries; how many there are."""
+    per_nat, bonus = levels_per_nat(beam), top_bonus(params, words)
     below_per_nat, listed = credit_levels_per_nat(bonus), _ZERO
     for i in range(first, last):
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
-        live = row.labels & work.live_sets[level_of(cost, per_nat)]
-        if scales.has_words:
+        live = row.labels & scratch.live_sets[level_of(cost, per_nat)]
+        if params.has_words:
             if is_hot(words, frontier[i].state):
                 cost = float32(cost - bonus)
                 level = credited_level_of(cost, per_nat, below_per_nat)
-                hot = hot_labels(words, row, row.labels & work.live_sets[level])
+                hot = hot_labels(words, row, row.labels & scratch.live_sets[level])
                 live &= ~hot
                 flagged = uint32(i) | _HOT
-                listed = list_arcs(graph, row, hot, flagged, work.listed, listed)
-        listed = list_arcs(graph, row, live, i, work.listed, listed)
+                listed = list_arcs(graph, row, hot, flagged, scratch.listed, listed)
+        listed = list_arcs(graph, row, live, i, scratch.listed, listed)
     return listed
 
 
 @part
-def _emit_by_row(graph, scales, words, phrases, work, channel, cutoff):
+def _emit_by_row(graph, params, words, phrases, scratch, utterance, cutoff):
     """Candidates by looking at every arc; see `emit`.
 
     Searching long rows for the live labels of the frame was tried and is slower.
     """
-    frontier, count = channel.frontier, uint64(channel.counts[k.GRAPH])
-    room = uint64(len(work.candidates))
+    frontier, count = utterance.frontier, uint64(utterance.counts[k.GRAPH])
+    room = uint64(len(scratch.candidates))
     made, side, least = _ZERO, _ZERO, float32(np.inf)
     for i in range(count):
         _prefetch_rows(graph, frontier, i, count)
@@ -438,20 +448,20 @@ def _emit_by_row(graph, scales, words, phrases, work, channel, cutoff):
         first = uint64(graph.rows[state].emit)
         last = uint64(graph.rows[state + _ONE].begin)
         if max(made, side) + (last - first) > room:
-            return _NONE, side, least
+            return _NO_ENTRY, side, least
         for a in range(first, last):
             reached, boost = follow(
-                graph, scales, words, phrases, work, channel, i, a, cutoff
+                graph, params, words, phrases, scratch, utterance, i, a, cutoff
             )
             if not reached <= cutoff:
                 continue
             least = min(least, reached)
             if phrases is not None:
-                source = channel.boosts[i].boost
+                source = utterance.boosts[i].boost
                 if boost != phrases.quiet or source != phrases.quiet:
-                    write_side(graph, work, side, entry, a, reached, boost, source)
+                    write_side(graph, scratch, side, entry, a, reached, boost, source)
                     side += _ONE
                     continue
-            write_candidate(graph, work, made, entry, a, reached)
+            write_candidate(graph, scratch, made, entry, a, reached)
             made += _ONE
     return made, side, least

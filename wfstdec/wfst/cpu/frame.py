@@ -53,7 +53,7 @@ _ONE = uint64(1)
 
 
 @part
-def nth_least(entries, count, n, limit, work):
+def nth_least(entries, count, n, limit, scratch):
     """The key of the n-th least entry among those that cost at most `limit`.
 
     A histogram over the costs finds the bin of the n-th; only that bin is sorted.
@@ -63,9 +63,9 @@ def nth_least(entries, count, n, limit, work):
         count: How many entries there are.
         n: 1 or more; more than there are gives the key of the last.
         limit: float32, entries over it do not count.
-        work: `Work`, for `bins` and `keys`.
+        scratch: `Scratch`, for `bins` and `keys`.
     """
-    bins, keys = work.bins, work.keys
+    bins, keys = scratch.bins, scratch.keys
     top = float32(len(bins) - 1)
     least, worst, within = float32(np.inf), float32(-np.inf), uint64(0)
     for i in range(count):
@@ -95,7 +95,7 @@ def nth_least(entries, count, n, limit, work):
 
 
 @part
-def last_of_tie(entries, boosts, count, n, last, work):
+def last_of_tie(entries, boosts, count, n, last, scratch):
     """The boost state of the n-th least entry, ties going to the lower one.
 
     Args:
@@ -104,16 +104,16 @@ def last_of_tie(entries, boosts, count, n, last, work):
         count: How many entries there are.
         n: 1 or more, at most as many as do not come after `last`.
         last: The key of the n-th, from `nth_least`.
-        work: `Work`, for `keys`.
+        scratch: `Scratch`, for `keys`.
     """
     before, found = uint64(0), uint64(0)
     for i in range(count):
         key = key_of(entries[i].cost, entries[i].state)
         before += uint64(key < last)
         if key == last:
-            work.keys[found] = uint64(boosts[i].boost)
+            scratch.keys[found] = uint64(boosts[i].boost)
             found += _ONE
-    return uint32(_nth_of(work.keys, found, n - before - _ONE))
+    return uint32(_nth_of(scratch.keys, found, n - before - _ONE))
 
 
 @part
@@ -146,7 +146,7 @@ def _bin(cost, least, scale, top):
     return uint64(min(float32(float32(cost - least) * scale), top))
 
 
-_NONE = uint32(k.NONE)
+_NO_NODE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 _TOKENS = ilabel_of(0)
 """Where costs by ilabel begin to be those of tokens."""
@@ -154,16 +154,16 @@ _ZERO = uint64(0)
 
 
 @kernel
-def restart(channel):
-    """Make a channel that of an utterance whose first frame is to come."""
-    channel.counts[:] = 0
-    channel.counts[k.DIED] = -1
-    channel.base[0] = 0.0
+def restart(utterance):
+    """Make a state that of an utterance whose first frame is to come."""
+    utterance.counts[:] = 0
+    utterance.counts[k.DIED] = -1
+    utterance.base[0] = 0.0
 
 
 @kernel
 def advance(
-    graph, scales, words, phrases, added, work, channel, logprobs, first, record
+    graph, params, words, phrases, added, scratch, utterance, logprobs, first, record
 ):
     """Pass the frontier through the frames `first` and on of a chunk.
 
@@ -173,25 +173,35 @@ def advance(
         (status, frame): OK and T, or what must grow and the frame to go on from.
     """
     num_frames = logprobs.shape[0]
-    counts = channel.counts
+    counts = utterance.counts
     counts[k.MOVED] = 1  # this may be other scratch than that of the frame before
     if counts[k.FRONTIER] == 0:
-        status = _begin(graph, scales, words, phrases, added, work, channel, record)
+        status = _begin(
+            graph, params, words, phrases, added, scratch, utterance, record
+        )
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
         if counts[k.DIED] >= 0:
             break
-        beam = _keep(scales, phrases, work, channel)
-        unscaled, costs = work.unscaled[_TOKENS:], work.token_costs[_TOKENS:]
-        price(scales.pricing, graph.blank, logprobs[frame], unscaled, costs)
+        beam = _keep(params, phrases, scratch, utterance)
+        unscaled, costs = scratch.unscaled[_TOKENS:], scratch.token_costs[_TOKENS:]
+        price(params.pricing, graph.blank, logprobs[frame], unscaled, costs)
         status, of_graph, count, made = _next_frontier(
-            graph, scales, words, phrases, added, work, channel, beam, record
+            graph, params, words, phrases, added, scratch, utterance, beam, record
         )
         kept = counts[k.FRONTIER]
         if status == k.OK and count > _ZERO:
             status = _settle(
-                graph, scales, words, phrases, added, work, channel, of_graph, count
+                graph,
+                params,
+                words,
+                phrases,
+                added,
+                scratch,
+                utterance,
+                of_graph,
+                count,
             )
         if status != k.OK:
             return status, frame
@@ -199,7 +209,7 @@ def advance(
             counts[k.DIED] = counts[k.FRAMES]
             break
         if record is not None:
-            commit(phrases, work, channel, record, count)
+            commit(phrases, scratch, utterance, record, count)
         counts[k.FRAMES] += 1
         counts[k.ACTIVE] += kept
         counts[k.ARCS] += np.int64(made)
@@ -207,188 +217,194 @@ def advance(
 
 
 @inlined
-def _begin(graph, scales, words, phrases, added, work, channel, record):
+def _begin(graph, params, words, phrases, added, scratch, utterance, record):
     """Make the frontier before the first frame; returns OK or what must grow."""
     if phrases is None:
-        entry = work.candidates[0]
+        entry = scratch.candidates[0]
         entry.state, entry.cost = uint32(0), float32(0)
-        entry.node, entry.arc = _NONE, _NONE
-        insert_alone(phrases, work, _ZERO, entry)
+        entry.node, entry.arc = _NO_NODE, _NO_NODE
+        insert_alone(phrases, scratch, _ZERO, entry)
     else:
-        first = work.side[0]
+        first = scratch.side[0]
         first.state, first.cost = uint32(0), float32(0)
-        first.node, first.arc = _NONE, _NONE
-        first.boost, first.source_boost = phrases.start, _NONE
-        start_table(phrases, work, _ONE)
-        insert(phrases, work, _ZERO, first)
-    work.waiting[0] = uint32(0)
+        first.node, first.arc = _NO_NODE, _NO_NODE
+        first.boost, first.source_boost = phrases.start, _NO_NODE
+        start_table(phrases, scratch, _ONE)
+        insert(phrases, scratch, _ZERO, first)
+    scratch.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
-    cutoff = min(scales.beam, NO_CUTOFF)
+    cutoff = min(params.beam, NO_CUTOFF)
     start_noting(record)
     count, fits = close(
-        graph, scales, words, phrases, work, record, _ONE, waiting, cutoff
+        graph, params, words, phrases, scratch, record, _ONE, waiting, cutoff
     )
     if not fits:
-        return k.GROW_WORK
+        return k.GROW_SCRATCH
     if record is not None:
-        if not finish_noting(graph, added, work, channel, record, count):
+        if not finish_noting(graph, added, scratch, utterance, record, count):
             return k.GROW_NOTED
-    status = _settle(graph, scales, words, phrases, added, work, channel, count, count)
+    status = _settle(
+        graph, params, words, phrases, added, scratch, utterance, count, count
+    )
     if record is not None:
         if status == k.OK:
-            commit(phrases, work, channel, record, count)
+            commit(phrases, scratch, utterance, record, count)
     return status
 
 
 @inlined
-def _next_frontier(graph, scales, words, phrases, added, work, channel, beam, record):
+def _next_frontier(
+    graph, params, words, phrases, added, scratch, utterance, beam, record
+):
     """Emit, recombine, close.
 
     Returns:
-        (status, entries of the graph's states in `work.next`, all entries: 0 if none
+        (status, entries of the graph's states in `scratch.next`, all entries: 0 if none
         survives, candidates made).
     """
     status, made, least = _emit(
-        graph, scales, words, phrases, added, work, channel, beam, False
+        graph, params, words, phrases, added, scratch, utterance, beam, False
     )
     cutoff = min(float32(least + beam), NO_CUTOFF)
     count, more, waiting = _ZERO, _ZERO, _ZERO
     if status == k.OK:
         status, count, more, waiting = _reach(
-            graph, phrases, added, work, record, made, cutoff
+            graph, phrases, added, scratch, record, made, cutoff
         )
     some = count + more
-    few = some < scales.min_active and some > _ZERO
+    few = some < params.min_active and some > _ZERO
     if status == k.OK and few and cutoff < NO_CUTOFF:
         status, made, least = _emit(
-            graph, scales, words, phrases, added, work, channel, beam, True
+            graph, params, words, phrases, added, scratch, utterance, beam, True
         )
         if status == k.OK:
             status, cutoff = _wider(
-                graph, scales, phrases, added, work, record, made, cutoff
+                graph, params, phrases, added, scratch, record, made, cutoff
             )
         if status == k.OK:
             status, count, more, waiting = _reach(
-                graph, phrases, added, work, record, made, cutoff
+                graph, phrases, added, scratch, record, made, cutoff
             )
     if status == k.OK and count > _ZERO:
         count, fits = close(
-            graph, scales, words, phrases, work, record, count, waiting, cutoff
+            graph, params, words, phrases, scratch, record, count, waiting, cutoff
         )
-        status = k.OK if fits else k.GROW_WORK
+        status = k.OK if fits else k.GROW_SCRATCH
     if added is not None:
         if status == k.OK and more > _ZERO:
-            more, status = close_added(phrases, added, work, record, count, more)
+            more, status = close_added(phrases, added, scratch, record, count, more)
     if record is not None:
         if status == k.OK and count + more > _ZERO:
-            if not finish_noting(graph, added, work, channel, record, count):
+            if not finish_noting(graph, added, scratch, utterance, record, count):
                 status = k.GROW_NOTED
     return status, count, count + more, made[0] + made[1] + made[2]
 
 
 @inlined
-def _emit(graph, scales, words, phrases, added, work, channel, beam, unbounded):
+def _emit(graph, params, words, phrases, added, scratch, utterance, beam, unbounded):
     """Candidates: (status, (candidates, side ones, those in `added`), least cost)."""
     from_added, known = _ZERO, float32(np.inf)
     if added is not None:
-        if channel.counts[k.BEST] >= channel.counts[k.GRAPH]:
+        if utterance.counts[k.BEST] >= utterance.counts[k.GRAPH]:
             known = least_from_best_added(
-                graph, scales, words, phrases, added, work, channel
+                graph, params, words, phrases, added, scratch, utterance
             )
     made, side, least = emit(
-        graph, scales, words, phrases, work, channel, beam, unbounded, known
+        graph, params, words, phrases, scratch, utterance, beam, unbounded, known
     )
-    if made == _NONE:
-        return k.GROW_WORK, (_ZERO, _ZERO, _ZERO), least
+    if made == _NO_NODE:
+        return k.GROW_SCRATCH, (_ZERO, _ZERO, _ZERO), least
     if added is not None:
         width = float32(np.inf) if unbounded else beam
         from_added, least = emit_added(
-            graph, scales, words, phrases, added, work, channel, width, least
+            graph, params, words, phrases, added, scratch, utterance, width, least
         )
-        if from_added == _NONE:
+        if from_added == _NO_NODE:
             return k.GROW_ADDED, (_ZERO, _ZERO, _ZERO), least
     return k.OK, (made, side, from_added), least
 
 
 @inlined
-def _reach(graph, phrases, added, work, record, made, cutoff):
+def _reach(graph, phrases, added, scratch, record, made, cutoff):
     """Candidates to entries.
 
     Returns:
-        (status, entries in `work.next`, those in `added.next`, how many of the former
-        have epsilon arcs).
+        (status, entries in `scratch.next`, those in `added.next`, how many of the
+        former have epsilon arcs).
     """
     start_noting(record)
     count, waiting, fits = recombine(
-        graph, phrases, work, record, made[0], made[1], cutoff
+        graph, phrases, scratch, record, made[0], made[1], cutoff
     )
-    more, status = _ZERO, k.OK if fits else k.GROW_WORK
+    more, status = _ZERO, k.OK if fits else k.GROW_SCRATCH
     if added is not None:
         if fits and made[2] > _ZERO:
             count, waiting, more, status = recombine_added(
-                phrases, added, work, record, made[2], cutoff, count, waiting
+                phrases, added, scratch, record, made[2], cutoff, count, waiting
             )
     return status, count, more, waiting
 
 
 @inlined
-def _wider(graph, scales, phrases, added, work, record, made, cutoff):
+def _wider(graph, params, phrases, added, scratch, record, made, cutoff):
     """(status, the cutoff raised to the `min_active`-th least of all candidates)."""
     status, count, more, _ = _reach(
-        graph, phrases, added, work, record, made, NO_CUTOFF
+        graph, phrases, added, scratch, record, made, NO_CUTOFF
     )
     if added is not None:
-        if status == k.OK and not append_added(phrases, added, work, count, more):
-            status = k.GROW_WORK
+        if status == k.OK and not append_added(phrases, added, scratch, count, more):
+            status = k.GROW_SCRATCH
     if status == k.OK:
-        number = scales.min_active
-        worst = nth_least(work.next, count + more, number, NO_CUTOFF, work)
+        number = params.min_active
+        worst = nth_least(scratch.next, count + more, number, NO_CUTOFF, scratch)
         cutoff = max(cutoff, cost_of(worst))
     return status, cutoff
 
 
 @inlined
-def _keep(scales, phrases, work, channel):
+def _keep(params, phrases, scratch, utterance):
     """Prune the frontier in place by beam, max_active, min_active; this frame's beam.
 
     Most frames have nothing to prune: what is over the beam was cut before re-basing.
     Done again after arrays grew, it changes nothing.
     """
-    counts = channel.counts
+    counts = utterance.counts
     count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
-    if within > scales.max_active:
-        worst = _keep_least(phrases, work, channel, scales.max_active, scales.beam)
-        if scales.beam_delta >= float32(0):
-            channel.beam[0] = min(scales.beam, float32(worst + scales.beam_delta))
-    elif within < scales.min_active and within < count:
-        _keep_least(phrases, work, channel, min(scales.min_active, count), NO_CUTOFF)
+    if within > params.max_active:
+        worst = _keep_least(phrases, scratch, utterance, params.max_active, params.beam)
+        if params.beam_delta >= float32(0):
+            utterance.beam[0] = min(params.beam, float32(worst + params.beam_delta))
+    elif within < params.min_active and within < count:
+        _keep_least(
+            phrases, scratch, utterance, min(params.min_active, count), NO_CUTOFF
+        )
     elif within < count:
-        _keep_least(phrases, work, channel, within, scales.beam)
-    return channel.beam[0]
+        _keep_least(phrases, scratch, utterance, within, params.beam)
+    return utterance.beam[0]
 
 
 @part
-def _keep_least(phrases, work, channel, keep, limit):
+def _keep_least(phrases, scratch, utterance, keep, limit):
     """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
-    frontier, counts = channel.frontier, channel.counts
+    frontier, counts = utterance.frontier, utterance.counts
     count = uint64(counts[k.FRONTIER])
-    last = nth_least(frontier, count, keep, limit, work)
-    last_boost = _NONE
+    last = nth_least(frontier, count, keep, limit, scratch)
+    last_boost = _NO_NODE
     if phrases is not None:
-        last_boost = last_of_tie(frontier, channel.boosts, count, keep, last, work)
+        last_boost = last_of_tie(frontier, utterance.boosts, count, keep, last, scratch)
     kept, of_graph, kept_of_graph = _ZERO, counts[k.GRAPH], _ZERO
     for i in range(count):
         cost = frontier[i].cost
         key = key_of(cost, frontier[i].state)
         if phrases is not None:
-            if key == last and channel.boosts[i].boost > last_boost:
+            if key == last and utterance.boosts[i].boost > last_boost:
                 continue
         if key <= last:
             if cost == float32(0):
                 counts[k.BEST] = np.int64(kept)
             frontier[kept] = frontier[i]
             if phrases is not None:
-                channel.boosts[kept] = channel.boosts[i]
+                utterance.boosts[kept] = utterance.boosts[i]
             kept += _ONE
             if np.int64(i) < of_graph:
                 kept_of_graph = kept
@@ -398,10 +414,10 @@ def _keep_least(phrases, work, channel, keep, limit):
 
 
 @part
-def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count):
-    """Make trace nodes, re-base, and hand the entries to the channel."""
-    entries, frontier, trace = work.next, channel.frontier, channel.trace
-    counts = channel.counts
+def _settle(graph, params, words, phrases, added, scratch, utterance, of_graph, count):
+    """Make trace nodes, re-base, and hand the entries to the utterance."""
+    entries, frontier, trace = scratch.next, utterance.frontier, utterance.trace
+    counts = utterance.counts
     first = uint64(counts[k.TRACE])
     if count > uint64(len(frontier)):
         return k.GROW_FRONTIER
@@ -412,21 +428,21 @@ def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count
         best = min(best, entries[i].cost)
     within, top_credit, quiet_credit = _ZERO, float32(0), float32(0)
     if phrases is not None:
-        quiet_credit = most_credited(scales, words, phrases, uint32(0))
+        quiet_credit = most_credited(params, words, phrases, uint32(0))
         top_credit = quiet_credit
     for i in range(count):
         arc, node = entries[i].arc, entries[i].node
         made = first + uint64(i)
         cost = float32(entries[i].cost - best)
         acoustic = float32(0)
-        if arc == _NONE:
-            trace[made].previous = _NONE
+        if arc == _NO_NODE:
+            trace[made].previous = _NO_NODE
         elif arc & _EPSILON_ARC:
             arc = arc_of_flagged(arc ^ _EPSILON_ARC)
             trace[made].previous = uint32(first) + node
         else:
             arc = arc_of_flagged(arc)
-            acoustic = work.unscaled[label_at(graph, added, arc)]
+            acoustic = scratch.unscaled[label_at(graph, added, arc)]
             trace[made].previous = node
         trace[made].arc = arc
         trace[made].acoustic = acoustic
@@ -434,12 +450,12 @@ def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count
         frontier[i].state = entries[i].state
         frontier[i].node = uint32(made)
         if phrases is not None:
-            credit, boost = quiet_credit, work.next_boosts[i].boost
+            credit, boost = quiet_credit, scratch.next_boosts[i].boost
             if boost != phrases.quiet:
-                credit = most_credited(scales, words, phrases, boost)
+                credit = most_credited(params, words, phrases, boost)
                 top_credit = max(top_credit, credit)
-            channel.boosts[i].boost, channel.boosts[i].credit = boost, credit
-        if cost <= scales.beam:
+            utterance.boosts[i].boost, utterance.boosts[i].credit = boost, credit
+        if cost <= params.beam:
             within += _ONE
         if cost == float32(0):
             counts[k.BEST] = np.int64(i)
@@ -447,6 +463,6 @@ def _settle(graph, scales, words, phrases, added, work, channel, of_graph, count
     counts[k.MOVED] = 0
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
-    channel.base[0] += np.float64(best)
-    channel.beam[0], channel.top_credit[0] = scales.beam, top_credit
+    utterance.base[0] += np.float64(best)
+    utterance.beam[0], utterance.top_credit[0] = params.beam, top_credit
     return k.OK

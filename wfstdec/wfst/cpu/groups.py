@@ -40,14 +40,24 @@ END = np.dtype(
     ]
 )
 """How an utterance ended; where its path stands among the steps, the last one first."""
-_NONE = uint32(k.NONE)
+_NO_NODE = uint32(k.NONE)
 _NOTHING = np.zeros((0, 0), np.float32)
 """Fills what is given up to `k.GROUP`: a kernel is compiled for one length."""
 
 
 @kernel
 def search_group(
-    graph, scales, words, phrases, work, channel, at_end, utterances, ends, steps, at
+    graph,
+    params,
+    words,
+    phrases,
+    scratch,
+    utterance,
+    at_end,
+    utterances,
+    ends,
+    steps,
+    at,
 ):
     """Search utterances one after the other, from a frame of one of them on.
 
@@ -59,38 +69,38 @@ def search_group(
     """
     for i in range(at[0], len(ends)):
         if at[1] == 0:
-            restart(channel)
+            restart(utterance)
         chunk, first = utterances[i], at[1]
         status, frame = advance(
-            graph, scales, words, phrases, None, work, channel, chunk, first, None
+            graph, params, words, phrases, None, scratch, utterance, chunk, first, None
         )
         at[0], at[1] = i, frame
         if status != k.OK:
             return status
-        if not _end(graph, scales, channel, at_end, ends[i], steps, at[2]):
+        if not _end(graph, params, utterance, at_end, ends[i], steps, at[2]):
             return GROW_STEPS
         at[0], at[1], at[2] = i + 1, 0, at[2] + ends[i].count
     return k.OK
 
 
 @inlined
-def _end(graph, scales, channel, at_end, end, steps, first):
+def _end(graph, params, utterance, at_end, end, steps, first):
     """Write the path of an utterance from `first` on; whether there was room."""
-    counts = channel.counts
-    entries = channel.frontier[: counts[k.FRONTIER]]
+    counts = utterance.counts
+    entries = utterance.frontier[: counts[k.FRONTIER]]
     survived = counts[k.DIED] < 0
     best, cost, final = best_end(
-        entries, graph.final_cost, scales.lm_scale, survived, at_end
+        entries, graph.final_cost, params.lm_scale, survived, at_end
     )
     length, node = first, entries[best].node
-    while channel.trace[node].arc != _NONE:
+    while utterance.trace[node].arc != _NO_NODE:
         if length == len(steps):
             return False
-        steps[length].arc = channel.trace[node].arc
-        steps[length].acoustic = channel.trace[node].acoustic
+        steps[length].arc = utterance.trace[node].arc
+        steps[length].acoustic = utterance.trace[node].acoustic
         length += 1
-        node = channel.trace[node].previous
-    end.search_cost = channel.base[0] + np.float64(cost)
+        node = utterance.trace[node].previous
+    end.search_cost = utterance.base[0] + np.float64(cost)
     end.final_cost = 0.0
     if final:
         end.final_cost = np.float64(graph.final_cost[entries[best].state])
@@ -117,7 +127,7 @@ class GroupSearch(CpuSearch):
             i, frame, _ = at.tolist()
             alone[i] = self._finish_alone(utterances[i][frame:])
             at[:2] = i + 1, 0
-        self._backend.give_channel(self._channel, self._boosted)
+        self._backend.give_state(self._utterance, self._boosted)
         said = read_paths(self._backend.rule, steps, ends["first"], ends["count"])
         return [
             alone[i] if i in alone else _path(said[i], ends[i])
@@ -132,23 +142,25 @@ class GroupSearch(CpuSearch):
         at: np.ndarray,
     ) -> tuple[int, np.ndarray]:
         """Go on until all is done, or a trace must be folded: (status, steps)."""
-        work = self._backend.take_work(0, self._boosted)
+        scratch = self._backend.take_scratch(0, self._boosted)
         try:
             while True:
                 status = search_group(
-                    *(*self._inputs, work, self._channel, self._boosts_at_end()),
+                    *(*self._inputs, scratch, self._utterance, self._boosts_at_end()),
                     *(given, ends, steps, at),
                 )
                 if status == GROW_STEPS:
                     steps = k.longer(steps, 2 * len(steps))
-                elif status == k.GROW_TRACE and len(self._channel.trace) < LONG_TRACE:
-                    self._lengthen_trace(len(work.next))
+                elif status == k.GROW_TRACE and len(self._utterance.trace) < LONG_TRACE:
+                    self._lengthen_trace(len(scratch.next))
                 elif status in (k.OK, k.GROW_TRACE):
                     return status, steps
                 else:
-                    work = self._grow(status, work, len(given[at[0]]) - int(at[1]))
+                    scratch = self._grow(
+                        status, scratch, len(given[at[0]]) - int(at[1])
+                    )
         finally:
-            self._backend.give_work(work, self._boosted)
+            self._backend.give_scratch(scratch, self._boosted)
 
     def _finish_alone(self, rest: np.ndarray) -> BestPath:
         """Go on with an utterance as a search of its own, which folds its trace."""

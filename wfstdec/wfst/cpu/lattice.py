@@ -58,18 +58,18 @@ class RecordingSearch(CpuSearch):
     def record(self) -> Recorded:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
-        channel, record = self._channel, self._record
-        graph, scales, *_ = self._inputs
+        utterance, record = self._utterance, self._record
+        graph, params, *_ = self._inputs
         states, arcs = gathering.gather_last(
             (*self._inputs, self._added),
-            channel.frontier[: channel.counts[k.FRONTIER]],
+            utterance.frontier[: utterance.counts[k.FRONTIER]],
             (
                 self._boosts_at_end(),
                 graph.final_cost,
-                scales.lm_scale,
-                bool(channel.counts[k.DIED] < 0),
+                params.lm_scale,
+                bool(utterance.counts[k.DIED] < 0),
             ),
-            (channel.trace, record),
+            (utterance.trace, record),
             (*self._start, self._insertion),
         )
         recorded = Recorded(self.finish(), states, arcs)
@@ -80,14 +80,14 @@ class RecordingSearch(CpuSearch):
         """The segments that are settled since the last call; they are forgotten."""
         self._begin()
         self._make_room(0, 0)
-        channel, record = self._channel, self._record
+        utterance, record = self._utterance, self._record
         frames = record.frames[: record.counts[2]]
         cuts = cuts_of(np.diff(frames[:, 0], prepend=0), shortest)
         segments = []
         for rows in pairwise([0, *cuts]):
             arrays = gathering.gather(
                 (*self._inputs, self._added),
-                *(channel.trace, record, (*self._start, self._insertion), rows),
+                *(utterance.trace, record, (*self._start, self._insertion), rows),
             )
             segments.append(Segment.closed(*arrays))
         if cuts:
@@ -96,53 +96,55 @@ class RecordingSearch(CpuSearch):
 
     def _forget(self, row: int, segment: Segment) -> None:
         """Let the search begin at the last state of a segment, in a row of frames."""
-        channel, counts = self._channel, self._channel.counts
+        utterance, counts = self._utterance, self._utterance.counts
         node = int(self._record.frames[row - 1, 0])
         last = np.zeros(1, k.ENTRY)
         last["node"] = node
-        self._history.fold(last, channel.trace[: node + 1].copy(), node + 1)
-        frontier = channel.frontier[: counts[k.FRONTIER]]
-        counts[k.TRACE] = recording.forget(frontier, channel.trace, self._record, row)
+        self._history.fold(last, utterance.trace[: node + 1].copy(), node + 1)
+        frontier = utterance.frontier[: counts[k.FRONTIER]]
+        counts[k.TRACE] = recording.forget(frontier, utterance.trace, self._record, row)
         end = segment.states[-1]
         self._start = int(end["frame"]), np.uint32(end["graph_state"])
 
     def look(self) -> PathSoFar:
         """How far the search has come; it goes on as if nobody had looked."""
         self._begin()
-        channel, counts = self._channel, self._channel.counts
+        utterance, counts = self._utterance, self._utterance.counts
         other = copy.copy(self)
-        other._channel = channel._replace(
-            frontier=channel.frontier[: counts[k.FRONTIER]].copy(),
-            trace=channel.trace[: counts[k.TRACE]].copy(),
+        other._utterance = utterance._replace(
+            frontier=utterance.frontier[: counts[k.FRONTIER]].copy(),
+            trace=utterance.trace[: counts[k.TRACE]].copy(),
             counts=counts.copy(),
         )
         other._history = self._history.copy()
         return CpuSearch.look(other)
 
-    def _grow(self, status: int, work: k.Work, frames_left: int) -> k.Work:
-        """Enlarge what a kernel found too small; returns the work to go on with."""
+    def _grow(self, status: int, scratch: k.Scratch, frames_left: int) -> k.Scratch:
+        """Enlarge what a kernel found too small; returns the scratch to go on with."""
         if status == k.GROW_NOTED:
             counts = self._record.counts
             self._make_room(0, int(counts[1] - counts[0]))
-            return work
-        return super()._grow(status, work, frames_left)
+            return scratch
+        return super()._grow(status, scratch, frames_left)
 
     def _make_room_in_trace(self, most: int, frames_left: int) -> None:
         self._make_room(most, 0)
 
     def _make_room(self, nodes: int, arcs: int) -> None:
         """Prune; lengthen what that leaves more than half full."""
-        channel, record = self._channel, self._record
-        counts = channel.counts
-        frontier = channel.frontier[: counts[k.FRONTIER]]
+        utterance, record = self._utterance, self._record
+        counts = utterance.counts
+        frontier = utterance.frontier[: counts[k.FRONTIER]]
         if len(frontier):
             none = np.zeros(len(frontier), np.float32)  # the least it can come to
             counts[k.TRACE], record.counts[0] = recording.keep(
-                frontier, none, channel.trace, record
+                frontier, none, utterance.trace, record
             )
         needed = 2 * (int(counts[k.TRACE]) + nodes)
-        if needed > len(channel.trace):
-            self._channel = channel._replace(trace=k.longer(channel.trace, needed))
+        if needed > len(utterance.trace):
+            self._utterance = utterance._replace(
+                trace=k.longer(utterance.trace, needed)
+            )
             self._fit_to_trace()
         needed = 2 * (int(record.counts[0]) + arcs)
         if needed > len(record.arcs):
@@ -151,7 +153,7 @@ class RecordingSearch(CpuSearch):
 
     def _fit_to_trace(self) -> None:
         """Make what is there for each node of the trace as long as it."""
-        record, size = self._record, len(self._channel.trace)
+        record, size = self._record, len(self._utterance.trace)
         if len(record.extra) < size:
             self._record = record = record._replace(
                 extra=np.empty(size, np.float32),

@@ -32,21 +32,21 @@ from wfstdec.wfst.cpu.oov import label_at, paid_added
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.lattice_pack import ends
 
-_NONE = uint32(k.NONE)
+_NO_NODE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
 
 
 @part
-def finish_noting(graph, added, work, channel, record, count):
+def finish_noting(graph, added, scratch, utterance, record, count):
     """Finish the arcs of a frame, whose frontier is closed; did they fit?"""
-    first = uint32(channel.counts[k.TRACE])
+    first = uint32(utterance.counts[k.TRACE])
     noted, last = uint64(record.counts[0]), uint64(record.counts[1])
     if last > uint64(len(record.arcs)):
         return False
     for q in range(noted, last):
         one = record.arcs[q]
         to = _position(one.nextstate, count)
-        excess = float32(one.excess - work.next[uint64(to)].cost)
+        excess = float32(one.excess - scratch.next[uint64(to)].cost)
         if excess <= record.limit:
             kept, arc, state = record.arcs[noted], one.arc, one.state
             if arc & _EPSILON_ARC:
@@ -56,7 +56,7 @@ def finish_noting(graph, added, work, channel, record, count):
             else:
                 arc = arc_of_flagged(arc)
                 kept.state = state
-                kept.acoustic = work.unscaled[label_at(graph, added, arc)]
+                kept.acoustic = scratch.unscaled[label_at(graph, added, arc)]
             kept.nextstate, kept.arc, kept.excess = first + to, arc, excess
             noted += uint64(1)
     record.counts[1] = np.int64(noted)
@@ -65,23 +65,23 @@ def finish_noting(graph, added, work, channel, record, count):
 
 @inlined
 def _position(noted, count):
-    """Where an entry is in `work.next`; `count` of these are the graph's."""
+    """Where an entry is in `scratch.next`; `count` of these are the graph's."""
     if noted & OF_OVERLAY:
         return (noted ^ OF_OVERLAY) + uint32(count)
     return noted
 
 
 @part
-def commit(phrases, work, channel, record, count):
+def commit(phrases, scratch, utterance, record, count):
     """Count the arcs of a frame in, now that the trace has its nodes."""
     record.counts[0] = record.counts[1]
     row = record.frames[record.counts[2]]
-    row[0], row[1] = channel.counts[k.TRACE], record.counts[0]
+    row[0], row[1] = utterance.counts[k.TRACE], record.counts[0]
     record.counts[2] += 1
     if phrases is not None:
-        first = uint64(channel.counts[k.TRACE]) - count
+        first = uint64(utterance.counts[k.TRACE]) - count
         for i in range(count):
-            record.boosts[first + uint64(i)] = work.next_boosts[i].boost
+            record.boosts[first + uint64(i)] = scratch.next_boosts[i].boost
 
 
 @inlined
@@ -121,13 +121,13 @@ def keep(frontier, end_excess, trace, record):
                 boosts[num_nodes] = boosts[n]
             num_nodes, at = num_nodes + 1, at + 1
         for a in range(first_arc, last_arc):
-            if arcs[a].arc != _NONE:
+            if arcs[a].arc != _NO_NODE:
                 arcs[num_arcs] = arcs[a]
                 num_arcs += 1
         frames[row, 0], frames[row, 1] = num_nodes, num_arcs
         first_arc = last_arc
     for n in range(num_nodes):
-        if trace[n].previous != _NONE:
+        if trace[n].previous != _NO_NODE:
             trace[n].previous = number[trace[n].previous]
     for a in range(num_arcs):
         arcs[a].state = number[arcs[a].state]
@@ -161,7 +161,7 @@ def _spread(frontier, end_excess, trace, record):
             if through <= limit and through < np.inf:
                 extra[one.state] = min(extra[one.state], through)
             else:
-                one.arc = _NONE
+                one.arc = _NO_NODE
         for n in range(last - 1, first - 1, -1):
             if extra[n] < np.inf:
                 at -= 1
@@ -175,7 +175,7 @@ def _spread(frontier, end_excess, trace, record):
 @inlined
 def is_emitted(trace, node, first):
     """Whether an emitting arc made a node; `first`: the first node of its frame."""
-    return trace[node].arc != _NONE and np.int64(trace[node].previous) < first
+    return trace[node].arc != _NO_NODE and np.int64(trace[node].previous) < first
 
 
 @jit
@@ -200,7 +200,7 @@ def forget(frontier, trace, record, row):
         trace[n].previous -= uint32(first)
         if len(boosts):
             boosts[n] = boosts[first + n]
-    trace[0].previous, trace[0].arc, trace[0].acoustic = _NONE, _NONE, float32(0)
+    trace[0].previous, trace[0].arc, trace[0].acoustic = _NO_NODE, _NO_NODE, float32(0)
     for a in range(kept):
         arcs[a] = arcs[first_arc + a]
         arcs[a].state -= uint32(first)
@@ -257,7 +257,7 @@ def gather(inputs, trace, record, start, rows):
     """What is left between two rows of `record.frames`.
 
     Args:
-        inputs: (graph, scales, words, phrases, added).
+        inputs: (graph, params, words, phrases, added).
         trace: The trace.
         record: What was noted, after `keep`; its `number` is written.
         start: (frame, graph state) of the first node of the trace; what words cost.
@@ -316,7 +316,7 @@ def _sorted_nodes(graph, added, trace, record, start, rows):
         if n + _AHEAD < last and trace[n + _AHEAD].arc < uint32(len(graph.arcs)):
             prefetch(graph.arcs, uint64(trace[n + _AHEAD].arc))
         state = start[1]
-        if trace[n].arc != _NONE:
+        if trace[n].arc != _NO_NODE:
             state = _arc_at(graph, added, trace[n].arc).nextstate
         keys[n - first] = uint64(state) << _HALF | uint64(n)
     begin, boosts = 0, record.boosts
@@ -380,7 +380,7 @@ def _sorted_arcs(graph, trace, record, rows, begin):
 @jit
 def _arcs(inputs, trace, record, sorted_arcs, states, word_insertion):
     """Fill in arcs, `ARC` [A]."""
-    graph, scales, words, phrases, added = inputs
+    graph, params, words, phrases, added = inputs
     begin, order = sorted_arcs
     arcs = np.empty(len(order), ARC)
     for s in range(len(states)):
@@ -401,21 +401,21 @@ def _arcs(inputs, trace, record, sorted_arcs, states, word_insertion):
             one.graph_cost, one.insertion_cost = taken.cost, float32(0)
             if taken.ilabel & _WORD:
                 one.insertion_cost = word_insertion
-            paid = _paid(graph, scales, words, phrases, added, arc, boost)
+            paid = _paid(graph, params, words, phrases, added, arc, boost)
             one.boost_cost = float32(float32(0) - paid)
     return arcs
 
 
 @inlined
-def _paid(graph, scales, words, phrases, added, arc, boost):
+def _paid(graph, params, words, phrases, added, arc, boost):
     """What boosts pay on an arc of the graph or the overlay."""
     if added is not None:
         if arc >= added.first_arc:
             a = uint64(arc - added.first_arc)
-            return paid_added(graph, scales, words, phrases, added, a, boost)
+            return paid_added(graph, params, words, phrases, added, a, boost)
     taken = graph.arcs[arc]
     if phrases is None:
-        paid = bonus_of(scales, words, taken)
+        paid = bonus_of(params, words, taken)
     else:
-        paid, _ = step_boosts(graph, scales, words, phrases, taken, boost)
+        paid, _ = step_boosts(graph, params, words, phrases, taken, boost)
     return paid

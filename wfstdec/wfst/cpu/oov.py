@@ -112,69 +112,69 @@ _FEW_CALLS = 16
 _LEADS = uint32(LEADS_TO_EPSILON)
 _MOST = float32(NO_CUTOFF)
 _LOW, _WORD_OF_BITS = uint64(63), uint64(6)
-_NONE = uint64(k.NONE)
+_NO_ENTRY = uint64(k.NONE)
 _NO_LABEL = uint32(0)
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
 @part
-def least_from_best_added(graph, scales, words, phrases, added, work, channel):
+def least_from_best_added(graph, params, words, phrases, added, scratch, utterance):
     """The least cost of the best entry's arcs, infinite if it is of the graph."""
-    best, least = uint64(channel.counts[k.BEST]), float32(np.inf)
-    if best >= uint64(channel.counts[k.GRAPH]):
-        state = uint64(channel.frontier[best].state - added.first_state)
+    best, least = uint64(utterance.counts[k.BEST]), float32(np.inf)
+    if best >= uint64(utterance.counts[k.GRAPH]):
+        state = uint64(utterance.frontier[best].state - added.first_state)
         for a in range(uint64(added.emit[state]), uint64(added.begin[state + _ONE])):
             cost, _ = _follow(
-                graph, scales, words, phrases, added, work, channel, best, a
+                graph, params, words, phrases, added, scratch, utterance, best, a
             )
             least = min(least, cost)
     return least
 
 
 @part
-def emit_added(graph, scales, words, phrases, added, work, channel, beam, least):
+def emit_added(graph, params, words, phrases, added, scratch, utterance, beam, least):
     """Write the arcs that may survive to `added.made`.
 
     Args:
         graph: The graph; this and what follows as everywhere.
-        scales: Options.
+        params: Options.
         words: Boosted words.
         phrases: Phrases, or None.
         added: The overlay.
-        work: Scratch.
-        channel: Of the utterance.
+        scratch: Scratch.
+        utterance: Its state.
         beam: Of the frame; infinite for all that are possible.
         least: Of the candidates so far.
 
     Returns:
         (candidates, least cost), the first NONE if they do not fit.
     """
-    frontier, of_graph = channel.frontier, uint64(channel.counts[k.GRAPH])
+    frontier, of_graph = utterance.frontier, uint64(utterance.counts[k.GRAPH])
     made = _ZERO
-    for i in range(of_graph, uint64(channel.counts[k.FRONTIER])):
+    for i in range(of_graph, uint64(utterance.counts[k.FRONTIER])):
         state = uint64(frontier[i].state - added.first_state)
         row = uint64(added.emit[state]), uint64(added.begin[state + _ONE])
         made, least = _follow_row(
-            *(graph, scales, words, phrases, added, work, channel),
+            *(graph, params, words, phrases, added, scratch, utterance),
             *(i, row, beam, made, least),
         )
-        if made == _NONE:
+        if made == _NO_ENTRY:
             return made, least
     if phrases is None:
         few = len(added.call_state) <= _FEW_CALLS and beam < np.inf
-        if few and channel.counts[k.MOVED] == 0:
+        if few and utterance.counts[k.MOVED] == 0:
             for call in range(uint64(len(added.call_state))):
                 state = uint64(added.call_state[call])
-                i = find_alone(work, of_graph, state)
+                i = find_alone(scratch, of_graph, state)
                 if i == of_graph:
                     continue
                 row = call * added.num_entering, (call + _ONE) * added.num_entering
                 made, least = _follow_row(
-                    *(graph, scales, words, phrases, added, work, channel),
+                    *(graph, params, words, phrases, added, scratch, utterance),
                     *(i, row, beam, made, least),
                 )
-                if made == _NONE:
+                if made == _NO_ENTRY:
                     return made, least
             return made, least
     for i in range(of_graph):
@@ -183,14 +183,14 @@ def emit_added(graph, scales, words, phrases, added, work, channel, beam, least)
         if added.call_bits[bit >> _WORD_OF_BITS] >> (bit & _LOW) & _ONE == _ZERO:
             continue
         call = _call_of(added, state)
-        if call == _NONE:
+        if call == _NO_ENTRY:
             continue
         row = call * added.num_entering, (call + _ONE) * added.num_entering
         made, least = _follow_row(
-            *(graph, scales, words, phrases, added, work, channel),
+            *(graph, params, words, phrases, added, scratch, utterance),
             *(i, row, beam, made, least),
         )
-        if made == _NONE:
+        if made == _NO_ENTRY:
             return made, least
     return made, least
 
@@ -208,95 +208,97 @@ def _call_of(added, state):
     if begin < uint64(len(added.call_state)):
         if uint32(added.call_state[begin]) == state:
             return begin
-    return _NONE
+    return _NO_ENTRY
 
 
 @inlined
 def _follow_row(
-    graph, scales, words, phrases, added, work, channel, i, row, beam, made, least
+    graph, params, words, phrases, added, scratch, utterance, i, row, beam, made, least
 ):
     """Candidates of arcs out of entry `i`; (made or NONE, least) behind them."""
     first, last = row
     if made + (last - first) > uint64(len(added.made)):
-        return _NONE, least
-    limit = _limit(scales, words, phrases, added, channel, i, least, beam)
+        return _NO_ENTRY, least
+    limit = _limit(params, words, phrases, added, utterance, i, least, beam)
     for a in range(first, last):
-        if not work.token_costs[added.arcs[a].ilabel & LABEL] <= limit:
+        if not scratch.token_costs[added.arcs[a].ilabel & LABEL] <= limit:
             continue
-        cost, boost = _follow(graph, scales, words, phrases, added, work, channel, i, a)
+        cost, boost = _follow(
+            graph, params, words, phrases, added, scratch, utterance, i, a
+        )
         if not cost <= min(float32(least + beam), NO_CUTOFF):
             continue
         least = min(least, cost)
-        _write(phrases, added, channel, made, i, a, cost, boost)
+        _write(phrases, added, utterance, made, i, a, cost, boost)
         made += _ONE
     return made, least
 
 
 @inlined
-def _limit(scales, words, phrases, added, channel, i, least, beam):
+def _limit(params, words, phrases, added, utterance, i, least, beam):
     """More than a token of an arc from entry `i` can cost where the arc survives.
 
     Conservative, as `live_labels._limit` is.
     """
-    cutoff, cost = min(float32(least + beam), NO_CUTOFF), channel.frontier[i].cost
+    cutoff, cost = min(float32(least + beam), NO_CUTOFF), utterance.frontier[i].cost
     if phrases is None:
-        credit = top_bonus(scales, words)
+        credit = top_bonus(params, words)
     else:
-        credit = channel.boosts[i].credit
-    credit = float32(credit + added.top_bonus) + max_insertion_credit(scales)
-    arc = float32(scales.lm_scale * added.least_cost)
+        credit = utterance.boosts[i].credit
+    credit = float32(credit + added.top_bonus) + max_insertion_credit(params)
+    arc = float32(params.lm_scale * added.least_cost)
     slack = float32(abs(cutoff) + cost) + float32(credit - arc)
     slack = float32(1e-3) + float32(4e-6) * slack
     return min(float32(float32(cutoff - cost) + float32(credit - arc)) + slack, _MOST)
 
 
 @inlined
-def _follow(graph, scales, words, phrases, added, work, channel, i, a):
+def _follow(graph, params, words, phrases, added, scratch, utterance, i, a):
     """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
     arc, source = added.arcs[a], _NO_LABEL
-    cost = add_graph_and_insertion(scales, channel.frontier[i].cost, arc)
+    cost = add_graph_and_insertion(params, utterance.frontier[i].cost, arc)
     if phrases is not None:
-        source = channel.boosts[i].boost
-    paid, boost = _pay(graph, scales, words, phrases, added, a, source)
+        source = utterance.boosts[i].boost
+    paid, boost = _pay(graph, params, words, phrases, added, a, source)
     cost = float32(cost - paid)
-    cost = float32(cost + work.token_costs[arc.ilabel & LABEL])
+    cost = float32(cost + scratch.token_costs[arc.ilabel & LABEL])
     if not arc.cost < np.inf:
         cost = float32(np.inf)  # no arc, whatever the scale
     return cost, boost
 
 
 @inlined
-def _pay(graph, scales, words, phrases, added, a, source):
+def _pay(graph, params, words, phrases, added, a, source):
     """What boosts pay on arc `a` of the overlay, and the next boost state."""
     arc = added.arcs[a]
     if phrases is None:
-        paid, boost = float32(bonus_of(scales, words, arc) + added.bonus[a]), _NO_LABEL
+        paid, boost = float32(bonus_of(params, words, arc) + added.bonus[a]), _NO_LABEL
     else:
         paid, boost = step_credited(
-            graph, scales, words, phrases, arc, source, added.bonus[a]
+            graph, params, words, phrases, arc, source, added.bonus[a]
         )
     return paid, boost
 
 
 @inlined
-def paid_added(graph, scales, words, phrases, added, a, source):
+def paid_added(graph, params, words, phrases, added, a, source):
     """What boosts pay on arc `a` of the overlay."""
-    paid, _ = _pay(graph, scales, words, phrases, added, a, source)
+    paid, _ = _pay(graph, params, words, phrases, added, a, source)
     return paid
 
 
 @inlined
-def _write(phrases, added, channel, made, i, a, cost, boost):
+def _write(phrases, added, utterance, made, i, a, cost, boost):
     """Write candidate number `made`: arc `a` of the overlay from entry `i`."""
     one, arc = added.made[made], added.arcs[a]
-    one.cost, one.state, one.node = cost, arc.nextstate, channel.frontier[i].node
+    one.cost, one.state, one.node = cost, arc.nextstate, utterance.frontier[i].node
     ilabel = arc.ilabel
     if arc.nextstate >= added.first_state:
         ilabel &= ~_LEADS
     one.arc = flagged_arc(uint32(a) + added.first_arc, ilabel)
     one.boost, one.source_boost = boost, _NO_LABEL
     if phrases is not None:
-        one.source_boost = channel.boosts[i].boost
+        one.source_boost = utterance.boosts[i].boost
 
 
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
@@ -304,8 +306,8 @@ _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 
 
 @part
-def recombine_added(phrases, added, work, record, made, cutoff, count, waiting):
-    """Candidates to entries, in `work.next` of the graph, in `added.next` of others.
+def recombine_added(phrases, added, scratch, record, made, cutoff, count, waiting):
+    """Candidates to entries, in `scratch.next` of the graph, in `added.next` of others.
 
     `record`: notes the others for a lattice, or None.
 
@@ -313,7 +315,7 @@ def recombine_added(phrases, added, work, record, made, cutoff, count, waiting):
         (entries of the graph, those with epsilon arcs, entries of the overlay, OK or
         what must grow).
     """
-    more, room = _ZERO, uint64(len(work.next))
+    more, room = _ZERO, uint64(len(scratch.next))
     for q in range(made):
         candidate = added.made[q]
         if candidate.cost > cutoff:
@@ -324,30 +326,30 @@ def recombine_added(phrases, added, work, record, made, cutoff, count, waiting):
                 return count, waiting, more, k.GROW_ADDED
             continue
         if phrases is None:
-            i = find_alone(work, count, candidate.state)
+            i = find_alone(scratch, count, candidate.state)
         else:
-            i = find(work, count, candidate.state, candidate.boost)
+            i = find(scratch, count, candidate.state, candidate.boost)
         if i < count:
-            before = contents_of(work, i)
+            before = contents_of(scratch, i)
             if phrases is None:
-                _improve_alone(work.next[i], candidate)
+                _improve_alone(scratch.next[i], candidate)
             else:
-                improve(work, i, candidate)
+                improve(scratch, i, candidate)
             if record is not None:
                 came = candidate.cost, candidate.node, candidate.arc
-                note_loser(record, contents_of(work, i), before, came, uint32(i))
+                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
             continue
         if count == room:
-            return count, waiting, more, k.GROW_WORK
-        work.waiting[waiting] = uint32(count)
+            return count, waiting, more, k.GROW_SCRATCH
+        scratch.waiting[waiting] = uint32(count)
         waiting += uint64(candidate.arc & _HAS_EPSILONS)
         if phrases is None:
-            work.slots[candidate.state] = uint32(count)
-            entry = work.next[count]
+            scratch.slots[candidate.state] = uint32(count)
+            entry = scratch.next[count]
             entry.cost, entry.state = candidate.cost, candidate.state
             entry.node, entry.arc = candidate.node, candidate.arc
         else:
-            insert(phrases, work, count, candidate)
+            insert(phrases, scratch, count, candidate)
         count += _ONE
     return count, waiting, more, k.OK
 
@@ -361,13 +363,13 @@ def _improve_alone(entry, candidate):
 
 
 @part
-def close_added(phrases, added, work, record, count, more):
+def close_added(phrases, added, scratch, record, count, more):
     """Relax the overlay's epsilon arcs, which cost nothing, and append its entries.
 
     Args:
         phrases: Phrases, or None.
         added: The overlay; `next` has its entries.
-        work: Scratch; `next` has those of the graph.
+        scratch: Scratch; `next` has those of the graph.
         record: Notes these arcs for a lattice, or None.
         count: How many those are.
         more: How many of the overlay.
@@ -388,9 +390,9 @@ def close_added(phrases, added, work, record, count, more):
         more, fits = _put(added, record, more, made)
         if not fits:
             return more, k.GROW_ADDED
-    if append_added(phrases, added, work, count, more):
+    if append_added(phrases, added, scratch, count, more):
         return more, k.OK
-    return more, k.GROW_WORK
+    return more, k.GROW_SCRATCH
 
 
 @inlined
@@ -403,7 +405,7 @@ def _put(added, record, count, candidate):
             to = uint32(min(i, count)) | OF_OVERLAY
             node = candidate.node | OF_OVERLAY
             note(record, node, candidate.arc, candidate.cost, to)
-    if i == _NONE:
+    if i == _NO_ENTRY:
         if count == uint64(len(added.next)):
             return count, False
         added.next[count] = candidate
@@ -434,26 +436,26 @@ def _find(added, count, state, boost):
     """Where a search state of the overlay stands, and the last entry of its state."""
     last = uint64(added.slots[state - added.first_state])
     if last >= count or added.next[last].state != state:
-        last = _NONE
+        last = _NO_ENTRY
     i = last
-    while i != _NONE and added.next[i].boost != boost:
+    while i != _NO_ENTRY and added.next[i].boost != boost:
         i = uint64(added.chain[i])
     return i, last
 
 
 @part
-def append_added(phrases, added, work, count, more):
+def append_added(phrases, added, scratch, count, more):
     """The entries of the overlay behind `count` of the graph; whether they fit."""
-    if count + more > uint64(len(work.next)):
+    if count + more > uint64(len(scratch.next)):
         return False
     for i in range(more):
-        one, entry = added.next[i], work.next[count + i]
+        one, entry = added.next[i], scratch.next[count + i]
         entry.cost, entry.state, entry.arc = one.cost, one.state, one.arc
         entry.node = one.node
         if one.arc & _EPSILON_ARC:
             entry.node += uint32(count)
         if phrases is not None:
-            boosts = work.next_boosts[count + i]
+            boosts = scratch.next_boosts[count + i]
             boosts.boost, boosts.source_boost = one.boost, one.source_boost
     return True
 

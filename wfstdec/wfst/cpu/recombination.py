@@ -10,7 +10,7 @@ the way of a search without boosts.
 
 Closing a frontier relaxes its epsilon arcs in rank order:
 
-    count, fits = close(graph, scales, words, phrases, work, record, count, waiting,
+    count, fits = close(graph, params, words, phrases, scratch, record, count, waiting,
                         cutoff)
 """
 
@@ -37,91 +37,91 @@ from wfstdec.wfst.cpu.lattice_notes import note, note_displaced, note_loser
 MIN_SLOTS = 256
 """The hash table has no fewer."""
 _HAS_EPSILONS = uint32(k.HAS_EPSILONS)
-_NONE = uint64(k.NONE)
+_NO_ENTRY = uint64(k.NONE)
 _HALF = uint64(32)
 _ONE = uint64(1)
 _ZERO = uint64(0)
 
 
 @inlined
-def find_alone(work, count, state):
-    """Where a graph state stands in `work.next`, or `count`: the only entry there."""
-    i = uint64(work.slots[state])
-    return i if i < count and work.next[i].state == state else count
+def find_alone(scratch, count, state):
+    """Position of a graph state, its only entry, in `scratch.next`, or `count`."""
+    i = uint64(scratch.slots[state])
+    return i if i < count and scratch.next[i].state == state else count
 
 
 @inlined
-def find_quiet(phrases, work, count, state):
-    """Where a state stands in `work.next`, or `count`; quiet, if boosts have states."""
+def find_quiet(phrases, scratch, count, state):
+    """Position of a quiet search state in `scratch.next`, or `count`."""
     if phrases is None:
-        i = find_alone(work, count, state)
+        i = find_alone(scratch, count, state)
     else:
-        i = find(work, count, state, phrases.quiet)
+        i = find(scratch, count, state, phrases.quiet)
     return i
 
 
 @inlined
-def contents_of(work, i):
+def contents_of(scratch, i):
     """(cost, node, arc) of entry `i`, as it is now."""
-    entry = work.next[i]
+    entry = scratch.next[i]
     return entry.cost, entry.node, entry.arc
 
 
 @inlined
-def improve_quiet(phrases, work, i, candidate, alone):
+def improve_quiet(phrases, scratch, i, candidate, alone):
     """Replace entry `i` by a candidate of a quiet source, if that is the less."""
-    entry = work.next[i]
+    entry = scratch.next[i]
     cost, arc, old, old_arc = candidate.cost, candidate.arc, entry.cost, entry.arc
     better = cost < old or (cost == old and arc < old_arc)
     if phrases is not None and not alone:
         if cost == old and arc == old_arc:
-            better = work.next_boosts[i].source_boost > phrases.quiet
+            better = scratch.next_boosts[i].source_boost > phrases.quiet
     if better:
         entry.cost, entry.node, entry.arc = cost, candidate.node, arc
         if phrases is not None and not alone:
-            work.next_boosts[i].source_boost = phrases.quiet
+            scratch.next_boosts[i].source_boost = phrases.quiet
 
 
 @inlined
-def insert_alone(phrases, work, count, candidate):
+def insert_alone(phrases, scratch, count, candidate):
     """Make the candidate of a quiet source entry number `count`, the first there."""
-    work.slots[candidate.state] = uint32(count)
-    work.next[count] = candidate
+    scratch.slots[candidate.state] = uint32(count)
+    scratch.next[count] = candidate
     if phrases is not None:
-        boosts = work.next_boosts[count]
+        boosts = scratch.next_boosts[count]
         boosts.boost, boosts.source_boost = phrases.quiet, phrases.quiet
 
 
 @inlined
-def insert_quiet(phrases, work, count, candidate):
+def insert_quiet(phrases, scratch, count, candidate):
     """Make the candidate of a quiet source entry number `count`, quiet as well."""
     if phrases is None:
-        insert_alone(phrases, work, count, candidate)
+        insert_alone(phrases, scratch, count, candidate)
     else:
-        _place(work, count, candidate.state, phrases.quiet)
-        work.next[count] = candidate
-        boosts = work.next_boosts[count]
+        _place(scratch, count, candidate.state, phrases.quiet)
+        scratch.next[count] = candidate
+        boosts = scratch.next_boosts[count]
         boosts.boost, boosts.source_boost = phrases.quiet, phrases.quiet
 
 
 @inlined
-def find(work, count, state, boost):
-    """Where a search state stands in `work.next`, or `count`."""
-    i = find_alone(work, count, state)
-    if i == count or work.next_boosts[i].boost == boost:
+def find(scratch, count, state, boost):
+    """Position of a search state in `scratch.next`, or `count`."""
+    i = find_alone(scratch, count, state)
+    if i == count or scratch.next_boosts[i].boost == boost:
         return i
-    i = _head(work, _slot_of(work, state, boost))
+    i = _head(scratch, _slot_of(scratch, state, boost))
     while i < count:
-        if work.next[i].state == state and work.next_boosts[i].boost == boost:
+        if scratch.next[i].state == state and scratch.next_boosts[i].boost == boost:
             return i
-        i = uint64(work.chain[i])
+        i = uint64(scratch.chain[i])
     return count
 
 
 @inlined
-def improve(work, i, candidate):
+def improve(scratch, i, candidate):
     """Replace entry `i` by the candidate if that is the less (cost, arc, source)."""
-    entry, boosts = work.next[i], work.next_boosts[i]
+    entry, boosts = scratch.next[i], scratch.next_boosts[i]
     cost, arc, old, old_arc = candidate.cost, candidate.arc, entry.cost, entry.arc
     better = cost < old or (cost == old and arc < old_arc)
     if cost == old and arc == old_arc:
@@ -132,11 +132,11 @@ def improve(work, i, candidate):
 
 
 @inlined
-def insert(phrases, work, count, candidate):
+def insert(phrases, scratch, count, candidate):
     """Make the candidate entry number `count`."""
-    _place(work, count, candidate.state, candidate.boost)
+    _place(scratch, count, candidate.state, candidate.boost)
     prefetch(phrases.rows, uint64(state_of(candidate.boost)))
-    entry, boosts = work.next[count], work.next_boosts[count]
+    entry, boosts = scratch.next[count], scratch.next_boosts[count]
     entry.cost, entry.state = candidate.cost, candidate.state
     entry.node, entry.arc = candidate.node, candidate.arc
     boosts.boost = candidate.boost
@@ -144,103 +144,103 @@ def insert(phrases, work, count, candidate):
 
 
 @inlined
-def _place(work, count, state, boost):
+def _place(scratch, count, state, boost):
     """Let entry number `count` be found: in its slot, or else in the hash table."""
-    if find_alone(work, count, state) == count:
-        work.slots[state] = uint32(count)
+    if find_alone(scratch, count, state) == count:
+        scratch.slots[state] = uint32(count)
     else:
-        slot = _slot_of(work, state, boost)
-        work.chain[count] = uint32(_head(work, slot))
-        work.hashed[slot] = work.table[0] << _HALF | count
+        slot = _slot_of(scratch, state, boost)
+        scratch.chain[count] = uint32(_head(scratch, slot))
+        scratch.hashed[slot] = scratch.table[0] << _HALF | count
 
 
 @inlined
-def start_table(phrases, work, made):
+def start_table(phrases, scratch, made):
     """Empty the hash table, and make it large enough: small ones stay in the cache."""
     if phrases is not None:
         size = uint64(MIN_SLOTS)
         while size < made + made:
             size += size
-        work.table[0] = (work.table[0] + _ONE) & _NONE
-        work.table[1] = min(size, uint64(len(work.hashed))) - _ONE
+        scratch.table[0] = (scratch.table[0] + _ONE) & _NO_ENTRY
+        scratch.table[1] = min(size, uint64(len(scratch.hashed))) - _ONE
 
 
 @inlined
-def _slot_of(work, state, boost):
+def _slot_of(scratch, state, boost):
     """The place of a search state in the hash table."""
     mixed = uint32(state) ^ uint32(boost * uint32(0x9E3779B1))
     mixed ^= mixed >> uint32(15)
-    return uint64(mixed) & work.table[1]
+    return uint64(mixed) & scratch.table[1]
 
 
 @inlined
-def _head(work, slot):
+def _head(scratch, slot):
     """The last entry of a slot of the hash table, NONE where it is of another time."""
-    head = work.hashed[slot]
-    return head & _NONE if head >> _HALF == work.table[0] else _NONE
+    head = scratch.hashed[slot]
+    return head & _NO_ENTRY if head >> _HALF == scratch.table[0] else _NO_ENTRY
 
 
 @part
-def recombine(graph, phrases, work, record, made, side, cutoff):
+def recombine(graph, phrases, scratch, record, made, side, cutoff):
     """Candidates to entries, one per search state: the least (cost, arc, source).
 
     `record`: notes the others for a lattice; None where nobody asks for one.
 
     Returns:
-        (entries, how many have epsilon arcs: their positions are in `work.waiting`,
-        whether they fit into `work.next`).
+        (entries, how many have epsilon arcs: their positions are in `scratch.waiting`,
+        whether they fit into `scratch.next`).
     """
-    candidates = work.candidates
+    candidates = scratch.candidates
     count, waiting = _ZERO, _ZERO
-    room = uint64(len(work.next))
+    room = uint64(len(scratch.next))
     for q in range(made):
         if candidates[q].cost > cutoff:
             continue
-        i = find_alone(work, count, candidates[q].state)
+        i = find_alone(scratch, count, candidates[q].state)
         if i < count:
-            before = contents_of(work, i)
-            improve_quiet(phrases, work, i, candidates[q], True)
+            before = contents_of(scratch, i)
+            improve_quiet(phrases, scratch, i, candidates[q], True)
             if record is not None:
                 came = candidates[q].cost, candidates[q].node, candidates[q].arc
-                note_loser(record, contents_of(work, i), before, came, uint32(i))
+                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, False
         prefetch(graph.rows, uint64(candidates[q].state))
-        work.waiting[waiting] = uint32(count)
+        scratch.waiting[waiting] = uint32(count)
         waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
-        insert_alone(phrases, work, count, candidates[q])
+        insert_alone(phrases, scratch, count, candidates[q])
         count += _ONE
     if phrases is not None:
-        start_table(phrases, work, side + uint64(MIN_SLOTS))
+        start_table(phrases, scratch, side + uint64(MIN_SLOTS))
         return _recombine_side(
-            graph, phrases, work, record, side, cutoff, count, waiting
+            graph, phrases, scratch, record, side, cutoff, count, waiting
         )
     return count, waiting, True
 
 
 @inlined
-def _recombine_side(graph, phrases, work, record, side, cutoff, count, waiting):
+def _recombine_side(graph, phrases, scratch, record, side, cutoff, count, waiting):
     """The same with the side candidates."""
-    room = uint64(len(work.next))
+    room = uint64(len(scratch.next))
     for q in range(side):
-        candidate = work.side[q]
+        candidate = scratch.side[q]
         if candidate.cost > cutoff:
             continue
-        i = find(work, count, candidate.state, candidate.boost)
+        i = find(scratch, count, candidate.state, candidate.boost)
         if i < count:
-            before = contents_of(work, i)
-            improve(work, i, candidate)
+            before = contents_of(scratch, i)
+            improve(scratch, i, candidate)
             if record is not None:
                 came = candidate.cost, candidate.node, candidate.arc
-                note_loser(record, contents_of(work, i), before, came, uint32(i))
+                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
             continue
         if count == room:
             return count, waiting, False
         prefetch(graph.rows, uint64(candidate.state))
-        work.waiting[waiting] = uint32(count)
+        scratch.waiting[waiting] = uint32(count)
         waiting += uint64(candidate.arc & _HAS_EPSILONS)
-        insert(phrases, work, count, candidate)
+        insert(phrases, scratch, count, candidate)
         count += _ONE
     return count, waiting, True
 
@@ -251,7 +251,7 @@ _AHEAD = uint64(8)
 
 
 @kernel
-def close(graph, scales, words, phrases, work, record, count, waiting, cutoff):
+def close(graph, params, words, phrases, scratch, record, count, waiting, cutoff):
     """Relax epsilon arcs in rank order; (entries, whether they fit).
 
     `record`: notes these arcs for a lattice; None where nobody asks for one.
@@ -261,50 +261,50 @@ def close(graph, scales, words, phrases, work, record, count, waiting, cutoff):
     overlap. Entries keep the position of their source, so that a source that improved
     meanwhile needs no correction: trace nodes are made later.
     """
-    entries = work.next
+    entries = scratch.next
     for rank in range(graph.num_ranks):
-        work.rank_heads[rank] = _NO_NEXT
+        scratch.rank_heads[rank] = _NO_NEXT
     made, side = _ZERO, _ZERO
     for w in range(waiting):
         if w + _AHEAD < waiting:
-            ahead = uint64(entries[uint64(work.waiting[w + _AHEAD])].state)
+            ahead = uint64(entries[uint64(scratch.waiting[w + _AHEAD])].state)
             prefetch(graph.arcs, uint64(graph.rows[ahead].begin))
-        i = uint64(work.waiting[w])
+        i = uint64(scratch.waiting[w])
         rank = graph.rows[uint64(entries[i].state)].rank
         if rank > uint32(0):
-            _queue(work, i, uint64(rank))
+            _queue(scratch, i, uint64(rank))
             continue
         made, side, fits = relax(
-            graph, scales, words, phrases, work, made, side, cutoff, i
+            graph, params, words, phrases, scratch, made, side, cutoff, i
         )
         if not fits:
             return count, False
-    count, fits = _reach(graph, phrases, work, record, count, made, side)
+    count, fits = _reach(graph, phrases, scratch, record, count, made, side)
     if not fits:
         return count, False
     for rank in range(_ONE, graph.num_ranks):
-        i = uint64(work.rank_heads[rank])
+        i = uint64(scratch.rank_heads[rank])
         while i != uint64(_NO_NEXT):
             made, side, fits = relax(
-                graph, scales, words, phrases, work, _ZERO, _ZERO, cutoff, i
+                graph, params, words, phrases, scratch, _ZERO, _ZERO, cutoff, i
             )
             if fits:
-                count, fits = _reach(graph, phrases, work, record, count, made, side)
+                count, fits = _reach(graph, phrases, scratch, record, count, made, side)
             if not fits:
                 return count, False
-            i = uint64(work.links[i])
+            i = uint64(scratch.links[i])
     return count, True
 
 
 @inlined
-def _queue(work, i, rank):
+def _queue(scratch, i, rank):
     """Put entry `i` into the list of its rank."""
-    work.links[i] = work.rank_heads[rank]
-    work.rank_heads[rank] = uint32(i)
+    scratch.links[i] = scratch.rank_heads[rank]
+    scratch.rank_heads[rank] = uint32(i)
 
 
 @inlined
-def relax(graph, scales, words, phrases, work, made, side, cutoff, i):
+def relax(graph, params, words, phrases, scratch, made, side, cutoff, i):
     """Make candidates of the epsilon arcs of entry `i`.
 
     An entry whose cheapest arc ends over the cutoff is passed by (exact: float
@@ -313,11 +313,11 @@ def relax(graph, scales, words, phrases, work, made, side, cutoff, i):
     Returns:
         (candidates, side candidates, whether they fit).
     """
-    entry, candidates = work.next[i], work.candidates
+    entry, candidates = scratch.next[i], scratch.candidates
     row = graph.rows[uint64(entry.state)]
-    credit = _epsilon_credit(scales, words, phrases, work, i)
-    least = float32(entry.cost + float32(scales.lm_scale * row.least_epsilon))
-    least = float32(float32(least - max_insertion_credit(scales)) - credit)
+    credit = _epsilon_credit(params, words, phrases, scratch, i)
+    least = float32(entry.cost + float32(params.lm_scale * row.least_epsilon))
+    least = float32(float32(least - max_insertion_credit(params)) - credit)
     if least > cutoff:
         return made, side, True
     first, last = uint64(row.begin), uint64(row.emit)
@@ -325,18 +325,18 @@ def relax(graph, scales, words, phrases, work, made, side, cutoff, i):
         return made, side, False
     for a in range(first, last):
         arc = graph.arcs[a]
-        reached = add_graph_and_insertion(scales, entry.cost, arc)
+        reached = add_graph_and_insertion(params, entry.cost, arc)
         if phrases is None:
-            reached = float32(reached - bonus_of(scales, words, arc))
+            reached = float32(reached - bonus_of(params, words, arc))
         else:
-            source = work.next_boosts[i].boost
+            source = scratch.next_boosts[i].boost
             reached, boost = add_boosts_and_acoustic(
-                *(graph, scales, words, phrases, arc, source, credit, reached),
+                *(graph, params, words, phrases, arc, source, credit, reached),
                 float32(0),
                 cutoff,
             )
             if boost != phrases.quiet or source != phrases.quiet:
-                candidate = work.side[side]
+                candidate = scratch.side[side]
                 candidate.cost, candidate.state = reached, arc.nextstate
                 candidate.node = uint32(i)
                 candidate.arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
@@ -345,7 +345,7 @@ def relax(graph, scales, words, phrases, work, made, side, cutoff, i):
                 continue
         candidates[made].cost = reached
         candidates[made].state = arc.nextstate
-        prefetch(work.slots, uint64(arc.nextstate))
+        prefetch(scratch.slots, uint64(arc.nextstate))
         candidates[made].node = uint32(i)
         candidates[made].arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
@@ -353,59 +353,59 @@ def relax(graph, scales, words, phrases, work, made, side, cutoff, i):
 
 
 @inlined
-def _epsilon_credit(scales, words, phrases, work, i):
+def _epsilon_credit(params, words, phrases, scratch, i):
     """No less than boosts pay on the epsilon arcs of entry `i`."""
     if phrases is None:
-        credit = top_bonus(scales, words)
-        if scales.has_words:
-            if not is_hot(words, work.next[i].state):
+        credit = top_bonus(params, words)
+        if params.has_words:
+            if not is_hot(words, scratch.next[i].state):
                 credit = float32(0)
     else:
-        boost = work.next_boosts[i].boost
-        credit = most_credited(scales, words, phrases, boost)
+        boost = scratch.next_boosts[i].boost
+        credit = most_credited(params, words, phrases, boost)
         if boost == phrases.quiet:
-            if not is_hot(words, work.next[i].state):
+            if not is_hot(words, scratch.next[i].state):
                 credit = float32(0)
     return credit
 
 
 @inlined
-def _reach(graph, phrases, work, record, count, made, side):
+def _reach(graph, phrases, scratch, record, count, made, side):
     """Make or improve the entries that epsilon arcs lead to; (entries, fits)."""
-    room = uint64(len(work.next))
+    room = uint64(len(scratch.next))
     for q in range(made):
-        candidate = work.candidates[q]
-        i = find_quiet(phrases, work, count, candidate.state)
+        candidate = scratch.candidates[q]
+        i = find_quiet(phrases, scratch, count, candidate.state)
         if record is not None:
             note(record, candidate.node, candidate.arc, candidate.cost, uint32(i))
         if i < count:
-            before = contents_of(work, i)
-            improve_quiet(phrases, work, i, candidate, False)
+            before = contents_of(scratch, i)
+            improve_quiet(phrases, scratch, i, candidate, False)
             if record is not None:
-                note_displaced(record, contents_of(work, i), before, uint32(i))
+                note_displaced(record, contents_of(scratch, i), before, uint32(i))
             continue
         if count == room:
             return count, False
-        insert_quiet(phrases, work, count, candidate)
+        insert_quiet(phrases, scratch, count, candidate)
         if candidate.arc & _HAS_EPSILONS:
-            _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
+            _queue(scratch, count, uint64(graph.rows[uint64(candidate.state)].rank))
         count += _ONE
     if phrases is not None:
         for q in range(side):
-            candidate = work.side[q]
-            i = find(work, count, candidate.state, candidate.boost)
+            candidate = scratch.side[q]
+            i = find(scratch, count, candidate.state, candidate.boost)
             if record is not None:
                 note(record, candidate.node, candidate.arc, candidate.cost, uint32(i))
             if i < count:
-                before = contents_of(work, i)
-                improve(work, i, candidate)
+                before = contents_of(scratch, i)
+                improve(scratch, i, candidate)
                 if record is not None:
-                    note_displaced(record, contents_of(work, i), before, uint32(i))
+                    note_displaced(record, contents_of(scratch, i), before, uint32(i))
                 continue
             if count == room:
                 return count, False
-            insert(phrases, work, count, candidate)
+            insert(phrases, scratch, count, candidate)
             if candidate.arc & _HAS_EPSILONS:
-                _queue(work, count, uint64(graph.rows[uint64(candidate.state)].rank))
+                _queue(scratch, count, uint64(graph.rows[uint64(candidate.state)].rank))
             count += _ONE
     return count, True

@@ -10,7 +10,7 @@ from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.history_kernels import read
 
-_NONE = uint32(k.NONE)
+_NO_NODE = uint32(k.NONE)
 
 
 @jit
@@ -22,13 +22,13 @@ def walk_back(trace, node):
     """
     length = 0
     at = node
-    while trace[at].arc != _NONE:
+    while trace[at].arc != _NO_NODE:
         length += 1
         at = trace[at].previous
     root = np.int64(trace[at].acoustic)
     arcs, acoustic = np.empty(length, np.int64), np.empty(length, np.float32)
     at = node
-    while trace[at].arc != _NONE:
+    while trace[at].arc != _NO_NODE:
         length -= 1
         arcs[length] = trace[at].arc
         acoustic[length] = trace[at].acoustic

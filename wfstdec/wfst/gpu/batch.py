@@ -46,7 +46,7 @@ from wfstdec.wfst.gpu.memory import (
     Scratch,
     trace_nodes,
 )
-from wfstdec.wfst.options import Scales, WfstOptions, scales_of
+from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 from wfstdec.wfst.path import BestPath, PathTokens
 
 RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
@@ -60,7 +60,7 @@ _FEWER = "decode fewer utterances at a time"
 
 
 def _stepping(
-    boosts: CompiledBoosts, overlay: Overlay | None, scales: Scales
+    boosts: CompiledBoosts, overlay: Overlay | None, scales: SearchParams
 ) -> PhraseBoosts | None:
     """The phrases of an utterance; where bonuses are owed there always are some."""
     top_bonus = boosts.words.top_bonus
@@ -98,7 +98,7 @@ class DeviceBatch:
         lengths: Sequence[int] | None = None,
     ) -> None:
         self._device_graph, self._device = device_graph, device_graph.device
-        scales = scales_of(options, any(bool(one.words) for one in boosts))
+        scales = search_params(options, any(bool(one.words) for one in boosts))
         self._added = BatchOverlays(device_graph, boosts)
         stepping = [
             _stepping(one, overlay, scales)

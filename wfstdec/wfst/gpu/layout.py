@@ -13,7 +13,7 @@ from wfstdec.gpu.records import NONE, read_struct
 from wfstdec.graph import arcs
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import TokenTable
-from wfstdec.wfst.options import Scales
+from wfstdec.wfst.options import SearchParams
 
 KERNELS = Path(__file__).parent / "kernels"
 _LAYOUT = KERNELS / "layout.cuh"
@@ -162,7 +162,7 @@ def state_arcs_of(graph: PackedGraph) -> np.ndarray:
     return states
 
 
-def task_of(scales: Scales, tokens: TokenTable) -> np.ndarray:
+def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, TASK)
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
