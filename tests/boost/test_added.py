@@ -10,8 +10,8 @@ from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.oov import Pronouncer
 from wfstdec.errors import BoostError, BoostWarning, FormatError, OptionError
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import token_table
-from wfstdec.text.vocabulary import word_ids
 
 TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
 WORDS = ("<eps>", "ab", "ba")

@@ -22,8 +22,8 @@ from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import token_table
-from wfstdec.text.vocabulary import word_ids
 
 WORDS = ("<eps>", "the", "matter", "mater", "wither", "whether", "fuchs", "withers")
 SAID = {

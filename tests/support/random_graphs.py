@@ -20,8 +20,9 @@ from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
 
 SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
@@ -146,7 +147,7 @@ def random_tables(rng, num_tokens, num_words=None):
             said = rng.choice(others, size=int(rng.integers(1, 4))).tolist()
             entries.append((int(rng.integers(1, num_words + 1)), tuple(said)))
     fillers = [i for i in others if rng.random() < 0.2]
-    return GraphTables(
+    return Vocabulary(
         tokens=token_table(names),
         words=("<eps>", *(f"w{i}" for i in range(1, num_words + 1))),
         pronunciations=Pronunciations.from_lists(

@@ -15,8 +15,9 @@ import numpy as np
 
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
+from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
+from wfstdec.text.vocabulary import Vocabulary
 
 
 def text_graph(text, **tables):
@@ -68,7 +69,7 @@ def text_tables(
         (words.index(word), tuple(table.index(token) for token in pronunciation))
         for word, *pronunciation in entries
     ]
-    return GraphTables(
+    return Vocabulary(
         tokens=table,
         words=tuple(words),
         pronunciations=Pronunciations.from_lists(pronunciations, costs),

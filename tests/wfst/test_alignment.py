@@ -11,12 +11,12 @@ from wfst_searches import NO_BOOSTS, walk_back
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
+from wfstdec.search.paths.label_path import PathTokens
+from wfstdec.search.paths.word_cut import BEGINNING, Aligner
 from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.alignment import BEGINNING, Aligner
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import PathTokens
 
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
 

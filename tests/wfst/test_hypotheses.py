@@ -11,9 +11,9 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from text_graphs import text_graph
 
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.paths.traceback import History, read_paths, rule_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.layout import STEP
-from wfstdec.wfst.history import History, read_paths, rule_of
 
 LOOKS = (
     lambda h: h.words,

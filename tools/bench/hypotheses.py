@@ -31,11 +31,11 @@ from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.search.paths.label_path import PathTokens
+from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.layout import STEP
-from wfstdec.wfst.history import read_paths, rule_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import PathTokens
 
 PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "repeats": 2}}
 

@@ -30,8 +30,8 @@ from wfstdec.errors import OptionError, ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.loading import load_lexicon, load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import load_lexicon, load_tokens, token_named
 
 Path = str | os.PathLike[str]
 

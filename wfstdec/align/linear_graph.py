@@ -26,9 +26,10 @@ from wfstdec.fst.lexicon_fst import Fillers, MarkedLexicon, build_lexicon_fst
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations
 from wfstdec.text.lexicon import Lexicon, Pronunciation
+from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import EPSILON, EPSILON_WORD, TokenTable
+from wfstdec.text.vocabulary import Vocabulary
 
 STAR = "<star>"
 """Speech that the text does not have: a word, and its one token, the last of all."""
@@ -115,7 +116,7 @@ class LinearGraph:
             parts.append(arcs_of(every, ids[_STAR], n + 1, every, cost))
         return fst_of(parts, 0, np.where(np.arange(n + 1) == n, 0.0, np.inf))
 
-    def _tables(self, transcript: Transcript) -> GraphTables:
+    def _tables(self, transcript: Transcript) -> Vocabulary:
         places = [str(i) for i in range(len(transcript.words))]
         entries = [
             (i + 1, tokens, cost)
@@ -124,7 +125,7 @@ class LinearGraph:
         ]
         if self.star is not None:
             entries.append((len(places) + 1, (self.star,), 0.0))
-        return GraphTables(
+        return Vocabulary(
             tokens=self.tokens,
             words=(EPSILON_WORD, *places, STAR),
             pronunciations=Pronunciations.from_lists(

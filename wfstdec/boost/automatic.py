@@ -40,7 +40,7 @@ import numpy as np
 
 from wfstdec.jit import jit
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.vocabulary import word_ids
+from wfstdec.text.loading import word_ids
 
 DISTINCT, NEIGHBOUR, HOMOPHONE = 0, 1, 2
 """What is known of a word's pronunciations; the greatest that holds of any."""

@@ -10,10 +10,10 @@ import numpy as np
 import wfstdec
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import OptionError
-from wfstdec.graph.tables import GraphTables
 from wfstdec.io.dot import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import Vocabulary
 
 HELP = "what a graph or a saved language model holds"
 
@@ -70,7 +70,7 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     return facts
 
 
-def _between_words(tables: GraphTables) -> str:
+def _between_words(tables: Vocabulary) -> str:
     tokens = [repr(tables.tokens.names[token]) for token in tables.fillers]
     if not tokens:
         return "nothing"
@@ -84,7 +84,7 @@ def _calls(graph: wfstdec.PackedGraph) -> str:
     return f"in {len(graph.calls):,} states, an added word costs {cost}"
 
 
-def _open_words(tables: GraphTables) -> str:
+def _open_words(tables: Vocabulary) -> str:
     if tables.open_word is None:
         return "none"
     return f"of {tables.open_word.kind}, {tables.open_word.token_cost:g} nats a token"

@@ -45,8 +45,8 @@ from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.text.loading import load_lexicon, load_tokens
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import load_lexicon, load_tokens
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.options import WfstOptions

@@ -27,8 +27,8 @@ from wfstdec.graph.arcs import FstArrays
 from wfstdec.lm.histories import NO_LABEL, Histories, build_histories
 from wfstdec.lm.ngram_trie import ROOT
 from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON
-from wfstdec.text.vocabulary import word_ids
 
 
 def build_grammar(

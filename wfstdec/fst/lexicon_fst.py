@@ -26,8 +26,8 @@ from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
-from wfstdec.text.vocabulary import word_ids
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.oov_exits import NO_STATE, Calls
-from wfstdec.graph.tables import GraphTables
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.text.vocabulary import Vocabulary
 
 
 class OpenCosts(Protocol):
@@ -43,7 +43,7 @@ def add_open_words(
     tlg: FstArrays,
     labels: LabelSpace,
     calls: Calls | None,
-    tables: GraphTables,
+    tables: Vocabulary,
     costs: OpenCosts,
 ) -> FstArrays:
     """A TLG with open words.

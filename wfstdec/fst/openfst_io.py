@@ -23,7 +23,6 @@ from wfstdec.fst.openfst_binary import (
     parse_fst,
 )
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables
 from wfstdec.text.files import atomic_write, read_bytes, read_lines
 from wfstdec.text.symbols import (
     EPSILON,
@@ -33,6 +32,7 @@ from wfstdec.text.symbols import (
     read_tokens,
     token_table,
 )
+from wfstdec.text.vocabulary import Vocabulary
 
 FORMS = ("const", "vector", "text")
 _DISAMBIGUATION = re.compile(r"#\d+")
@@ -119,7 +119,7 @@ def from_openfst(
     if words is None:
         words = _words_of(content.osymbols, f"{path}: no output symbols")
     table = _tokens_of(tokens, content.isymbols, blank, str(path))
-    tables = GraphTables(tokens=table, words=tuple(words), marks_repeats=False)
+    tables = Vocabulary(tokens=table, words=tuple(words), marks_repeats=False)
     try:
         return PackedGraph.pack(content.fst, None, tables)
     except GraphError as error:

@@ -51,12 +51,9 @@ from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.oov_exits import Calls
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import OPEN_WORD, GraphTables, OpenWord, Pronunciations
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.open_spelling import open_spelling
-from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import (
+from wfstdec.text.loading import (
     load_lexicon,
     load_tokens,
     sayable,
@@ -64,6 +61,10 @@ from wfstdec.text.vocabulary import (
     word_ids,
     word_table,
 )
+from wfstdec.text.open_spelling import open_spelling
+from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import OPEN_WORD, OpenWord, Vocabulary
 
 _NUM_STAGES = 8
 _LEAST_STATE_LIMIT = 1_000_000
@@ -253,7 +254,7 @@ def _return_free_memory() -> None:
 def _word_costs(
     model: ArpaModel | WordAcceptor, words: Sequence[str], unk_cost: float | None
 ) -> np.ndarray:
-    """Unigram costs, `GraphTables.word_cost`; none of a user's own grammar."""
+    """Unigram costs, `Vocabulary.word_cost`; none of a user's own grammar."""
     if isinstance(model, WordAcceptor):
         return np.zeros(0, np.float32)
     unknown = np.inf if unk_cost is None else unk_cost
@@ -271,13 +272,13 @@ def _tables(
     topology: str,
     word_cost: np.ndarray,
     open_costs: OpenCosts | None,
-) -> GraphTables:
+) -> Vocabulary:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
     said = (ids[word] for word in lexicon.words)
     entries = zip(said, lexicon.pronunciations, strict=True)
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
-    tables = GraphTables(
+    tables = Vocabulary(
         tokens=labels.tokens,
         words=labels.words,
         pronunciations=pronunciations,
@@ -298,8 +299,8 @@ def _silence_prob(fillers: Fillers) -> float | None:
 
 
 def _with_open_word(
-    tables: GraphTables, marked: MarkedLexicon, costs: OpenCosts
-) -> GraphTables:
+    tables: Vocabulary, marked: MarkedLexicon, costs: OpenCosts
+) -> Vocabulary:
     """The tables with the label of open words."""
     separator = marked.fillers.separator
     kind = open_spelling(tables.tokens, separator, marked.lexicon).kind
@@ -315,7 +316,7 @@ def _with_open_word(
 
 
 def _pack(
-    tlg: FstArrays, labels: LabelSpace, tables: GraphTables, calls: Calls | None
+    tlg: FstArrays, labels: LabelSpace, tables: Vocabulary, calls: Calls | None
 ) -> PackedGraph:
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
     return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables, calls)

@@ -16,10 +16,10 @@ from wfstdec.graph.arcs import (
     LEADS_TO_EPSILON,
     FstArrays,
 )
-from wfstdec.graph.tables import OPEN_WORD, GraphTables
 from wfstdec.jit import jit
 from wfstdec.text.open_spelling import KINDS
 from wfstdec.text.symbols import EPSILON_WORD
+from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
 
 MAX_STATES = MAX_ARCS = 1 << 30
 """States and arcs are indexed by 31 bits: one bit marks epsilon arcs in a tie."""
@@ -84,7 +84,7 @@ def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
         raise GraphError(f"{name} do not cover {values} values in order")
 
 
-def check_tables(tables: GraphTables) -> None:
+def check_tables(tables: Vocabulary) -> None:
     """Check that tables agree with each other.
 
     Raises:
@@ -127,7 +127,7 @@ def check_tables(tables: GraphTables) -> None:
         )
 
 
-def _check_open_word(tables: GraphTables) -> None:
+def _check_open_word(tables: Vocabulary) -> None:
     """Check the label of open words, if there is one."""
     if tables.open_word is None:
         return
@@ -197,7 +197,7 @@ _PROBLEMS = (
 
 
 def check_rows(
-    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: GraphTables
+    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: Vocabulary
 ) -> np.ndarray:
     """Check rows, labels, flags and costs; return the epsilon arcs of each state.
 

@@ -15,7 +15,7 @@ import numpy as np
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables
+from wfstdec.text.vocabulary import Vocabulary
 
 
 class Whole(NamedTuple):
@@ -32,7 +32,7 @@ class Whole(NamedTuple):
     number: np.ndarray
 
 
-def concatenate(graph: PackedGraph, overlay: Overlay, tables: GraphTables) -> Whole:
+def concatenate(graph: PackedGraph, overlay: Overlay, tables: Vocabulary) -> Whole:
     """One graph of two parts.
 
     Args:

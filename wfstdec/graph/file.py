@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import FormatError, GraphError
-from wfstdec.graph.tables import GraphTables, OpenWord, Pronunciations
 from wfstdec.text.files import atomic_write
+from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import OpenWord, Vocabulary
 
 FORMAT_VERSION = 4
 OLDER_VERSIONS = (2, 3)
@@ -37,7 +38,7 @@ _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kin
 )
 
 
-def table_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
+def table_arrays(tables: Vocabulary) -> dict[str, np.ndarray]:
     """What a graph file holds of its tables, by name."""
     pronunciations = tables.pronunciations
     meta: dict[str, Any] = {
@@ -64,7 +65,7 @@ def table_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
     }
 
 
-def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
+def tables_from(arrays: dict[str, np.ndarray]) -> Vocabulary:
     """The tables of a file, not checked yet.
 
     Raises:
@@ -73,7 +74,7 @@ def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
     meta = json.loads(arrays["meta"].tobytes())
     names = json.loads(arrays["tokens"].tobytes())
     opened = meta.get("open_word")
-    return GraphTables(
+    return Vocabulary(
         tokens=TokenTable(tuple(names), meta["blank"]),
         words=tuple(arrays["words"].tobytes().decode().split("\n")),
         pronunciations=Pronunciations(
@@ -92,7 +93,7 @@ def tables_from(arrays: dict[str, np.ndarray]) -> GraphTables:
     )
 
 
-def added_arrays(tables: GraphTables) -> dict[str, np.ndarray]:
+def added_arrays(tables: Vocabulary) -> dict[str, np.ndarray]:
     """The words and pronunciations that an utterance has beside the graph's."""
     assert tables.added is not None
     own, said = tables.added

@@ -28,9 +28,9 @@ from wfstdec.graph.arcs import (
     FstArrays,
 )
 from wfstdec.graph.oov_exits import Calls, calls_from
-from wfstdec.graph.tables import GraphTables
+from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable
-from wfstdec.text.vocabulary import word_ids
+from wfstdec.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class PackedGraph:
     state_num_epsilons: np.ndarray
     final_cost: np.ndarray
     epsilon_rank: np.ndarray
-    tables: GraphTables
+    tables: Vocabulary
     calls: Calls | None = None
 
     @property
@@ -101,7 +101,7 @@ class PackedGraph:
     def pack(
         fst: FstArrays,
         repeat: np.ndarray | None,
-        tables: GraphTables,
+        tables: Vocabulary,
         calls: Calls | None = None,
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
@@ -240,7 +240,7 @@ def _checked(
     arcs: np.ndarray,
     splits: np.ndarray,
     final_cost: np.ndarray,
-    tables: GraphTables,
+    tables: Vocabulary,
     calls: Calls | None,
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""

@@ -44,11 +44,11 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.phrases import Vocabulary
+from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import load_tokens, token_named
 from wfstdec.trie.hypotheses import HypothesisBuilder
-from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.search_space import token_space
 

@@ -13,7 +13,7 @@ from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.acoustics import price_frame, pricing_of
-from wfstdec.trie.path import TokenPath
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.trie.progress import TokensSoFar
 from wfstdec.trie.search_space import NONE, SearchSpace
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
-from wfstdec.graph.tables import GraphTables
 from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.text.vocabulary import Vocabulary
 
 STATE = np.dtype(
     [
@@ -107,7 +107,7 @@ class Lattice:
 
     states: np.ndarray
     arcs: np.ndarray
-    tables: GraphTables = field(repr=False)
+    tables: Vocabulary = field(repr=False)
     scales: LatticeScales
     lattice_beam: float
     search_cost: float

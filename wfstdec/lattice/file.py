@@ -26,9 +26,9 @@ import numpy as np
 from wfstdec.errors import FormatError, LatticeError
 from wfstdec.graph import file as packed_file
 from wfstdec.graph.checks import check_tables
-from wfstdec.graph.tables import GraphTables, with_words
 from wfstdec.lattice.arrays import Lattice, LatticeScales, check_lattice
 from wfstdec.text.files import atomic_write
+from wfstdec.text.vocabulary import Vocabulary, with_words
 
 FORMAT_VERSION = 2
 OLDER_VERSIONS = (1,)
@@ -71,7 +71,7 @@ class LatticeWriter:
         self._path = path
         self._stack = ExitStack()
         self._header: list[dict[str, Any]] = []
-        self._tables: GraphTables | None = None
+        self._tables: Vocabulary | None = None
         self._ids: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -187,7 +187,7 @@ class LatticeFile(Mapping[str, Lattice]):
         part = io.BytesIO(self._zip.read(f"{number}.{name}.npy"))
         return np.lib.format.read_array(part, allow_pickle=False)
 
-    def _tables_of(self, number: int) -> GraphTables:
+    def _tables_of(self, number: int) -> Vocabulary:
         """The graph's, with the words of an utterance."""
         assert self.tables is not None
         if not self._header[number].get("has_words"):
@@ -198,7 +198,7 @@ class LatticeFile(Mapping[str, Lattice]):
         check_tables(tables)
         return tables
 
-    def _read_tables(self) -> GraphTables:
+    def _read_tables(self) -> Vocabulary:
         tables = packed_file.tables_from(self._read_arrays(_TABLES))
         check_tables(tables)
         return tables

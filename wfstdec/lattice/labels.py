@@ -16,17 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
-from wfstdec.graph.tables import (
-    OPEN_WORD,
-    GraphTables,
-    OpenWord,
-    Pronunciations,
-    with_words,
-)
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.open_spelling import Kind
+from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import EPSILON, EPSILON_WORD, TokenTable, ilabel_of, token_of
+from wfstdec.text.vocabulary import OPEN_WORD, OpenWord, Vocabulary, with_words
 
 REPEATED, WORD = REPEAT, CARRIES_WORD
 """Flags of ilabels: the token goes on; `olabel` is a word."""
@@ -45,7 +40,7 @@ def word_tables(
     separator_optional: bool = False,
     open_kind: Kind | None = None,
     open_costs: tuple[float, float] = (0.0, 0.0),
-) -> GraphTables:
+) -> Vocabulary:
     """The tables of a search of words.
 
     Args:
@@ -68,7 +63,7 @@ def word_tables(
         word_cost, token_cost = open_costs
         opened = OpenWord(len(words), open_kind, token_cost, word_cost)
         words = (*words, OPEN_WORD)
-    return GraphTables(
+    return Vocabulary(
         tokens=tokens,
         words=tuple(words),
         pronunciations=Pronunciations.from_lists(
@@ -83,10 +78,10 @@ def word_tables(
 
 
 def with_added(
-    tables: GraphTables,
+    tables: Vocabulary,
     words: tuple[str, ...],
     said: Sequence[tuple[int, tuple[int, ...]]],
-) -> GraphTables:
+) -> Vocabulary:
     """Tables with the words that are added for an utterance.
 
     Args:
@@ -101,7 +96,7 @@ def with_added(
     return with_words(tables, words, Pronunciations.from_lists(pairs))
 
 
-def label_of_word(tables: GraphTables, words: np.ndarray) -> np.ndarray:
+def label_of_word(tables: Vocabulary, words: np.ndarray) -> np.ndarray:
     """The labels of word ids of a search, `OPEN` being that of open words."""
     if tables.open_word is None:
         return words
@@ -110,9 +105,9 @@ def label_of_word(tables: GraphTables, words: np.ndarray) -> np.ndarray:
     return np.where(words == OPEN, opened, labels).astype(words.dtype)
 
 
-def token_tables(tokens: TokenTable, separator: int | None) -> GraphTables:
+def token_tables(tokens: TokenTable, separator: int | None) -> Vocabulary:
     """The tables of a search of bare tokens: each is a word, by its ilabel."""
-    return GraphTables(
+    return Vocabulary(
         tokens=tokens,
         words=(EPSILON_WORD, *tokens.names),
         fillers=() if separator is None else (separator,),
@@ -121,12 +116,12 @@ def token_tables(tokens: TokenTable, separator: int | None) -> GraphTables:
     )
 
 
-def is_of_trie(tables: GraphTables) -> bool:
+def is_of_trie(tables: Vocabulary) -> bool:
     """Whether words stand where they end."""
     return tables.topology in (TRIE, TOKENS)
 
 
-def is_of_tokens(tables: GraphTables) -> bool:
+def is_of_tokens(tables: Vocabulary) -> bool:
     """Whether its words are tokens."""
     return tables.topology == TOKENS
 

@@ -18,7 +18,6 @@ from numpy import int64, uint32
 
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, Lattice
@@ -32,6 +31,7 @@ from wfstdec.lattice.pronunciation_cuts import (
     filler_costs,
 )
 from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.text.vocabulary import Vocabulary
 
 _MOST_KNOWN = 1 << 20
 """So many steps of a graph's cuts are kept from lattice to lattice."""
@@ -94,7 +94,7 @@ class _Known:
         steps: Those of `cuts` that are known, as the kernel takes them.
     """
 
-    def __init__(self, tables: GraphTables) -> None:
+    def __init__(self, tables: Vocabulary) -> None:
         self.cuts = Cuts(tables)
         gap, filler = filler_costs(tables)
         said = tables.pronunciations
@@ -114,10 +114,10 @@ class _Known:
         self.steps = Steps()
 
 
-_KNOWN: WeakKeyDictionary[GraphTables, _Known] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Vocabulary, _Known] = WeakKeyDictionary()
 
 
-def _known_of(tables: GraphTables) -> _Known:
+def _known_of(tables: Vocabulary) -> _Known:
     """What is known of tables; of those with added words anew for each."""
     if tables not in _KNOWN or len(_KNOWN[tables].steps) > _MOST_KNOWN:
         _KNOWN[tables] = _Known(tables)

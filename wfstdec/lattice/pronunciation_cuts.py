@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.graph.tables import GraphTables
 from wfstdec.lattice.labels import TRIE
 from wfstdec.text.symbols import token_of
+from wfstdec.text.vocabulary import Vocabulary
 
 START = 0
 LOST = 1
@@ -65,7 +65,7 @@ class Cuts:
             or where it is not known.
     """
 
-    def __init__(self, tables: GraphTables) -> None:
+    def __init__(self, tables: Vocabulary) -> None:
         self._said = pronunciations_of(tables)
         self._least = {w: min(c for _, c in ways) for w, ways in self._said.items()}
         self._fillers = frozenset(tables.fillers)
@@ -226,7 +226,7 @@ def _least(
 
 
 def pronunciations_of(
-    tables: GraphTables,
+    tables: Vocabulary,
 ) -> dict[int, list[tuple[tuple[int, ...], float]]]:
     """The tokens and costs of each word's pronunciations."""
     said = tables.pronunciations
@@ -240,7 +240,7 @@ def pronunciations_of(
     return found
 
 
-def filler_costs(tables: GraphTables) -> tuple[float, float]:
+def filler_costs(tables: Vocabulary) -> tuple[float, float]:
     """What each place without a silence costs, and how much more one with it."""
     if tables.silence_prob is None:
         return 0.0, 0.0

@@ -24,7 +24,6 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
-from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
@@ -34,10 +33,11 @@ from wfstdec.lattice.pronunciation_costs import pronounced
 from wfstdec.lattice.rescaling import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.vocabulary import Vocabulary
 
 HISTORY_BEAM = 5.0
 """Nats."""
-_OVER: WeakKeyDictionary[NgramLM, WeakSet[GraphTables]] = WeakKeyDictionary()
+_OVER: WeakKeyDictionary[NgramLM, WeakSet[Vocabulary]] = WeakKeyDictionary()
 """Which models are known to be over the words of which graphs."""
 
 

@@ -19,8 +19,8 @@ from wfstdec.lm.user import UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.kenlm_binary import read_kenlm_header
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.loading import load_lexicon, load_tokens, sayable, word_table
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import load_lexicon, load_tokens, sayable, word_table
 
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | LazyLM
 """An ARPA file, a KenLM binary, a folder that `NgramLM.save` wrote, or an object."""

@@ -14,8 +14,8 @@ from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.loading import token_named, word_ids
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import token_named, word_ids
 
 
 @dataclass(frozen=True)

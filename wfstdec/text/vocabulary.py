@@ -1,114 +1,108 @@
-"""The words and tokens of a decoder, from files or objects: the same for all decoders.
-
-table = load_tokens("tokens.txt")
-lexicon = sayable(load_lexicon("lexicon.txt", table, "<wb>"), model.index)
-words = word_table(lexicon)                      # ids follow the order of the file
-word_ids(words)                                  # the other way, without `<eps>`
-"""
+"""What the labels of a graph mean: tokens, words, pronunciations."""
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
-from wfstdec.errors import LexiconError, OptionError
-from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import (
-    EPSILON,
-    EPSILON_WORD,
-    TokenTable,
-    read_tokens,
-    token_table,
-)
+import numpy as np
 
-_log = logging.getLogger("wfstdec.build")
+from wfstdec.text.open_spelling import Kind, OpenSpelling, spelling_of
+from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.symbols import TokenTable
 
-Path = str | os.PathLike[str]
+OPEN_WORD = "<open>"
+"""Stands in a word table for all words that are spelled by tokens."""
 
 
-def load_tokens(tokens: Path | TokenTable, blank: int | str | None) -> TokenTable:
-    """Read a token table, or check that one has this blank.
+class OpenWord(NamedTuple):
+    """The label of words that are spelled by tokens: `fst/open_words.py`.
 
-    Raises:
-        TokenTableError, FormatError: As `read_tokens`.
-        OptionError: The table has another blank.
+    Attributes:
+        word: Its word id; the text is `OPEN_WORD`.
+        kind: What the tokens are.
+        token_cost: What each of their tokens costs, nats.
+        word_cost: What each word costs beside, nats; None where that is not known.
     """
-    if not isinstance(tokens, TokenTable):
-        return read_tokens(tokens, blank)
-    if blank is not None and token_table(tokens.names, blank) != tokens:
-        raise OptionError(
-            f"blank={blank!r} with a token table whose blank is "
-            f"{tokens.names[tokens.blank]!r}, expected the same or None"
-        )
-    return tokens
+
+    word: int
+    kind: Kind
+    token_cost: float
+    word_cost: float | None = None
 
 
-def load_lexicon(
-    lexicon: Path | Lexicon, table: TokenTable, separator: str | None
-) -> Lexicon:
-    """Read a lexicon, or take one.
+class Added(NamedTuple):
+    """What the tables of an utterance have beside those of the graph.
 
-    Raises:
-        LexiconError, FormatError: As `read_lexicon`.
+    Attributes:
+        own: Those of the graph.
+        said: Pronunciations of the words that follow its own, and more of these.
     """
-    if isinstance(lexicon, Lexicon):
-        return lexicon
-    return read_lexicon(lexicon, table, separator=separator)
+
+    own: Vocabulary
+    said: Pronunciations
 
 
-def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
-    """The token of an option; None where it is left out.
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What a graph's labels mean.
 
-    Raises:
-        TokenTableError: There is no such token.
+    Attributes:
+        tokens: The token table of the acoustic model.
+        words: The words by id; `words[0]` is `<eps>`.
+        pronunciations: The token sequences of each word; may be empty.
+        fillers: Tokens that may stand between words: separator, silence.
+        separated: Whether one of these always stands between two words.
+        topology: The name of the CTC topology, or "" where it is not known.
+        marks_repeats: Whether `REPEAT` tells repeats of a token from new ones.
+        word_cost: float32 [W], what each word costs whatever was said before, nats,
+            `inf` where that is not known; empty where no language model says it.
+        open_word: The label of open words; None where the graph has none.
+        silence_prob: How probable the filler is in each place, if it is a silence whose
+            costs stand on arcs; None if not, and where that is not known.
+        added: What an utterance has beside these words; None for nothing.
     """
-    return None if name is None else table.index(name, option)
+
+    tokens: TokenTable
+    words: tuple[str, ...]
+    pronunciations: Pronunciations = field(default_factory=Pronunciations.empty)
+    fillers: tuple[int, ...] = ()
+    separated: bool = False
+    topology: str = ""
+    marks_repeats: bool = False
+    word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    open_word: OpenWord | None = None
+    silence_prob: float | None = None
+    added: Added | None = None
+
+    @property
+    def own(self) -> Vocabulary:
+        """Those of the graph, without what an utterance has beside."""
+        return self if self.added is None else self.added.own
+
+    @cached_property
+    def open_spelling(self) -> OpenSpelling | None:
+        """How tokens make open words, if the graph has any."""
+        if self.open_word is None:
+            return None
+        return spelling_of(self.open_word.kind, self.tokens, self.fillers)
 
 
-def sayable(
-    lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
-) -> Lexicon:
-    """The entries whose words a language model can have; what is dropped is logged.
+def with_words(
+    tables: Vocabulary, words: tuple[str, ...], said: Pronunciations
+) -> Vocabulary:
+    """Tables with more words and pronunciations.
 
     Args:
-        lexicon: All entries.
-        vocabulary: The words of the model.
-        unk_cost: What words outside of it cost; None drops them.
-
-    Raises:
-        LexiconError: No entry is left, or `<s>` or `</s>` is a word.
+        tables: Of a graph.
+        words: Texts of the word ids behind those of the table.
+        said: Pronunciations of these, and of words of the table.
     """
-    marks = {"<s>", "</s>"} & set(lexicon.words)
-    if marks:
-        raise LexiconError(
-            f"{min(marks)!r} is a word of the lexicon, expected words that are said: "
-            "a sentence has <s> and </s> by itself"
-        )
-    if unk_cost is not None:
-        return lexicon
-    kept, dropped = lexicon.restrict(vocabulary)
-    if dropped:
-        _log.warning(
-            "%d of %d lexicon words are not in the language model and are dropped, "
-            "such as %s; unk_cost would keep them",
-            len(dropped),
-            len(set(lexicon.words)),
-            ", ".join(map(repr, dropped[:3])),
-        )
-    if not len(kept):
-        raise LexiconError(
-            f"none of the {len(dropped)} lexicon words is in the language model, "
-            "expected some: do they differ in case?"
-        )
-    return kept
-
-
-def word_table(lexicon: Lexicon) -> tuple[str, ...]:
-    """The words by id: `<eps>`, then those of the lexicon in their order."""
-    return (EPSILON_WORD, *dict.fromkeys(lexicon.words))
-
-
-def word_ids(words: Sequence[str]) -> dict[str, int]:
-    """The ids of a word table's words; `<eps>`, id 0, is none."""
-    return {word: i for i, word in enumerate(words) if i != EPSILON}
+    return replace(
+        tables,
+        words=(*tables.words, *words),
+        pronunciations=tables.pronunciations.joined_with(said),
+        word_cost=np.zeros(0, np.float32),
+        added=Added(tables, said),
+    )

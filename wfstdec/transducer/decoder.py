@@ -24,8 +24,8 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.phrases import Vocabulary
+from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
-from wfstdec.text.vocabulary import token_named
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.hypotheses import TransducerBuilder, TransducerResult

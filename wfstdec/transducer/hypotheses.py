@@ -12,11 +12,11 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.transducer.beam import Beam
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.hypotheses import HypothesisBuilder, Spoken
-from wfstdec.trie.path import TokenPath
 from wfstdec.trie.search_space import NONE, token_space
 
 

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
+from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import load_tokens
 
 _INSTALL = "pip install wfstdec[onnx]"
 _Path = str | os.PathLike[str]

@@ -38,12 +38,11 @@ from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
-from wfstdec.text.open_spelling import OpenSpelling, open_spelling
-from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import (
+from wfstdec.text.loading import (
     load_lexicon,
     load_tokens,
     sayable,
@@ -51,6 +50,8 @@ from wfstdec.text.vocabulary import (
     word_ids,
     word_table,
 )
+from wfstdec.text.open_spelling import OpenSpelling, open_spelling
+from wfstdec.text.symbols import TokenTable
 from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
@@ -58,7 +59,6 @@ from wfstdec.trie.lattice_tables import LatticeTables
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 

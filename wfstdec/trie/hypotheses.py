@@ -18,12 +18,12 @@ from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.text.loading import word_ids
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON
-from wfstdec.text.vocabulary import word_ids
 from wfstdec.trie.lexicon_trie import parents_of
 from wfstdec.trie.open_words import OPEN_PRON
-from wfstdec.trie.path import TokenPath
 from wfstdec.trie.readings import pieces, timed
 from wfstdec.trie.search_space import NONE, SearchSpace
 

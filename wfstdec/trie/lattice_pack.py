@@ -33,9 +33,9 @@ import numpy as np
 
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
 from wfstdec.lattice.labels import REPEATED, WORD, label_of_word, starts_token
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.path import TokenPath
 
 END = -1
 """The state that all ends lead to."""

@@ -44,8 +44,8 @@ import numpy as np
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import TokensSoFar, num_settled_of, said
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
 from wfstdec.trie.search_space import NONE, SearchSpace

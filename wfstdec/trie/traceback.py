@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.path import TokenPath
 
 SPELLINGS_PER_TEXT = 8
 """Without a lexicon so many times `nbest` token sequences are handed over, since some

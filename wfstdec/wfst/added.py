@@ -20,8 +20,9 @@ from wfstdec.boost.oov import AddedWords
 from wfstdec.errors import BoostError, GraphError
 from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables, Pronunciations, with_words
-from wfstdec.wfst.alignment import Aligner
+from wfstdec.search.paths.word_cut import Aligner
+from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.vocabulary import Vocabulary, with_words
 
 
 class Overlays:
@@ -66,12 +67,12 @@ class Readings:
         tables: Of the graph.
     """
 
-    def __init__(self, tables: GraphTables) -> None:
+    def __init__(self, tables: Vocabulary) -> None:
         self._own, self._lock = (tables, Aligner(tables)), threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, tuple[GraphTables, Aligner]]
+        self._made: WeakKeyDictionary[AddedWords, tuple[Vocabulary, Aligner]]
         self._made = WeakKeyDictionary()
 
-    def of(self, added: AddedWords | None) -> tuple[GraphTables, Aligner]:
+    def of(self, added: AddedWords | None) -> tuple[Vocabulary, Aligner]:
         """The tables with the words that are added, and an aligner; made once."""
         if added is None:
             return self._own
@@ -82,7 +83,7 @@ class Readings:
             return self._made[added]
 
 
-def tables_with(tables: GraphTables, added: AddedWords) -> GraphTables:
+def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
     """The tables of a graph with the words that are added."""
     said = Pronunciations(
         added.word, added.splits, added.tokens, np.zeros(len(added.word), np.float32)

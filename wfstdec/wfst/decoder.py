@@ -26,6 +26,7 @@ from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backend_choice import (
@@ -46,7 +47,6 @@ from wfstdec.wfst.lattice_pack import (
 from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
-from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.phrase_labels import check_phrases
 
 

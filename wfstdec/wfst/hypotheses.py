@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.graph.tables import GraphTables
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.paths.label_path import BestPath, JoinedPaths, join_paths
+from wfstdec.search.paths.word_cut import Aligner
 from wfstdec.text.symbols import token_of
-from wfstdec.wfst.alignment import Aligner
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath, JoinedPaths, join_paths
 
 
 class Reader(NamedTuple):
@@ -37,7 +37,7 @@ class Reader(NamedTuple):
         frame_shift_s: Seconds per frame.
     """
 
-    tables: GraphTables
+    tables: Vocabulary
     aligner: Aligner
     options: WfstOptions
     frame_shift_s: float

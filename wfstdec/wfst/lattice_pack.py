@@ -39,12 +39,12 @@ from numpy import float32, uint32
 from wfstdec.boost.kernels import rest_of, state_of
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.graph.tables import GraphTables
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
 from wfstdec.search.lattices import RecordingSearch
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
 
 
 class KeptArcs(NamedTuple):
@@ -309,7 +309,7 @@ def lattice_of(
     options: WfstOptions,
     recorded: Recorded,
     frame_shift_s: float,
-    tables: GraphTables | None = None,
+    tables: Vocabulary | None = None,
 ) -> Lattice:
     """The lattice of what was recorded.
 
@@ -343,7 +343,7 @@ def segment_lattice(
     options: WfstOptions,
     segment: Segment,
     frame_shift_s: float,
-    tables: GraphTables | None = None,
+    tables: Vocabulary | None = None,
 ) -> Lattice:
     """The lattice of a segment; arguments as of `lattice_of`."""
     first, last = segment.states["frame"][[0, -1]].tolist()

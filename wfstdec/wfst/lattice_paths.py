@@ -18,13 +18,13 @@ from wfstdec.jit import read_only
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import NbestPaths
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.traceback import History
+from wfstdec.search.paths.traceback_kernels import Rule
+from wfstdec.search.paths.word_cut import Aligner
 from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.alignment import Aligner
-from wfstdec.wfst.history import History
-from wfstdec.wfst.history_kernels import Rule
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
 
 if TYPE_CHECKING:
     from wfstdec.boost.compile import CompiledBoosts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from wfstdec.search.hypothesis import Word
+from wfstdec.search.paths.label_path import PathSoFar, PathTokens
+from wfstdec.search.paths.word_cut import BEGINNING, Aligner
 from wfstdec.search.sessions import Partial
-from wfstdec.wfst.alignment import BEGINNING, Aligner
-from wfstdec.wfst.path import PathSoFar, PathTokens
 
 
 class PartialReader:

@@ -13,6 +13,7 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.concatenation import Whole
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.paths.label_path import BestPath
 from wfstdec.text.symbols import token_of
 from wfstdec.wfst.lattice_pack import (
     Kept,
@@ -23,7 +24,6 @@ from wfstdec.wfst.lattice_pack import (
     cuts_of,
 )
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
 from wfstdec.wfst.reference import Entry, F, Key, Node, ReferenceSearch
 
 State = tuple[int, int, int]

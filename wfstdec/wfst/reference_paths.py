@@ -20,8 +20,8 @@ import numpy as np
 
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.text.symbols import EPSILON, ilabel_of
-from wfstdec.wfst.path import PathTokens
 
 
 class Said(NamedTuple):

@@ -17,10 +17,10 @@ from wfstdec.errors import LatticeError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.mbr import word_confidences
 from wfstdec.search.hypothesis import Word
-from wfstdec.wfst.alignment import BEGINNING, Aligner
-from wfstdec.wfst.history import History
+from wfstdec.search.paths.label_path import PathTokens
+from wfstdec.search.paths.traceback import History
+from wfstdec.search.paths.word_cut import BEGINNING, Aligner
 from wfstdec.wfst.lattice_paths import rule_of_lattice
-from wfstdec.wfst.path import PathTokens
 
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.float32)
 

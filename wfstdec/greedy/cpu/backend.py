@@ -14,7 +14,7 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress
-from wfstdec.trie.path import TokenPath
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.trie.progress import TokensSoFar
 from wfstdec.trie.search_space import SearchSpace
 

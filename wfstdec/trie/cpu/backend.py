@@ -32,6 +32,7 @@ from wfstdec.boost.tables import (
 )
 from wfstdec.jit.sorting import STACK
 from wfstdec.lm.on_demand import LmArrays
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
@@ -48,7 +49,6 @@ from wfstdec.trie.cpu.final import (
     unfinished_endings,
 )
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.path import TokenPath
 from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost

@@ -30,6 +30,8 @@ from wfstdec.boost.tables import (
 )
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.traceback import History, rule_of
 from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import frame as cpu_kernels
@@ -38,9 +40,7 @@ from wfstdec.wfst.cpu.emitting import BLOCK_ARCS, CREDIT_LEVELS, LEVELS
 from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.final import best_so_far
-from wfstdec.wfst.history import History, rule_of
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
-from wfstdec.wfst.path import BestPath, PathSoFar
 
 if TYPE_CHECKING:
     from wfstdec.wfst.cpu.lattice import RecordingSearch

@@ -15,12 +15,12 @@ import numpy as np
 from numpy import int64, uint32
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.search.paths.label_path import BestPath, PathTokens
+from wfstdec.search.paths.traceback import read_paths
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuSearch
 from wfstdec.wfst.cpu.frame import advance, restart
 from wfstdec.wfst.final import best_end
-from wfstdec.wfst.history import read_paths
-from wfstdec.wfst.path import BestPath, PathTokens
 
 STEPS_PER_FRAME = 2
 """Room for the arcs of paths at first: epsilon arcs are more."""

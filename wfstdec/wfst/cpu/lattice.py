@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from wfstdec.search.paths.label_path import PathSoFar
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import lattice_kernels as gathering
 from wfstdec.wfst.cpu import lattice_kernels as recording
@@ -19,7 +20,6 @@ from wfstdec.wfst.cpu.backend import CpuBackend, CpuSearch, SearchInputs
 from wfstdec.wfst.cpu.oov import AddedArrays
 from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import PathSoFar
 
 FIRST_ARCS = 1 << 16
 """Room for so many arcs at first."""

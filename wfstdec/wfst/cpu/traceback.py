@@ -6,9 +6,9 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.jit import jit
+from wfstdec.search.paths.traceback_kernels import read
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.final import best_end
-from wfstdec.wfst.history_kernels import read
 
 _NO_NODE = uint32(k.NONE)
 

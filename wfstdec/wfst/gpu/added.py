@@ -22,11 +22,11 @@ from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.paths.label_path import PathTokens
+from wfstdec.search.paths.traceback import read_paths, rule_of
+from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.history import read_paths, rule_of
-from wfstdec.wfst.history_kernels import Rule
-from wfstdec.wfst.path import PathTokens
 
 if TYPE_CHECKING:
     from wfstdec.wfst.gpu.device_graph import DeviceGraph

@@ -20,6 +20,7 @@ from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.logprobs import as_utterances
+from wfstdec.search.paths.label_path import BestPath
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import scratch_bytes, utterance_bytes
@@ -27,7 +28,6 @@ from wfstdec.wfst.gpu.recording import RecordingBatch
 from wfstdec.wfst.gpu.sessions import DeviceSession, advance
 from wfstdec.wfst.lattice_pack import Recorded
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
 
 _LOGPROB_BYTES = 4
 _MOST_NAMED = 20

@@ -37,6 +37,7 @@ from wfstdec.gpu.logprobs import (
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
 from wfstdec.search.logprobs import bad_logprob
+from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.added import BatchOverlays
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
@@ -47,7 +48,6 @@ from wfstdec.wfst.gpu.memory import (
     trace_nodes,
 )
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
-from wfstdec.wfst.path import BestPath, PathTokens
 
 RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
 """The arrays of an utterance, and what they hold; `backup` only where it comes in

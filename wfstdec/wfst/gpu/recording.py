@@ -23,6 +23,7 @@ from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.paths.label_path import BestPath
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack as noted
 from wfstdec.wfst.final import best_end
@@ -31,7 +32,6 @@ from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import link_count, trace_nodes
 from wfstdec.wfst.lattice_pack import Kept, KeptArcs, Recorded, arranged
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath
 
 
 class _Searched(NamedTuple):

@@ -20,12 +20,12 @@ from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
+from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.traceback import History
 from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.history import History
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.path import BestPath, PathSoFar
 
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 

@@ -29,10 +29,10 @@ from numpy import uint32
 from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import read_only
+from wfstdec.search.paths import traceback_kernels as kernels
+from wfstdec.search.paths.label_path import PathTokens
+from wfstdec.search.paths.traceback_kernels import EVENT, TIP, Rule
 from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst import history_kernels as kernels
-from wfstdec.wfst.history_kernels import EVENT, TIP, Rule
-from wfstdec.wfst.path import PathTokens
 
 
 def rule_of(graph: PackedGraph) -> Rule:

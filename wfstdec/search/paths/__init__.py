@@ -1,0 +1,1 @@
+"""Paths that any search found: tokens with frames, words with spans, hypotheses."""

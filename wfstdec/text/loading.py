@@ -1,0 +1,114 @@
+"""The words and tokens of a decoder, from files or objects: the same for all decoders.
+
+table = load_tokens("tokens.txt")
+lexicon = sayable(load_lexicon("lexicon.txt", table, "<wb>"), model.index)
+words = word_table(lexicon)                      # ids follow the order of the file
+word_ids(words)                                  # the other way, without `<eps>`
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Sequence
+
+from wfstdec.errors import LexiconError, OptionError
+from wfstdec.text.lexicon import Lexicon, read_lexicon
+from wfstdec.text.symbols import (
+    EPSILON,
+    EPSILON_WORD,
+    TokenTable,
+    read_tokens,
+    token_table,
+)
+
+_log = logging.getLogger("wfstdec.build")
+
+Path = str | os.PathLike[str]
+
+
+def load_tokens(tokens: Path | TokenTable, blank: int | str | None) -> TokenTable:
+    """Read a token table, or check that one has this blank.
+
+    Raises:
+        TokenTableError, FormatError: As `read_tokens`.
+        OptionError: The table has another blank.
+    """
+    if not isinstance(tokens, TokenTable):
+        return read_tokens(tokens, blank)
+    if blank is not None and token_table(tokens.names, blank) != tokens:
+        raise OptionError(
+            f"blank={blank!r} with a token table whose blank is "
+            f"{tokens.names[tokens.blank]!r}, expected the same or None"
+        )
+    return tokens
+
+
+def load_lexicon(
+    lexicon: Path | Lexicon, table: TokenTable, separator: str | None
+) -> Lexicon:
+    """Read a lexicon, or take one.
+
+    Raises:
+        LexiconError, FormatError: As `read_lexicon`.
+    """
+    if isinstance(lexicon, Lexicon):
+        return lexicon
+    return read_lexicon(lexicon, table, separator=separator)
+
+
+def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
+    """The token of an option; None where it is left out.
+
+    Raises:
+        TokenTableError: There is no such token.
+    """
+    return None if name is None else table.index(name, option)
+
+
+def sayable(
+    lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
+) -> Lexicon:
+    """The entries whose words a language model can have; what is dropped is logged.
+
+    Args:
+        lexicon: All entries.
+        vocabulary: The words of the model.
+        unk_cost: What words outside of it cost; None drops them.
+
+    Raises:
+        LexiconError: No entry is left, or `<s>` or `</s>` is a word.
+    """
+    marks = {"<s>", "</s>"} & set(lexicon.words)
+    if marks:
+        raise LexiconError(
+            f"{min(marks)!r} is a word of the lexicon, expected words that are said: "
+            "a sentence has <s> and </s> by itself"
+        )
+    if unk_cost is not None:
+        return lexicon
+    kept, dropped = lexicon.restrict(vocabulary)
+    if dropped:
+        _log.warning(
+            "%d of %d lexicon words are not in the language model and are dropped, "
+            "such as %s; unk_cost would keep them",
+            len(dropped),
+            len(set(lexicon.words)),
+            ", ".join(map(repr, dropped[:3])),
+        )
+    if not len(kept):
+        raise LexiconError(
+            f"none of the {len(dropped)} lexicon words is in the language model, "
+            "expected some: do they differ in case?"
+        )
+    return kept
+
+
+def word_table(lexicon: Lexicon) -> tuple[str, ...]:
+    """The words by id: `<eps>`, then those of the lexicon in their order."""
+    return (EPSILON_WORD, *dict.fromkeys(lexicon.words))
+
+
+def word_ids(words: Sequence[str]) -> dict[str, int]:
+    """The ids of a word table's words; `<eps>`, id 0, is none."""
+    return {word: i for i, word in enumerate(words) if i != EPSILON}
