@@ -35,7 +35,7 @@ from tools.bench.report import word_errors as errors_row
 from tools.bench.timing import Turns
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.peers.nemo_transducer import NemoTransducer
+from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.io.boost_files import read_phrase_weights

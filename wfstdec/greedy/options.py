@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.options import CheckedOptions
 
 
 @dataclass(frozen=True)

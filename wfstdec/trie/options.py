@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from wfstdec.search.option_checks import LatticeOptions
+from wfstdec.search.options import LatticeOptions
 from wfstdec.trie.lookahead import LookaheadKind
 
 Merge = Literal["max", "sum"]
