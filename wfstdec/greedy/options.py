@@ -1,4 +1,4 @@
-"""What a user can set on the greedy search; checked at birth."""
+"""Options of the greedy decoder, checked when they are made, and its backends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wfstdec.search.options import CheckedOptions
+
+BACKENDS = {
+    "reference": "wfstdec.greedy.reference:ReferenceBackend",
+    "cpu": "wfstdec.greedy.cpu.backend:CpuBackend",
+}
+"""Makers of backends by name, as `module:maker`; see `search.backends`."""
 
 
 @dataclass(frozen=True)
