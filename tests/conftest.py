@@ -10,7 +10,7 @@ import os
 import pytest
 
 from wfstdec.gpu import cupy_device as cuda
-from wfstdec.gpu.passed import record_pass
+from wfstdec.gpu.verified import record_pass
 from wfstdec.wfst.gpu.layout import PROGRAM
 
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")

@@ -13,10 +13,10 @@ import wfstdec as library
 from wfstdec.cli import decoders, flags
 from wfstdec.cli.main import main, make_parser
 from wfstdec.errors import OptionError
-from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.io.text import read_text
 from wfstdec.metrics import score_texts
-from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
 WORDS = "utt2 ab c\nutt1 cab\nutt3 c\n"

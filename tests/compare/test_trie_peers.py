@@ -17,9 +17,8 @@ import pytest
 from naive_search_cases import LEXICON, hand
 
 from wfstdec.compare.points import PeerInputs
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 WIDE = {"beam_size": 2000, "beam_threshold": 1e4, "beam_size_token": None}
 LETTERS = "-|abc"

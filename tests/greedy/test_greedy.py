@@ -13,7 +13,7 @@ from wfstdec import Boosts, GreedyDecoder, GreedyOptions, TrieDecoder
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BackendError, BoostError, OptionError, TokenTableError
-from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table

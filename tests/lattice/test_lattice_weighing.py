@@ -13,13 +13,13 @@ from naive_rescoring import path_cost, pronunciations_in
 from naive_search_cases import easy_arpa
 from real_speech import speech_graph, utterances
 
+from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.lattice import mbr
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.mbr import minimum_bayes_risk, posteriors, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM

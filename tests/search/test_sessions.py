@@ -11,12 +11,12 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from text_graphs import text_graph
 
 from wfstdec.errors import InputError, LogprobError, OptionError, ShapeError
-from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.decoder import GreedyDecoder
+from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.cpu import arrays as trie_records
 from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu import arrays as records

@@ -19,7 +19,7 @@ from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.oov import AddedWords
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.graph.oov_exits import Calls
+from wfstdec.graph.oov_exits import OovExits
 
 ARPA = (
     "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 an\n-1 ban\n"
@@ -98,7 +98,7 @@ def random_calls_graph(rng):
     states[rng.integers(graph.num_states)] = True
     returns = np.full(num_labels, -1, np.int32)
     returns[units] = rng.integers(-1, graph.num_states, len(units))
-    calls = Calls(
+    calls = OovExits(
         state=np.flatnonzero(states).astype(np.int32),
         last=rng.choice([0, *units], states.sum()).astype(np.int32),
         cost=rng.choice([0.5, 2.0, -1.0], states.sum()).astype(np.float32),

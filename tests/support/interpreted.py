@@ -86,18 +86,18 @@ from wfstdec.adapters.torchaudio import search as ctc_search
 from wfstdec.boost.compile import Boosts
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import BoostWarning, LogprobWarning
-from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.decoder import GreedyDecoder
+from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
+from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend

@@ -17,9 +17,8 @@ from wfstdec.errors import LanguageModelError, OptionError
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.lexicon import spelling_lexicon
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 EVERYTHING = {"beam": math.inf, "beam_size": 100_000, "nbest": 1000}

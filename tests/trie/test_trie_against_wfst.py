@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import wfstdec
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 

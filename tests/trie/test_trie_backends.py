@@ -13,10 +13,9 @@ from searches import Lockstep
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 OTHERS = [name for name in BACKENDS if name != "reference"]

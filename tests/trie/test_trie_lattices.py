@@ -13,10 +13,10 @@ from naive_search_cases import LEXICON, hand, says
 from trie_lattices import lattice_by, tokens_on
 
 from wfstdec.batch.lattices import LatticeReading
+from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.file import open_lattices, save_lattices
-from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
@@ -25,11 +25,10 @@ from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.lattice import RecordingSearch
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 OTHERS = [name for name in BACKENDS if name != "reference"]

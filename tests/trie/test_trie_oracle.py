@@ -15,9 +15,8 @@ from naive_search_cases import LEXICON, hand
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 

@@ -17,10 +17,9 @@ from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, spelling_lexicon
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 

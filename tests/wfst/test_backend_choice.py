@@ -12,7 +12,7 @@ from text_graphs import text_graph
 
 from wfstdec.errors import BackendError, DeviceError
 from wfstdec.gpu import cupy_device as cuda
-from wfstdec.gpu.passed import record_pass, why_not
+from wfstdec.gpu.verified import record_pass, why_not
 from wfstdec.wfst.backend_choice import Batch, Machine, batch_of, choose, cpu_s, gpu_s
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
@@ -127,7 +127,7 @@ def test_nothing_is_imported_where_no_gpu_has_passed(monkeypatch):
     def fail():
         raise AssertionError("CuPy was looked for")
 
-    monkeypatch.setattr("wfstdec.gpu.passed.load_cupy", fail)
+    monkeypatch.setattr("wfstdec.gpu.verified.load_cupy", fail)
     assert "pytest -m gpu" in why_not(PROGRAM)
 
 

@@ -30,7 +30,7 @@ from tools.bench.command import exit_with
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
 from tools.bench.report import Row
-from wfstdec.compare.peers.riva import PACKAGE, RivaPeer
+from tools.peers.riva import PACKAGE, RivaPeer
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tools.bench.report import Row
-from wfstdec.compare.peers.riva import pad
+from tools.peers.riva import pad
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend

@@ -24,7 +24,7 @@ from tools.bench.cases import Case
 from tools.bench.costs import compare_costs, found_by_us
 from tools.bench.gpu_device import Gpu, Padded, Timing
 from tools.bench.report import Row, word_errors
-from wfstdec.compare.peers.riva import RivaPeer, RivaResult, path_costs
+from tools.peers.riva import RivaPeer, RivaResult, path_costs
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder

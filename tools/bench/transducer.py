@@ -33,9 +33,9 @@ from tools.bench.command import Run, bare_parser, exit_with, parse
 from tools.bench.report import Row, figure, format_table, speed, text_figure
 from tools.bench.report import word_errors as errors_row
 from tools.bench.timing import Turns
+from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.peers.nemo_transducer import NemoTransducer
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.io.boost_files import read_phrase_weights

@@ -69,7 +69,7 @@ class LinearGraph:
         words = tuple(dict.fromkeys((EPSILON_WORD, *lexicon.words, _SKIP)))
         said = {t for tokens in lexicon.pronunciations for t in tokens}
         said |= set(self.fillers.tokens)
-        labels = LabelSpace(self.tokens, words, said=frozenset(said))
+        labels = LabelSpace(self.tokens, words, used=frozenset(said))
         lg = compose(self._l_fst(lexicon, labels), self._g_fst(transcript, labels))
         tlg = compose_topology(self.topology, lg, labels)
         ilabel, repeat = labels.split_repeats(tlg.ilabel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wfstdec.search.option_checks import MAX_NATS, CheckedOptions
+from wfstdec.search.options import MAX_NATS, CheckedOptions
 
 
 @dataclass(frozen=True)

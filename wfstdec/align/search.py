@@ -28,7 +28,7 @@ from wfstdec.errors import LogprobError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import MAX_LOGPROB, as_utterances, bad_logprob
-from wfstdec.search.option_checks import MAX_NATS
+from wfstdec.search.options import MAX_NATS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

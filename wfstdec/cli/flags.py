@@ -15,11 +15,11 @@ from wfstdec.compare.tuning import RANGES
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
-from wfstdec.greedy.backends import BACKENDS as GREEDY_BACKENDS
+from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.backends import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.lookahead import LookaheadKind
+from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.options import Merge, TrieOptions
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import OptionError
-from wfstdec.search.option_checks import DEFAULT_LATTICE_BEAM
+from wfstdec.search.options import DEFAULT_LATTICE_BEAM
 
 LATTICE_FLAGS: dict[str, dict[str, Any]] = {
     "--lattice-beam": {

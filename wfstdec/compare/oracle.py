@@ -1,5 +1,6 @@
-"""How good the best of all that a search kept is: oracle word error rates.
+"""Oracle word error rates: of the best that a search kept, lattices and n-best lists.
 
+lattice_errors(lattice, ["hello", "world"])
 lattice_oracle(references, open_lattices("dev.lat")).wer
 list_oracle(references, read_lists("hyp.jsonl")).wer
 kept_errors(decoder, utterances, references, 10).lattice_wer
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wfstdec.batch.lattices import LatticeReading
-from wfstdec.errors import FormatError
+from wfstdec.errors import FormatError, LatticeError
+from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.labels import is_of_tokens
-from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.metrics import count_errors
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.text.files import read_lines
@@ -108,6 +109,29 @@ class Oracle(NamedTuple):
         return 100 * self.errors / self.words if self.words else 0.0
 
 
+def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
+    """Count the fewest word errors of any path of a lattice, exactly.
+
+    Args:
+        lattice: Any.
+        reference: Words; those that the graph lacks are errors.
+
+    Raises:
+        LatticeError: The lattice is one of bare tokens.
+    """
+    if is_of_tokens(lattice.tables):
+        raise LatticeError(
+            "is one of bare tokens, whose words are not known, expected a lattice of a "
+            "search with a lexicon or a graph"
+        )
+    ids = {word: i for i, word in enumerate(lattice.words)}
+    text = np.array([ids.get(word, -1) for word in reference], np.int64)
+    splits, into = lattice.arcs_into
+    arcs, may_end = lattice.arcs, lattice.states["final_excess"] < np.inf
+    state, olabel = arcs["state"].astype(np.int64), arcs["olabel"].astype(np.int64)
+    return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
+
+
 def lattice_oracle(
     references: Mapping[str, Sequence[str]], lattices: Mapping[str, Lattice]
 ) -> Oracle:
@@ -161,3 +185,30 @@ def _oracle(
         for name, words in references.items()
     )
     return Oracle(errors, sum(map(len, references.values())))
+
+
+@jit
+def _least_errors(order, splits, into, source, olabel, may_end, text):
+    """Fewest errors of a path to a final state, by state and position in the text."""
+    size = len(text)
+    none = 1 << 30
+    errors = np.full((len(order), size + 1), none, np.int64)
+    for q in range(size + 1):
+        errors[0, q] = q
+    best = none
+    for state in order:
+        row = errors[state]
+        for p in range(splits[state], splits[state + 1]):
+            before, word = errors[source[into[p]]], olabel[into[p]]
+            for q in range(size + 1):
+                if word == 0:
+                    row[q] = min(row[q], before[q])
+                    continue
+                row[q] = min(row[q], before[q] + 1)
+                if q > 0:
+                    row[q] = min(row[q], before[q - 1] + int(word != text[q - 1]))
+        for q in range(size):
+            row[q + 1] = min(row[q + 1], row[q] + 1)
+        if may_end[state]:
+            best = min(best, row[size])
+    return best

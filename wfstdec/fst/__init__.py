@@ -5,10 +5,9 @@ labels          LabelSpace: which numbers tokens, words, `#0 #1 ...` and repeats
 grammar_fst     G from an ARPA model               grammar_user    G from an acceptor
 lexicon_fst     L from pronunciations              topology        T by its name
 compose         L o G, T o LG
-engine          det(...), by kaldifst_engine or pynini_engine: the only importers
-                of an FST library in the package
+engine          det(...), by kaldifst or pynini: the only importer of an FST library
 minimize        min(...)
-stages          what is logged of each step
+build_log       what is logged of each step
 arrays          FSTs made from arcs in any order
 
 openfst_io      graphs from files of other tools and for them, over openfst_binary

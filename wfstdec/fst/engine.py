@@ -1,30 +1,31 @@
-"""FST engines: what graph building takes from a library, which is determinization.
+"""Determinization by an FST library: the only importer of one in the package.
 
     engine = get_engine("kaldifst")
     lg = engine.determinize(lg, max_states=1_000_000)
 
-An engine is a module with this one function; arrays go in and come out. (Composition
-and minimization in arrays are 3 and 10 times as fast as those of the engines, and need
-no copies in other forms.)
+Kaldifst   OpenFst and Kaldi's graph operations, 1.5 MB
+Pynini     OpenFst's Python bindings, an extra: an independent check
+
+Arrays go in and come out; a library is imported when its engine is made. (Composition
+and minimization in arrays are 3 and 10 times as fast as those of the libraries, and
+need no copies in other forms.)
 """
 
 from __future__ import annotations
 
 import importlib
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from wfstdec.errors import BackendError, GraphError
+from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
 from wfstdec.graph.arcs import FstArrays
-
-ENGINES = {
-    "kaldifst": "wfstdec.fst.kaldifst_engine",
-    "pynini": "wfstdec.fst.pynini_engine",
-}
-"""The engines by name, and the module of each."""
 
 
 class Engine(Protocol):
-    """What the module of an engine offers."""
+    """Determinization, whatever library does it."""
 
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
@@ -32,8 +33,8 @@ class Engine(Protocol):
         """Remove epsilons and determinize on the input side.
 
         Args:
-            fst: What to determinize.
-            max_states: When to give up.
+            fst: The transducer.
+            max_states: The number of states at which to give up.
             log: In the log semiring, which looks ahead to all continuations; else in
                 the tropical one, which keeps the least cost of each sentence.
 
@@ -42,8 +43,96 @@ class Engine(Protocol):
         """
 
 
+class Kaldifst:
+    """`Engine` on kaldifst, which takes arrays through temporary files only."""
+
+    def __init__(self) -> None:
+        self._library = _import("kaldifst", "pip install wfstdec")
+
+    def determinize(
+        self, fst: FstArrays, max_states: int, *, log: bool = True
+    ) -> FstArrays:
+        """See `Engine`; Kaldi's determinize_star, which removes epsilons too.
+
+        At its limit of states it either raises or returns True and a partial result.
+        """
+        changed = self.load(fst)
+        try:
+            partial = self._library.determinize_star(
+                changed, max_states=max_states, use_log=log
+            )
+        except RuntimeError as error:
+            if "not functional" in str(error):
+                raise GraphError(
+                    "cannot determinize: some string has two outputs, expected one"
+                ) from None
+            if "Determinization aborted" not in str(error):
+                raise
+            partial = True
+        if partial:
+            raise _too_many_states(max_states)
+        return self.unload(changed)
+
+    def load(self, fst: FstArrays) -> Any:
+        """Make a `StdVectorFst` from arrays."""
+        with tempfile.TemporaryDirectory(prefix="wfstdec.") as folder:
+            path = Path(folder) / "arrays.fst"
+            path.write_bytes(format_fst(FstContent(fst), "vector"))
+            return self._library.StdVectorFst.read(str(path))
+
+    def unload(self, fst: Any) -> FstArrays:
+        """Make arrays from a `StdVectorFst`."""
+        with tempfile.TemporaryDirectory(prefix="wfstdec.") as folder:
+            path = Path(folder) / "arrays.fst"
+            if not fst.write(str(path)):
+                raise GraphError(f"{path}: the engine cannot write this file")
+            return parse_fst(path.read_bytes(), str(path)).fst
+
+
+class Pynini:
+    """`Engine` on pynini."""
+
+    def __init__(self) -> None:
+        self._library = _import("pynini", "pip install wfstdec[pynini]")
+
+    def determinize(
+        self, fst: FstArrays, max_states: int, *, log: bool = True
+    ) -> FstArrays:
+        """See `Engine`; epsilons are removed before.
+
+        OpenFst counts states only for acceptors in the tropical semiring, and looks for
+        shortest paths then, which negative cycles do not have: all others go on to the
+        end. They have one: the lexicon's token strings can be read in one way, and
+        grammars are deterministic.
+        """
+        library = self._library
+        if log:
+            changed = library.arcmap(self.load(fst), map_type="to_log")
+            changed = library.determinize(changed.rmepsilon())
+            return self.unload(library.arcmap(changed, map_type="to_std"))
+        if fst.olabel.any() or (fst.cost < 0).any():
+            return self.unload(library.determinize(self.load(fst).rmepsilon()))
+        acceptor = self.load(replace(fst, olabel=fst.ilabel)).rmepsilon()
+        found = self.unload(library.determinize(acceptor, nstate=max_states + 1))
+        if found.num_states > max_states:
+            raise _too_many_states(max_states)
+        return replace(found, olabel=found.olabel * 0)
+
+    def load(self, fst: FstArrays) -> Any:
+        """Make a pynini `Fst` from arrays."""
+        return self._library.Fst.read_from_string(format_fst(FstContent(fst), "vector"))
+
+    def unload(self, fst: Any) -> FstArrays:
+        """Make arrays from a pynini `Fst`."""
+        return parse_fst(fst.write_to_string(), "pynini's FST").fst
+
+
+ENGINES: dict[str, type[Engine]] = {"kaldifst": Kaldifst, "pynini": Pynini}
+"""Engines by the name of their library."""
+
+
 def get_engine(name: str) -> Engine:
-    """The engine of that name.
+    """Make the engine of that name.
 
     Raises:
         BackendError: There is none, or its library is not installed.
@@ -51,21 +140,22 @@ def get_engine(name: str) -> Engine:
     if name not in ENGINES:
         expected = " or ".join(map(repr, ENGINES))
         raise BackendError(f"engine {name!r}, expected {expected}")
+    return ENGINES[name]()
+
+
+def _import(library: str, install: str) -> Any:
     try:
-        module: Any = importlib.import_module(ENGINES[name])
+        return importlib.import_module(library)
     except ImportError as error:
-        if error.name != name:
+        if error.name != library:
             raise
-        extra = "" if name == "kaldifst" else f"[{name}]"
         raise BackendError(
-            f"engine {name!r} needs {name}, which is not installed: "
-            f"pip install wfstdec{extra}"
+            f"engine {library!r} needs {library}, which is not installed: {install}"
         ) from error
-    return module
 
 
-def too_many_states(max_states: int) -> GraphError:
-    """The error of a determinization that would go on for ever, or nearly."""
+def _too_many_states(max_states: int) -> GraphError:
+    """Error of a determinization that would go on for ever, or nearly."""
     return GraphError(
         f"determinizing needs more than {max_states} states, expected fewer: some "
         "strings can be read in several ways whose costs or outputs drift apart"

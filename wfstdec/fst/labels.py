@@ -1,7 +1,7 @@
-"""The labels inside graph building: tokens, words, and what stands beside them.
+"""Labels inside graph building: tokens, words, and symbols beside them.
 
     input side of L, LG    epsilon | tokens | class token | #0 #1 ... #(D-1)
-    input side of T, TLG   epsilon | tokens | repeats of tokens | calls | returns
+    input side of T, TLG   epsilon | tokens | repeats of tokens | exits | returns
     output side            epsilon | words  | #0, the back-off of the grammar | class
 
 The class stands for all words that the lexicon lacks: `fst/oov_exits.py`.
@@ -30,15 +30,15 @@ class LabelSpace:
         tokens: The token table of the acoustic model.
         words: The words by id, `words[0]` is `<eps>`.
         num_disambig: D, the disambiguation symbols, `#0` included.
-        has_calls: Whether T has calls and returns.
-        said: Of the tokens, those that LG has; None for all.
+        has_exits: Whether T has OOV exits and returns.
+        used: Tokens that LG has; None for all.
     """
 
     tokens: TokenTable
     words: tuple[str, ...]
     num_disambig: int = 1
-    has_calls: bool = False
-    said: frozenset[int] | None = None
+    has_exits: bool = False
+    used: frozenset[int] | None = None
 
     @property
     def blank(self) -> int:
@@ -65,8 +65,8 @@ class LabelSpace:
         return ilabel_of(k + len(self.tokens) + 1)
 
     def units(self) -> np.ndarray:
-        """The input labels of the U tokens that are said and are not the blank."""
-        tokens = range(len(self.tokens)) if self.said is None else sorted(self.said)
+        """The input labels of the U tokens that are used and are not the blank."""
+        tokens = range(len(self.tokens)) if self.used is None else sorted(self.used)
         units = [token for token in tokens if token != self.tokens.blank]
         return ilabel_of(np.array(units, np.int32))
 
@@ -74,13 +74,13 @@ class LabelSpace:
         """The labels that repeat the tokens of these input labels."""
         return ilabel + len(self.tokens)
 
-    def call(self, last: _Number) -> _Number:
-        """The call of a word behind the token of this input label, 0 for none."""
+    def exit(self, last: _Number) -> _Number:
+        """The exit for a word behind the token of this input label, 0 for none."""
         return last + (2 * len(self.tokens) + 1)
 
     def after(self, ilabel: _Number) -> _Number:
         """The return from a word whose last token has this input label."""
-        return ilabel + self.call(len(self.tokens) + 1)
+        return ilabel + self.exit(len(self.tokens) + 1)
 
     def split_repeats(self, ilabel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The token labels of T's or TLG's input side, and which are repeats."""

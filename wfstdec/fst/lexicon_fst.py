@@ -173,7 +173,7 @@ def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
     final[begin] = 0.0
     backoff = arcs_of(begin, labels.disambig(0), labels.backoff_word, begin)
     parts, start = [backoff], begin
-    if labels.has_calls:
+    if labels.has_exits:
         parts.append(arcs_of(begin, labels.class_token, labels.class_word, end))
     if fillers.separator is not None:
         separator = ilabel_of(fillers.separator)

@@ -1,13 +1,13 @@
-"""Open words in a graph: T o (a loop over tokens), in the places of its calls.
+"""Open words in a graph: T o (a loop over tokens), at its OOV exits.
 
-    a state with a call -k-> in k         cost of the call + word_cost + token_cost
+    a state with an exit -k-> in k        cost of the exit + word_cost + token_cost
     in k                -j-> in j         token_cost; by the rules of T
     in either case      -j:OPEN-> the state of the graph behind a word whose last token
                                           is j: the word ends with it
 
 An open word has no memory but its last token, so that there is one state in each token
 and one behind (`topology.py`): of U tokens, with `normal`, up to 2 U^2 arcs, with the
-others 2 U, and 2 U for each call. The label stands on the last token: where the word
+others 2 U, and 2 U for each exit. The label stands on the last token: where the word
 ends is known by it, and where it begins by the word before.
 """
 
@@ -21,14 +21,14 @@ from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.oov_exits import NO_STATE, Calls
+from wfstdec.graph.oov_exits import NO_STATE, OovExits
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
 
 class OpenCosts(Protocol):
-    """What open words cost: an `OpenVocabulary`."""
+    """Costs of open words: an `OpenVocabulary`."""
 
     @property
     def word_cost(self) -> float:
@@ -42,25 +42,25 @@ class OpenCosts(Protocol):
 def add_open_words(
     tlg: FstArrays,
     labels: LabelSpace,
-    calls: Calls | None,
+    exits: OovExits | None,
     tables: Vocabulary,
     costs: OpenCosts,
 ) -> FstArrays:
     """A TLG with open words.
 
     Args:
-        tlg: From `take_calls`.
+        tlg: From `take_exits`.
         labels: Of it.
-        calls: Where they are entered, and where they lead.
+        exits: Where open words are entered, and where they lead.
         tables: With a label of open words.
         costs: What they cost.
 
     Raises:
-        GraphError: There are no calls, or no token can begin an open word.
+        GraphError: There are no exits, or no token can begin an open word.
     """
     spelling, word = tables.open_spelling, tables.open_word
     assert spelling is not None and word is not None
-    if calls is None:
+    if exits is None:
         raise GraphError("no place where an open word may be said, expected some")
     if not spelling.begins.any():
         raise GraphError(
@@ -70,21 +70,23 @@ def add_open_words(
     token_cost = np.float32(costs.token_cost)
     first_cost = np.float32(np.float32(costs.word_cost) + token_cost)
     loop = _Loop(tlg.num_states, labels, spelling, tables.topology)
-    says = _Says(loop, spelling, calls.returns, word.word)
-    begins, extends = (ilabel_of(np.flatnonzero(some)) for some in says.allowed)
-    c, k = _pairs(len(calls), begins)
-    entered = calls.last[c] != k
+    token_arcs = _TokenArcs(loop, spelling, exits.returns, word.word)
+    begins, extends = (ilabel_of(np.flatnonzero(some)) for some in token_arcs.allowed)
+    c, k = _pairs(len(exits), begins)
+    entered = exits.last[c] != k
     c, k = c[entered], k[entered]
     parts = [
         Arcs(tlg.arc_state(), tlg.ilabel, tlg.olabel, tlg.nextstate, tlg.cost),
-        *says.arcs(calls.state[c], k, calls.cost[c] + first_cost, first=True),
+        *token_arcs.arcs(exits.state[c], k, exits.cost[c] + first_cost, first=True),
         *loop.arcs(),
     ]
     for sources, last in loop.sources():
         s, j = _pairs(len(sources), extends)
         apart = last[s] != j
         s, j = s[apart], j[apart]
-        parts += says.arcs(sources[s], j, np.full(len(j), token_cost), first=False)
+        parts += token_arcs.arcs(
+            sources[s], j, np.full(len(j), token_cost), first=False
+        )
     infinite = np.full(loop.num_states, np.inf, np.float32)
     return fst_of(parts, tlg.start, np.append(tlg.final_cost, infinite))
 
@@ -145,13 +147,13 @@ class _Loop:
         return parts
 
 
-class _Says:
-    """The arcs of tokens.
+class _TokenArcs:
+    """Arcs on which open words say their tokens.
 
     Args:
         loop: The states.
         spelling: Which tokens there are.
-        returns: Of the calls.
+        returns: Of the exits.
         word: The label of open words.
     """
 
@@ -179,5 +181,5 @@ class _Says:
 
 
 def _pairs(count: int, ilabels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each of so many with each label."""
+    """Pair each of `count` positions with each label."""
     return np.repeat(np.arange(count), len(ilabels)), np.tile(ilabels, count)

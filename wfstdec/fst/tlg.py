@@ -9,8 +9,8 @@
     LG   = minimize(determinize(compose(L, G)))
     TLG  = compose(T, LG)                            then packed
 
-Calls, for words that the lexicon lacks, go through all of it: `fst/oov_exits.py`. An
-open vocabulary is put where they are: `fst/open_words.py`.
+OOV exits, for words that the lexicon lacks, go through all of it: `fst/oov_exits.py`.
+An open vocabulary is put where they are: `fst/open_words.py`.
 
 LG is determinized in the log semiring, which moves LM costs towards the beginning of
 words. TLG is not: with `compact` that would never end, with `normal` it would grow.
@@ -45,11 +45,11 @@ from wfstdec.fst.lexicon_fst import (
     mark_lexicon,
 )
 from wfstdec.fst.minimize import minimize as minimize_fst
-from wfstdec.fst.oov_exits import class_cost, take_calls
+from wfstdec.fst.oov_exits import class_cost, take_exits
 from wfstdec.fst.open_words import OpenCosts, add_open_words
 from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.oov_exits import Calls
+from wfstdec.graph.oov_exits import OovExits
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
@@ -138,15 +138,15 @@ def build_graph(
         model = _language_model(arpa, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        call_cost = _call_cost(model, unk_cost) if calls or open_vocabulary else None
-        _check_open_words(open_vocabulary, call_cost, marked.lexicon)
+        oov_cost = _oov_cost(model, unk_cost) if calls or open_vocabulary else None
+        _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
         labels = LabelSpace(
             table,
             word_table(marked.lexicon),
             marked.num_disambig,
-            has_calls=call_cost is not None,
+            has_exits=oov_cost is not None,
         )
-        costs = unk_cost, call_cost
+        costs = unk_cost, oov_cost
         g = stages.made("G", _grammar(model, labels, costs, fst_engine))
         l_fst = stages.made("L", build_lexicon_fst(marked, labels))
         lg = stages.made("L o G", compose(l_fst, g))
@@ -154,15 +154,15 @@ def build_graph(
         if minimize:
             lg = stages.made("min(det(L o G))", minimize_fst(lg))
         tlg = stages.made("T o LG", compose_topology(topology, lg, labels))
-        called = None
-        if call_cost is not None:
-            tlg, called = take_calls(tlg, labels, call_cost)
+        exits = None
+        if oov_cost is not None:
+            tlg, exits = take_exits(tlg, labels, oov_cost)
         word_cost = _word_costs(model, labels.words, unk_cost)
         tables = _tables(marked, labels, topology, word_cost, open_vocabulary)
         if open_vocabulary is not None:
-            tlg = add_open_words(tlg, labels, called, tables, open_vocabulary)
-        called = called if calls else None
-        return stages.made("pack", _pack(tlg, labels, tables, called))
+            tlg = add_open_words(tlg, labels, exits, tables, open_vocabulary)
+        kept = exits if calls else None
+        return stages.made("pack", _pack(tlg, labels, tables, kept))
 
 
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
@@ -178,11 +178,11 @@ def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
 
 
 def _check_open_words(
-    costs: OpenCosts | None, call_cost: float | None, lexicon: Lexicon
+    costs: OpenCosts | None, oov_cost: float | None, lexicon: Lexicon
 ) -> None:
     if costs is None:
         return
-    if call_cost is None:
+    if oov_cost is None:
         raise OptionError(
             "open_vocabulary without a cost of <unk>, expected an ARPA model that has "
             "it, or unk_cost"
@@ -217,7 +217,7 @@ def _grammar(
     return build_user_grammar(model, labels, engine)
 
 
-def _call_cost(model: ArpaModel | WordAcceptor, unk_cost: float | None) -> float | None:
+def _oov_cost(model: ArpaModel | WordAcceptor, unk_cost: float | None) -> float | None:
     if isinstance(model, WordAcceptor):
         return None
     return class_cost(model, unk_cost)
@@ -262,8 +262,8 @@ def _word_costs(
     costs = np.full(len(model.words), np.inf, np.float32)
     costs[unigrams.words[:, 0]] = unigrams.cost
     found = [model.index.get(word) for word in words]
-    said = [unknown if at is None else costs[at] for at in found]
-    return np.array([np.inf, *said[1:]], np.float32)
+    known = [unknown if at is None else costs[at] for at in found]
+    return np.array([np.inf, *known[1:]], np.float32)
 
 
 def _tables(
@@ -275,8 +275,8 @@ def _tables(
 ) -> Vocabulary:
     lexicon = marked.lexicon
     ids = word_ids(labels.words)
-    said = (ids[word] for word in lexicon.words)
-    entries = zip(said, lexicon.pronunciations, strict=True)
+    numbers = (ids[word] for word in lexicon.words)
+    entries = zip(numbers, lexicon.pronunciations, strict=True)
     pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
     tables = Vocabulary(
         tokens=labels.tokens,
@@ -316,7 +316,7 @@ def _with_open_word(
 
 
 def _pack(
-    tlg: FstArrays, labels: LabelSpace, tables: Vocabulary, calls: Calls | None
+    tlg: FstArrays, labels: LabelSpace, tables: Vocabulary, exits: OovExits | None
 ) -> PackedGraph:
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
-    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables, calls)
+    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables, exits)

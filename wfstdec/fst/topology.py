@@ -25,8 +25,8 @@ states they would give the same sentences at the same costs, and offer each back
 once more in every blank frame (44 % more epsilon arcs in the TLG of a 29k-word trigram,
 which is why `normal` has a start state apart from 0).
 
-Where words that the lexicon lacks may be called (`fst/oov_exits.py`), each state that
-tokens leave has an arc `call:C->` to a state `called`, and that one an arc
+Where words that the lexicon lacks may stand (`fst/oov_exits.py`), each state that
+tokens leave has an arc `exit:C->` to a state `outside`, and that one an arc
 `return:-> i` to the state that each token enters.
 """
 
@@ -87,7 +87,7 @@ def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
 
 
 def check_topology(name: str) -> None:
-    """Refuse what is no name of a topology.
+    """Check the name of a topology.
 
     Raises:
         OptionError: It is none.
@@ -105,7 +105,7 @@ def _normal(labels: LabelSpace, selfless: bool) -> FstArrays:
     ends = np.append(states, start)
     last = np.concatenate([[EPSILON, EPSILON], units])
     parts = [
-        *_calls(labels, np.arange(2 + len(units)), last, states),
+        *_exits(labels, np.arange(2 + len(units)), last, states),
         arcs_of(np.append(ends, after_blank), labels.blank, EPSILON, after_blank),
         arcs_of(start, units, units, states),
         arcs_of(after_blank, units, units, states),
@@ -120,7 +120,7 @@ def _compact(labels: LabelSpace, selfless: bool) -> FstArrays:
     units, states = labels.units(), 1 + np.arange(len(labels.units()))
     ends = np.where(np.arange(1 + len(units)) == 0, 0.0, np.inf)
     parts = [
-        *_calls(labels, 0, EPSILON, states),
+        *_exits(labels, 0, EPSILON, states),
         arcs_of(0, labels.blank, EPSILON, 0),
         arcs_of(0, units, units, states),
         arcs_of(states, EPSILON, EPSILON, 0),
@@ -135,7 +135,7 @@ def _eesen(labels: LabelSpace, selfless: bool) -> FstArrays:
     units, states = labels.units(), 3 + np.arange(len(labels.units()))
     ends = np.where(np.arange(3 + len(units)) <= 1, 0.0, np.inf)
     parts = [
-        *_calls(labels, before, EPSILON, states),
+        *_exits(labels, before, EPSILON, states),
         arcs_of(hub, EPSILON, EPSILON, before),
         arcs_of([before, behind], labels.blank, EPSILON, [before, behind]),
         arcs_of(before, units, units, states),
@@ -150,7 +150,7 @@ def _eesen(labels: LabelSpace, selfless: bool) -> FstArrays:
 
 def _minimal(labels: LabelSpace, selfless: bool) -> FstArrays:
     parts = [
-        *_calls(labels, 0, EPSILON, 0),
+        *_exits(labels, 0, EPSILON, 0),
         arcs_of(0, labels.blank, EPSILON, 0),
         arcs_of(0, labels.units(), labels.units(), 0),
         _disambig_loops(labels, np.array([0])),
@@ -164,30 +164,30 @@ def _repeats(labels: LabelSpace, states: np.ndarray, selfless: bool) -> list[Arc
     return [arcs_of(states, labels.repeat(labels.units()), EPSILON, states)]
 
 
-def _calls(
-    labels: LabelSpace, callers: ArrayLike, last: ArrayLike, entered: ArrayLike
+def _exits(
+    labels: LabelSpace, left: ArrayLike, last: ArrayLike, entered: ArrayLike
 ) -> list[Arcs]:
-    """Calls and returns, where there are any; `called` is the last state.
+    """Arcs of OOV exits and returns, where there are any; `outside` is the last state.
 
     Args:
         labels: The labels.
-        callers: The states that tokens leave.
+        left: The states that tokens leave.
         last: The input label of the token that each of them follows, 0 for none.
         entered: The states that the units enter.
     """
-    if not labels.has_calls:
+    if not labels.has_exits:
         return []
-    called = int(max(np.max(callers), np.max(entered, initial=0))) + 1
+    outside = int(max(np.max(left), np.max(entered, initial=0))) + 1
     units = labels.units()
     return [
-        arcs_of(callers, labels.call(np.asarray(last)), labels.class_token, called),
-        arcs_of(called, labels.after(units), EPSILON, entered),
+        arcs_of(left, labels.exit(np.asarray(last)), labels.class_token, outside),
+        arcs_of(outside, labels.after(units), EPSILON, entered),
     ]
 
 
 def _final(labels: LabelSpace, costs: ArrayLike) -> np.ndarray:
-    """Final costs; `called` is not final."""
-    return np.append(costs, [np.inf] * labels.has_calls)
+    """Final costs; `outside` is not final."""
+    return np.append(costs, [np.inf] * labels.has_exits)
 
 
 def _disambig_loops(labels: LabelSpace, states: np.ndarray) -> Arcs:

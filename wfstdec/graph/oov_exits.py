@@ -1,10 +1,11 @@
-"""Where a search may leave a graph for words that it does not have, and come back.
+"""OOV exits of a graph: where a search leaves it for OOV words, and where it returns.
 
-    calls     states in which such a word may begin, each with the token before it
+    exits     states in which such a word may begin, each with the token before it
     returns   the state behind such a word, by its last token
 
-A word of tokens `k1 ... kn` is said on arcs from a state with a call, at the cost of
-the call, to the state of `returns[kn]`; the arcs are those of an overlay.
+A word of tokens `k1 ... kn` goes on arcs from a state with an exit, at the cost of the
+exit, to the state of `returns[kn]`; the arcs are those of an overlay. Exits are "calls"
+in graph files, in errors and in `PackedGraph.calls`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import numpy as np
 from wfstdec.errors import GraphError
 
 NO_STATE = -1
-"""In the place of a state: there is none."""
+"""Number that stands for no state."""
 
 
 @dataclass(frozen=True, eq=False)
-class Calls:
-    """The calls and returns of a graph.
+class OovExits:
+    """OOV exits of a graph, and the states to which they return.
 
     Attributes:
-        state: int32 [C], the states with calls, ascending.
+        state: int32 [C], the states with exits, ascending.
         last: int32 [C], the ilabel of the token that a word here follows directly, so
             that it cannot begin with the same one; 0 for none.
         cost: float32 [C], nats: what the language model asks, as the graph has it here.
@@ -43,7 +44,7 @@ class Calls:
         return len(self.state)
 
     def check(self, num_states: int, num_tokens: int) -> None:
-        """See that they fit a graph.
+        """Check states, labels and costs against the size of a graph.
 
         Raises:
             GraphError: A state, label or cost is out of range, or out of order.
@@ -68,7 +69,7 @@ class Calls:
             raise GraphError(f"costs of calls {self.cost}, expected finite numbers")
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a graph file holds, by name."""
+        """Arrays of a graph file by name."""
         return {
             "call_state": self.state,
             "call_last": self.last,
@@ -78,8 +79,8 @@ class Calls:
         }
 
 
-def calls_from(arrays: dict[str, np.ndarray]) -> Calls | None:
-    """The calls of a file, not checked yet; None where it has none.
+def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
+    """Take the OOV exits of a file, not checked yet; None where it has none.
 
     Raises:
         KeyError, TypeError, ValueError: A part is missing or damaged.
@@ -94,7 +95,7 @@ def calls_from(arrays: dict[str, np.ndarray]) -> Calls | None:
                 f"array {name!r} is {arrays[name].dtype} with {arrays[name].ndim} "
                 f"axes, expected {np.dtype(kind)} with one"
             )
-    return Calls(
+    return OovExits(
         arrays["call_state"],
         arrays["call_last"],
         arrays["call_cost"],

@@ -28,7 +28,7 @@ from numpy import uint32
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT
 from wfstdec.graph.checks import MAX_ARCS
-from wfstdec.graph.oov_exits import Calls
+from wfstdec.graph.oov_exits import OovExits
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.text.symbols import ilabel_of
@@ -294,8 +294,8 @@ def make_overlay(graph: PackedGraph, said: SaidWords) -> Overlay:
     Raises:
         GraphError: The graph has no calls, or too many arcs to number on from.
     """
-    calls = calls_of(graph)
-    shape = _shape_of(graph, calls)
+    exits = exits_of(graph)
+    shape = _shape_of(graph, exits)
     said = _sorted(said)
     edges = make_edges(
         ilabel_of(said.tokens), said.word, said.splits, said.cost, said.bonus
@@ -309,7 +309,7 @@ def make_overlay(graph: PackedGraph, said: SaidWords) -> Overlay:
     return Overlay(
         first_state=graph.num_states,
         first_arc=graph.num_arcs,
-        call_state=calls.state,
+        call_state=exits.state,
         num_entering=int(num_entering),
         arcs=read_only(arcs),
         bonus=read_only(bonus),
@@ -319,8 +319,8 @@ def make_overlay(graph: PackedGraph, said: SaidWords) -> Overlay:
     )
 
 
-def calls_of(graph: PackedGraph) -> Calls:
-    """The calls of a graph.
+def exits_of(graph: PackedGraph) -> OovExits:
+    """The OOV exits of a graph.
 
     Raises:
         GraphError: It has none.
@@ -334,9 +334,9 @@ def calls_of(graph: PackedGraph) -> Calls:
     return graph.calls
 
 
-def _shape_of(graph: PackedGraph, calls: Calls) -> Shape:
+def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
     base, _, selfless = graph.topology.partition("-")
-    leads = np.append(graph.state_num_epsilons > 0, False)[calls.returns]
+    leads = np.append(graph.state_num_epsilons > 0, False)[exits.returns]
     flags = np.where(leads, np.uint32(LEADS_TO_EPSILON), np.uint32(0))
     return Shape(
         first_state=graph.num_states,
@@ -344,9 +344,9 @@ def _shape_of(graph: PackedGraph, calls: Calls) -> Shape:
         states_per_node=1 if base == "minimal" else 2,
         through_epsilon=base in ("compact", "eesen"),
         repeats=base != "minimal" and not selfless,
-        call_last=read_only(calls.last),
-        call_cost=read_only(calls.cost),
-        returns=read_only(calls.returns),
+        call_last=read_only(exits.last),
+        call_cost=read_only(exits.cost),
+        returns=read_only(exits.returns),
         return_flags=read_only(flags),
     )
 

@@ -27,7 +27,7 @@ from wfstdec.graph.arcs import (
     REPEAT,
     FstArrays,
 )
-from wfstdec.graph.oov_exits import Calls, calls_from
+from wfstdec.graph.oov_exits import OovExits, exits_from
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable
 from wfstdec.text.vocabulary import Vocabulary
@@ -60,7 +60,7 @@ class PackedGraph:
     final_cost: np.ndarray
     epsilon_rank: np.ndarray
     tables: Vocabulary
-    calls: Calls | None = None
+    calls: OovExits | None = None
 
     @property
     def num_states(self) -> int:
@@ -102,7 +102,7 @@ class PackedGraph:
         fst: FstArrays,
         repeat: np.ndarray | None,
         tables: Vocabulary,
-        calls: Calls | None = None,
+        calls: OovExits | None = None,
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
 
@@ -176,7 +176,7 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
     try:
         tables = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
-        calls = calls_from(arrays)
+        calls = exits_from(arrays)
         splits, final_cost = arrays["state_arc_splits"], arrays["final_cost"]
         graph = _checked(arrays["arcs"], splits, final_cost, tables, calls)
     except GraphError as error:
@@ -241,7 +241,7 @@ def _checked(
     splits: np.ndarray,
     final_cost: np.ndarray,
     tables: Vocabulary,
-    calls: Calls | None,
+    calls: OovExits | None,
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""
     graph_checks.check_tables(tables)

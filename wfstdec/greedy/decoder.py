@@ -38,8 +38,7 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
-from wfstdec.greedy.backends import BACKENDS
-from wfstdec.greedy.options import GreedyOptions
+from wfstdec.greedy.options import BACKENDS, GreedyOptions
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder

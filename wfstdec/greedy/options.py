@@ -1,11 +1,17 @@
-"""What a user can set on the greedy search; checked at birth."""
+"""Options of the greedy decoder, checked when they are made, and its backends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.options import CheckedOptions
+
+BACKENDS = {
+    "reference": "wfstdec.greedy.reference:ReferenceBackend",
+    "cpu": "wfstdec.greedy.cpu.backend:CpuBackend",
+}
+"""Makers of backends by name, as `module:maker`; see `search.backends`."""
 
 
 @dataclass(frozen=True)

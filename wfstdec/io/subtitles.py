@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wfstdec.search.hypothesis import Word
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.options import CheckedOptions
 
 
 @dataclass(frozen=True)

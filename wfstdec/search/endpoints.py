@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wfstdec.errors import OptionError
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import Partial
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wfstdec.search.option_checks import MAX_NATS, CheckedOptions
+from wfstdec.search.options import MAX_NATS, CheckedOptions
 
 MAX_OPEN_TOKENS = 1000
 """An open word has no more tokens."""

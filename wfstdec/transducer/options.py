@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from wfstdec.errors import OptionError
-from wfstdec.search.option_checks import CheckedOptions
+from wfstdec.search.options import CheckedOptions
 
 Strategy = Literal["greedy", "alsd", "aes"]
 _FLAGS = ("blank_scored", "length_norm", "prefix_search")

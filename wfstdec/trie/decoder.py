@@ -52,13 +52,12 @@ from wfstdec.text.loading import (
 )
 from wfstdec.text.open_spelling import OpenSpelling, open_spelling
 from wfstdec.text.symbols import TokenTable
-from wfstdec.trie.backends import BACKENDS
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lattice_tables import LatticeTables
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import BACKENDS, TrieOptions
 from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 

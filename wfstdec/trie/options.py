@@ -1,14 +1,20 @@
-"""What a user can set on the trie decoder; checked when the options are made."""
+"""Options of the trie decoder, checked when they are made, and its backends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from wfstdec.search.option_checks import LatticeOptions
+from wfstdec.search.options import LatticeOptions
 from wfstdec.trie.lookahead import LookaheadKind
 
 Merge = Literal["max", "sum"]
+
+BACKENDS = {
+    "reference": "wfstdec.trie.reference_backend:ReferenceBackend",
+    "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
+}
+"""Makers of backends by name, as `module:maker`; see `search.backends`."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from wfstdec.boost.oov import AddedWords
 from wfstdec.errors import BoostError, GraphError
-from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
+from wfstdec.graph.overlay import Overlay, SaidWords, exits_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.word_cut import Aligner
 from wfstdec.text.pronunciations import Pronunciations
@@ -55,7 +55,7 @@ def check_added(graph: PackedGraph, utterance: int | None = None) -> None:
         BoostError: It has no calls.
     """
     try:
-        calls_of(graph)
+        exits_of(graph)
     except GraphError as error:
         raise BoostError(str(error), utterance) from None
 
@@ -92,10 +92,10 @@ def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
 
 
 def _said(graph: PackedGraph, added: AddedWords) -> SaidWords:
-    costs, calls = graph.tables.word_cost, calls_of(graph)
+    costs, exits = graph.tables.word_cost, exits_of(graph)
     known = added.word < added.num_known
     cost = np.zeros(len(added.word), np.float32)
     if len(costs):
-        of_word = costs[added.word[known]] - np.float32(calls.word_cost)
+        of_word = costs[added.word[known]] - np.float32(exits.word_cost)
         cost[known] = np.where(np.isfinite(of_word), of_word, np.float32(0))
     return SaidWords(added.word, added.splits, added.tokens, cost, added.bonus)

@@ -27,7 +27,7 @@ BACKENDS = {
     "cuda": "wfstdec.wfst.gpu.cuda:backend_for",
 }
 """Name to module, and what makes the backend of a graph there. When `"auto"` takes
-`"cuda"`, `choice.py` says."""
+`"cuda"`, `choose` says."""
 
 
 CPU_US, CPU_GROWTH = 1.0, 0.256
@@ -144,9 +144,9 @@ class AutoBackend:
     def machine(self) -> Machine:
         """What there is; a GPU is looked for when this is asked first."""
         if self._machine is None:
-            passed = importlib.import_module("wfstdec.gpu.passed")
+            verified = importlib.import_module("wfstdec.gpu.verified")
             layout = importlib.import_module("wfstdec.wfst.gpu.layout")
-            why = passed.why_not(layout.PROGRAM)
+            why = verified.why_not(layout.PROGRAM)
             blocks = 1
             if why is None:
                 cuda = importlib.import_module("wfstdec.wfst.gpu.cuda")

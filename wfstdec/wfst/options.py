@@ -11,7 +11,7 @@ import numpy as np
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.search.option_checks import MAX_COUNT, LatticeOptions, is_count
+from wfstdec.search.options import MAX_COUNT, LatticeOptions, is_count
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tools.bench import gpu_report as report
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.gpu_device import Gpu, padded
 from tools.bench.gpu_measure import Bench, Setting, as_given
-from wfstdec.compare.peers import riva as riva_peer
+from tools.peers import riva as riva_peer
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 

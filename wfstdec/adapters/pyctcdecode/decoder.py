@@ -29,7 +29,10 @@ from wfstdec.adapters.pyctcdecode.folder import (
     load_decoder,
     save_decoder,
 )
-from wfstdec.adapters.pyctcdecode.language_model import AbstractLanguageModel
+from wfstdec.adapters.pyctcdecode.language_model import (
+    AbstractLanguageModel,
+    LanguageModel,
+)
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, read_logits
 from wfstdec.adapters.pyctcdecode.ngrams import LMState
 from wfstdec.adapters.pyctcdecode.parameters import (
@@ -334,7 +337,7 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: A file is missing, damaged, or one too many.
         """
-        return cls(*load_decoder(filepath, unigram_encoding))
+        return cls(*load_decoder(LanguageModel, filepath, unigram_encoding))
 
     @classmethod
     def load_from_hf_hub(

@@ -27,6 +27,10 @@ from wfstdec.adapters.pyctcdecode.constants import (
     DEFAULT_UNK_LOGP_OFFSET,
     LOG_BASE_CHANGE_FACTOR,
 )
+from wfstdec.adapters.pyctcdecode.folder import (
+    load_language_model,
+    save_language_model,
+)
 from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer, Scorer, open_scorer
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree
 from wfstdec.errors import OptionError
@@ -257,8 +261,6 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: They cannot be written, or the model has no file.
         """
-        from wfstdec.adapters.pyctcdecode.folder import save_language_model
-
         save_language_model(self, filepath, unigram_encoding)
 
     @classmethod
@@ -270,8 +272,6 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: The folder has other files, or one is damaged.
         """
-        from wfstdec.adapters.pyctcdecode.folder import load_language_model
-
         return load_language_model(cls, filepath, unigram_encoding)
 
 

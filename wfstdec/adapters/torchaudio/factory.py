@@ -11,7 +11,17 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from wfstdec.adapters.torchaudio.decoder import CTCDecoder
-from wfstdec.adapters.torchaudio.lexicon import arc_gains, arc_kinds, score_trie
+from wfstdec.adapters.torchaudio.lexicon import (
+    Names,
+    Spellings,
+    arc_gains,
+    arc_kinds,
+    read_names,
+    read_spellings,
+    score_trie,
+    spelt_entries,
+    word_names,
+)
 from wfstdec.adapters.torchaudio.models import (
     Model,
     OwnModel,
@@ -20,14 +30,6 @@ from wfstdec.adapters.torchaudio.models import (
     null_model,
 )
 from wfstdec.adapters.torchaudio.records import Rules
-from wfstdec.adapters.torchaudio.words import (
-    Names,
-    Spellings,
-    read_names,
-    read_spellings,
-    spelt_entries,
-    word_names,
-)
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.jit import read_only
 from wfstdec.trie.lexicon_trie import empty_trie

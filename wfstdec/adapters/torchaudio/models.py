@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wfstdec.adapters.torchaudio.words import Names
+from wfstdec.adapters.torchaudio.lexicon import Names
 from wfstdec.errors import FormatError, LanguageModelError, ShapeError
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton

@@ -8,8 +8,6 @@ flashlight       flashlight-text: a lexicon's trie, or tokens alone
 pyctcdecode      words over pieces or characters; no pronunciations
 kaldi-decoder    FasterDecoder on the graph
 nemo             NeMo's batched search: tokens, no lexicon
-
-A module each; `peers.riva` is one more: Kaldi's decoder for NVIDIA GPUs, on the graph.
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ PEERS: Mapping[str, MakePeer] = {
     "kaldi-decoder": _kaldi_decoder,
     "nemo": _nemo,
 }
-"""What makes each peer, by the name that options call it. Comparisons count the CPU
-seconds of one thread, so that `peers.riva`, which runs on a GPU, is not here."""
+"""Makers of the peers, by the name that options call them. Comparisons count the CPU
+seconds of one thread: peers on a GPU are left to `tools/peers`."""
 
 
 def available_peers(inputs: PeerInputs) -> list[Peer]:

@@ -1,4 +1,4 @@
-"""Checking the options of a search at birth."""
+"""Options of a search: checks of their fields when they are made, shared defaults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from wfstdec.errors import OptionError
 
 MAX_NATS = 1e6
-"""Scales and nats may not be larger: so that no sum of costs reaches infinity."""
+"""Largest scale and number of nats: so that no sum of costs reaches infinity."""
 MAX_COUNT = (1 << 31) - 1
-"""Counts may not be larger: there are no more states."""
+"""Largest count: there are no more states."""
 
 DEFAULT_LATTICE_BEAM = 8.0
 """Nats; of a search whose beam is no narrower."""

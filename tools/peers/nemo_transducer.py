@@ -6,7 +6,7 @@
 
 A `TransducerModel` is dressed in what their code calls: a decoder with `predict` and
 its handling of states, a joint with the blank last. Their modules are loaded as
-`peers.nemo` does; there is no AES++ for TDT.
+`wfstdec.compare.peers.nemo` does; there is no AES++ for TDT.
 
 Their scores have no end of the utterance: neither `</s>` nor refunds.
 """

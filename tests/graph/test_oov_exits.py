@@ -1,4 +1,4 @@
-"""Calls of a graph: built, kept in files, checked."""
+"""OOV exits of a graph: built, kept in files, checked."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ def quiet(caplog):
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
 def test_searches_without_added_words_find_the_same(topology, fillers, tmp_path):
-    """Calls add a few states behind words, and no word."""
+    """OOV exits add a few states behind words, and no word."""
     for seed in range(12):
         case, graph = graph_of(tmp_path, seed, topology, fillers)
         _, plain = graph_of(tmp_path, seed, topology, fillers, calls=False)

@@ -9,7 +9,7 @@ import riva_stand_in
 from text_graphs import text_graph
 
 import wfstdec
-from wfstdec.compare.peers import riva
+from tools.peers import riva
 from wfstdec.compare.points import PeerInputs
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.symbols import token_table

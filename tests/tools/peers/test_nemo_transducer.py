@@ -13,8 +13,8 @@ pytest.importorskip("nemo")
 
 from table_transducers import TableTransducer, texts_of, transducer_of  # noqa: E402
 
+from tools.peers.nemo_transducer import NemoTransducer  # noqa: E402
 from wfstdec import TransducerDecoder, TransducerOptions  # noqa: E402
-from wfstdec.compare.peers.nemo_transducer import NemoTransducer  # noqa: E402
 from wfstdec.errors import OptionError  # noqa: E402
 
 # `</s>` for nothing, back-off too: their scores have no end of the utterance.

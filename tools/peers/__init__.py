@@ -1,0 +1,7 @@
+"""Other people's decoders that only benchmarks and tests use.
+
+riva              riva-asrlib-decoder: Kaldi's decoder for NVIDIA GPUs, on our graphs
+nemo_transducer   NeMo's batched searches for transducers, on our models
+
+Those that `wfstdec compare` takes are in `wfstdec/compare/peers`.
+"""
