@@ -29,7 +29,10 @@ from wfstdec.adapters.pyctcdecode.folder import (
     load_decoder,
     save_decoder,
 )
-from wfstdec.adapters.pyctcdecode.language_model import AbstractLanguageModel
+from wfstdec.adapters.pyctcdecode.language_model import (
+    AbstractLanguageModel,
+    LanguageModel,
+)
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, read_logits
 from wfstdec.adapters.pyctcdecode.ngrams import LMState
 from wfstdec.adapters.pyctcdecode.parameters import (
@@ -38,7 +41,7 @@ from wfstdec.adapters.pyctcdecode.parameters import (
     compiled_scorer,
     make_search,
 )
-from wfstdec.adapters.pyctcdecode.prefix_tree import Pool
+from wfstdec.adapters.pyctcdecode.prefix_tree import store_pool
 from wfstdec.adapters.pyctcdecode.results import Found
 from wfstdec.adapters.pyctcdecode.search import run
 from wfstdec.adapters.pyctcdecode.word_tree import (
@@ -91,7 +94,7 @@ class BeamSearchDecoderCTC:
         self.model_container = {self._model_key: language_model}
         self._threads = threads or len(os.sched_getaffinity(0))
         self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
-        self._pool = Pool()
+        self._pool = store_pool()
         self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
         BeamSearchDecoderCTC._made.add(self)
 
@@ -334,7 +337,7 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: A file is missing, damaged, or one too many.
         """
-        return cls(*load_decoder(filepath, unigram_encoding))
+        return cls(*load_decoder(LanguageModel, filepath, unigram_encoding))
 
     @classmethod
     def load_from_hf_hub(

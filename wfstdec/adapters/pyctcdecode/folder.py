@@ -11,17 +11,19 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
-from wfstdec.adapters.pyctcdecode.language_model import LanguageModel
 from wfstdec.errors import BackendError, FormatError, InputError
 from wfstdec.text.files import atomic_write
+
+if TYPE_CHECKING:
+    from wfstdec.adapters.pyctcdecode.language_model import LanguageModel
 
 ALPHABET, LANGUAGE_MODEL = "alphabet.json", "language_model"
 ATTRS, UNIGRAMS = "attrs.json", "unigrams.txt"
 _SUFFIXES = (".arpa", ".bin", ".binary", ".gz")
-_Model = TypeVar("_Model", bound=LanguageModel)
+_Model = TypeVar("_Model", bound="LanguageModel")
 
 
 def save_decoder(alphabet: Alphabet, language_model: Any, filepath: str) -> None:
@@ -44,9 +46,9 @@ def save_decoder(alphabet: Alphabet, language_model: Any, filepath: str) -> None
 
 
 def load_decoder(
-    filepath: str, unigram_encoding: str | None = None
-) -> tuple[Alphabet, LanguageModel | None]:
-    """Read both from a folder.
+    kind: type[_Model], filepath: str, unigram_encoding: str | None = None
+) -> tuple[Alphabet, _Model | None]:
+    """Read an alphabet and a language model of a kind from a folder.
 
     Raises:
         FormatError: The alphabet is missing, or the folder has other things.
@@ -70,7 +72,7 @@ def load_decoder(
     if not names:
         return alphabet, None
     inside = str(folder / LANGUAGE_MODEL)
-    return alphabet, LanguageModel.load_from_dir(inside, unigram_encoding)
+    return alphabet, kind.load_from_dir(inside, unigram_encoding)
 
 
 def save_language_model(
@@ -115,19 +117,18 @@ def load_language_model(
             f"{folder}: found {names}, expected {ATTRS!r}, {UNIGRAMS!r} and a model "
             f"({', '.join(_SUFFIXES)})"
         )
-    attrs = _attrs(folder / ATTRS)
+    attrs = _attrs(folder / ATTRS, set(kind.JSON_ATTRS))
     lines = _read(folder / UNIGRAMS, unigram_encoding).splitlines()
     return kind(str(folder / models[0]), lines, **attrs)
 
 
-def _attrs(path: Path) -> dict[str, Any]:
+def _attrs(path: Path, wanted: set[str]) -> dict[str, Any]:
     try:
         attrs = json.loads(_read(path))
     except ValueError as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{path}: no JSON ({error})") from error
-    wanted = set(LanguageModel.JSON_ATTRS)
     if not isinstance(attrs, dict) or set(attrs) != wanted:
         found = sorted(attrs) if isinstance(attrs, dict) else attrs
         raise FormatError(f"{path}: found {found!r}, expected {sorted(wanted)}")

@@ -15,7 +15,7 @@ import abc
 import copy
 import logging
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from wfstdec.adapters.pyctcdecode.constants import (
     DEFAULT_SCORE_LM_BOUNDARY,
     DEFAULT_UNK_LOGP_OFFSET,
     LOG_BASE_CHANGE_FACTOR,
+)
+from wfstdec.adapters.pyctcdecode.folder import (
+    load_language_model,
+    save_language_model,
 )
 from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer, Scorer, open_scorer
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree
@@ -257,21 +261,15 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: They cannot be written, or the model has no file.
         """
-        from wfstdec.adapters.pyctcdecode.folder import save_language_model
-
         save_language_model(self, filepath, unigram_encoding)
 
     @classmethod
-    def load_from_dir(
-        cls, filepath: str, unigram_encoding: str | None = None
-    ) -> LanguageModel:
+    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:
         """Read what `save_to_dir` wrote, or pyctcdecode's.
 
         Raises:
             FormatError: The folder has other files, or one is damaged.
         """
-        from wfstdec.adapters.pyctcdecode.folder import load_language_model
-
         return load_language_model(cls, filepath, unigram_encoding)
 
 
