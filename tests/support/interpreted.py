@@ -103,7 +103,7 @@ from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 ctc_search.FIRST_CANDIDATES = 1
 

@@ -33,8 +33,7 @@ from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.layout import phrase_rows_of
+from wfstdec.wfst.cpu.backend import CpuBackend, phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

@@ -1,7 +1,6 @@
 """Words added for an utterance, in a search of a graph: an overlay, texts, times.
 
-    overlays = Overlays(graph)
-    overlays.of(added)                  # laid out once, however many utterances have it
+    overlay_of(graph, added)            # what the search says the words on
     tables_with(graph.tables, added)    # words and pronunciations of both
 
 An added word costs what the language model asks for `<unk>`, which is what the graph's
@@ -25,23 +24,9 @@ from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.vocabulary import Vocabulary, with_words
 
 
-class Overlays:
-    """The overlays of one graph.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: PackedGraph) -> None:
-        self._graph, self._lock = graph, threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, Overlay] = WeakKeyDictionary()
-
-    def of(self, added: AddedWords) -> Overlay:
-        """That of some words; made once."""
-        with self._lock:
-            if added not in self._made:
-                self._made[added] = make_overlay(self._graph, _said(self._graph, added))
-            return self._made[added]
+def overlay_of(graph: PackedGraph, added: AddedWords) -> Overlay:
+    """The overlay that says some words in searches of a graph."""
+    return make_overlay(graph, _said(graph, added))
 
 
 def check_added(graph: PackedGraph, utterance: int | None = None) -> None:

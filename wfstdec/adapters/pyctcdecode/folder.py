@@ -27,7 +27,7 @@ _Model = TypeVar("_Model", bound="LanguageModel")
 
 
 def save_decoder(alphabet: Alphabet, language_model: Any, filepath: str) -> None:
-    """Write an alphabet and a language model into a folder that is there.
+    """Write both into a folder that is there.
 
     Raises:
         FormatError: A file cannot be written.
@@ -46,9 +46,9 @@ def save_decoder(alphabet: Alphabet, language_model: Any, filepath: str) -> None
 
 
 def load_decoder(
-    kind: type[LanguageModel], filepath: str, unigram_encoding: str | None = None
-) -> tuple[Alphabet, LanguageModel | None]:
-    """Read an alphabet and a language model of this kind, or none, from a folder.
+    kind: type[_Model], filepath: str, unigram_encoding: str | None = None
+) -> tuple[Alphabet, _Model | None]:
+    """Read an alphabet and a language model of a kind from a folder.
 
     Raises:
         FormatError: The alphabet is missing, or the folder has other things.
@@ -136,7 +136,7 @@ def _attrs(path: Path, wanted: set[str]) -> dict[str, Any]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Names in a folder that are not hidden."""
+    """What is in a folder and not hidden."""
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:

@@ -15,7 +15,7 @@ import abc
 import copy
 import logging
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -264,9 +264,7 @@ class LanguageModel(AbstractLanguageModel):
         save_language_model(self, filepath, unigram_encoding)
 
     @classmethod
-    def load_from_dir(
-        cls, filepath: str, unigram_encoding: str | None = None
-    ) -> LanguageModel:
+    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:
         """Read what `save_to_dir` wrote, or pyctcdecode's.
 
         Raises:
