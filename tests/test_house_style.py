@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import ways
+
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted(ROOT.glob("wfstdec/**/*.py"))
 TESTS = sorted(ROOT.glob("tests/**/*.py"))
@@ -183,6 +185,15 @@ def without_typing(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = [ast.Pass()]
     return tree
+
+
+def test_no_small_module_is_for_one_neighbour_alone():
+    """It joins its importer, or `tools/ways.py` says why not."""
+    assert ways.Library(ROOT).small().keys() <= ways.SMALL.keys()
+
+
+def test_modules_that_are_long_say_why():
+    assert ways.Library(ROOT).long().keys() <= ways.LONG.keys()
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=name_of)

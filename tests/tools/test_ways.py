@@ -1,0 +1,57 @@
+"""Counts of files: of a frame by the sources, of the ways of the data by running."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import ways
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def library():
+    return ways.Library(ROOT)
+
+
+def test_a_frame_is_followed_through_imports(library):
+    frame = library.frame("WFST")
+    assert {("wfst.cpu.frame", "advance"), ("search.acoustics", "price")} <= frame
+    assert ("boost.words", "find_bonus") in frame  # three calls below
+    assert not any(module.startswith(("trie", "greedy")) for module, _ in frame)
+
+
+def test_a_choice_by_class_is_followed_to_all_classes(library):
+    """`lm.kernels.step` is an automaton's, or that of a model asked on demand."""
+    files = ways.static_rows(library)["frame of the trie"]
+    assert {"lm/kernels.py", "lm/on_demand_table.py"} <= set(files)
+
+
+def test_small_modules_name_the_one_that_needs_them(library):
+    assert library.small()["cli.align"] == "cli.main"
+
+
+def test_two_checkouts_stand_side_by_side(capsys):
+    assert ways.main(["--static", "--files", "--checkout", str(ROOT), str(ROOT)]) == 0
+    told = capsys.readouterr().out
+    assert "frame of the WFST" in told and "wfst/cpu/frame.py" in told
+    assert " - " not in told and " + " not in told
+
+
+def test_files_run_on_a_way():
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ways.RUN), "log-probs", "OOV words"]
+    told = subprocess.run(command, env=environment, capture_output=True, check=True)
+    found = ways.json.loads(told.stdout)
+    assert "search/logprobs.py" in found["log-probs"]["host"]
+    assert "wfst/cpu/frame.py" in found["log-probs"]["kernels"]
+    assert {"fst/oov_exits.py", "wfst/added.py"} <= set(found["OOV words"]["host"])
+    assert "boost/words.py" not in found["OOV words"]["host"]  # of all boosts
+
+
+def test_what_does_not_count():
+    files = ["jit/sorting.py", "cli/flags.py", "lm/__init__.py", "cli/decode.py"]
+    assert ways.kept(files) == ["cli/decode.py"]
