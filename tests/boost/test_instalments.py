@@ -8,7 +8,7 @@ import pytest
 from compiled import compiled
 from text_graphs import text_graph
 
-from wfstdec.boost.compile import BoostCompiler, Boosts
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
 from wfstdec.boost.kernels import (
     MAX_OWED,
     STATE_BITS,
@@ -21,7 +21,8 @@ from wfstdec.boost.kernels import (
     rest_of,
     state_of,
 )
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.errors import BoostError
 from wfstdec.text.lexicon import Lexicon

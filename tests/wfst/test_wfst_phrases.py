@@ -23,8 +23,9 @@ from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
 from wfstdec.boost import tables as phrase_rows
-from wfstdec.boost.compile import Boosts, CompiledBoosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning

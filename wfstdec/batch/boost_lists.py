@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wfstdec.boost.compile import Boosts, BoostsLike
-from wfstdec.boost.lists import BoostEntry
-from wfstdec.boost.phrases import PhraseBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import BoostEntry, Boosts, BoostsLike
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.summary import Summary
-from wfstdec.boost.compile import BoostsLike
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import BoostError, BoostWarning, InputError
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results

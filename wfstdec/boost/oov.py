@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 
-from wfstdec.boost.lists import Said
 from wfstdec.boost.spelling import Spelling, by_table
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
@@ -117,7 +116,7 @@ class Pronouncer:
             return {}
         return {word: ways for word, ways in found.items() if ways}
 
-    def read(self, word: str, said: Sequence[Said]) -> list[Spelling]:
+    def read(self, word: str, said: Sequence[tuple[str, ...]]) -> list[Spelling]:
         """Token ids of pronunciations.
 
         Raises:
@@ -129,7 +128,7 @@ class Pronouncer:
         """How the decoder says a word already."""
         return self._known.get(word, set())
 
-    def _ids(self, word: str, names: Said) -> Spelling:
+    def _ids(self, word: str, names: tuple[str, ...]) -> Spelling:
         ids = self._tokens.ids
         try:
             found = tuple([ids[name] for name in names])
