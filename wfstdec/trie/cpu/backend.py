@@ -20,16 +20,7 @@ import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.oov import AddedWords
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.tables import (
-    ListedWords,
-    PhraseRows,
-    WordPlaces,
-    lay_out,
-    list_words,
-    no_phrases,
-    no_words,
-)
+from wfstdec.boost.tables import BoostTables
 from wfstdec.jit.sorting import STACK
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.token_path import TokenPath
@@ -59,7 +50,6 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 FIRST_ENTRIES = 1024
-NO_PHRASES = no_phrases()
 NO_ADDED = no_added()
 
 
@@ -77,10 +67,8 @@ class CpuBackend:
         self._capacity = first_capacity
         self._lock = threading.Lock()
         self._scratches: list[k.Scratch] = []
-        self._word_prons: WordPlaces | None = None
-        self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
-        self._words = WeakKeyDictionary()
-        self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
+        trie = space.trie
+        self.tables = BoostTables(trie.pron_word, trie.node_pron_splits)
         self._least_costs: np.ndarray | None = None
         self._added: WeakKeyDictionary[AddedWords, AddedTrie] = WeakKeyDictionary()
 
@@ -95,30 +83,6 @@ class CpuBackend:
         from wfstdec.trie.cpu.lattice import RecordingSearch  # it imports this module
 
         return RecordingSearch(self, options, boosts, self._capacity)
-
-    def lay_out(self, phrases: PhraseBoosts | None) -> PhraseRows:
-        """Phrases as the kernels take them; made once."""
-        if phrases is None:
-            return NO_PHRASES
-        with self._lock:
-            if phrases not in self._phrases:
-                self._phrases[phrases] = lay_out(phrases)
-            return self._phrases[phrases]
-
-    def listed(self, boosts: CompiledBoosts) -> ListedWords:
-        """Boosted words as the kernels take them; made once."""
-        if not boosts:
-            return no_words()
-        with self._lock:
-            if boosts not in self._words:
-                if self._word_prons is None:
-                    trie = self.space.trie
-                    num_words = int(trie.pron_word.max(initial=0)) + 1
-                    self._word_prons = WordPlaces(
-                        trie.pron_word, trie.node_pron_splits, num_words
-                    )
-                self._words[boosts] = list_words(boosts, self._word_prons)
-            return self._words[boosts]
 
     def added_trie(self, added: AddedWords | None) -> AddedTrie:
         """The second trie of a list; made once."""
@@ -198,8 +162,8 @@ class CpuSearch:
         self._search = k.Search(
             space=space._replace(automaton=self._lm.now),
             params=search_params(options, space, boosts),
-            words=backend.listed(boosts),
-            phrases=backend.lay_out(boosts.phrases),
+            words=backend.tables.words(boosts),
+            phrases=backend.tables.phrases(boosts),
             added=added,
             beside=space.open.is_open or added.num_nodes > 0,
             first_added=first_added,

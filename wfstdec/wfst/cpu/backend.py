@@ -19,25 +19,18 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.tables import (
-    ListedWords,
-    PhraseRows,
-    WordPlaces,
-    list_words,
-    no_phrases,
-    no_words,
-)
+from wfstdec.boost.tables import BoostTables, ListedWords, PhraseRows
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.label_path import BestPath, PathSoFar
 from wfstdec.search.paths.traceback import History, rule_of
+from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import frame as cpu_kernels
 from wfstdec.wfst.cpu import traceback as trace
 from wfstdec.wfst.cpu.emitting import BLOCK_ARCS, CREDIT_LEVELS, LEVELS
-from wfstdec.wfst.cpu.layout import graph_arrays, phrase_rows_of, with_plain_sets
+from wfstdec.wfst.cpu.layout import graph_arrays, with_plain_sets
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.final import best_so_far
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
@@ -47,7 +40,6 @@ if TYPE_CHECKING:
 
 MANY_FRAMES, LONG_TRACE = 100, 1 << 20
 """With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
-NO_PHRASES = no_phrases()
 
 
 SearchInputs = tuple[k.GraphArrays, SearchParams, ListedWords, PhraseRows | None]
@@ -80,10 +72,9 @@ class CpuBackend:
         self._states: dict[bool, list[k.UtteranceState]] = {False: [], True: []}
         self._records: list[k.Record] = []
         self._arrays_of: dict[str, k.GraphArrays] = {}
-        self._word_arcs: WordPlaces | None = None
-        self._words: WeakKeyDictionary[CompiledBoosts, ListedWords]
-        self._words = WeakKeyDictionary()
-        self._phrases: WeakKeyDictionary[PhraseBoosts, PhraseRows] = WeakKeyDictionary()
+        self._tables = BoostTables(
+            graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
+        )
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
@@ -130,40 +121,19 @@ class CpuBackend:
             added = with_scratch(self._added[overlay])
             top_bonus = top_bonus + overlay.top_bonus
         if boosts.phrases is None and not top_bonus > params.instalment:
-            return (self.arrays, params, self._listed(boosts), None), added
-        arrays, words, phrases = self._lay_out(boosts)
-        return (arrays, params, words, phrases), added
+            return (self.arrays, params, self._tables.words(boosts), None), added
+        tables = self._tables.words(boosts), self._tables.phrases(boosts)
+        return (self._arrays_with(boosts), params, *tables), added
 
-    def _listed(self, boosts: CompiledBoosts) -> ListedWords:
-        """Boosted words as the kernels take them; made once."""
-        of_words = boosts.phrases is not None and boosts.phrases.unit == "word"
-        if not boosts.words and not of_words:
-            return no_words()
+    def _arrays_with(self, boosts: CompiledBoosts) -> k.GraphArrays:
+        """The graph where boosts have states; made once."""
+        if boosts.phrases is None:
+            return self.arrays
+        unit = boosts.phrases.unit
         with self._lock:
-            if boosts not in self._words:
-                if self._word_arcs is None:
-                    graph = self.graph
-                    olabel, num_words = graph.arcs["olabel"], len(graph.words)
-                    self._word_arcs = WordPlaces(
-                        olabel, graph.state_arc_splits, num_words
-                    )
-                self._words[boosts] = list_words(boosts, self._word_arcs)
-            return self._words[boosts]
-
-    def _lay_out(
-        self, boosts: CompiledBoosts
-    ) -> tuple[k.GraphArrays, ListedWords, PhraseRows]:
-        """The graph where boosts have states, and the boosts; made once."""
-        words, phrases = self._listed(boosts), boosts.phrases
-        with self._lock:
-            if phrases is None:
-                return self.arrays, words, NO_PHRASES
-            unit = phrases.unit
             if unit not in self._arrays_of:
                 self._arrays_of[unit] = with_plain_sets(self.graph, self.arrays, unit)
-            if phrases not in self._phrases:
-                self._phrases[phrases] = phrase_rows_of(phrases)
-            return self._arrays_of[unit], words, self._phrases[phrases]
+            return self._arrays_of[unit]
 
     def take_scratch(self, entries: int, boosted: bool) -> k.Scratch:
         """Scratch for one thread and that many entries, from the pool or new."""

@@ -1,11 +1,9 @@
-"""A graph and boosts laid out for the CPU kernels."""
+"""A graph laid out for the CPU kernels."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.tables import PhraseRows, lay_out
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
@@ -49,18 +47,6 @@ def with_plain_sets(
     steps = steps_on(graph, graph.arcs, unit) | steps_on(graph, graph.arcs, "word")
     _fill_plain_sets(rows, labels, ~steps)
     return arrays._replace(rows=rows)
-
-
-def phrase_rows_of(phrases: PhraseBoosts) -> PhraseRows:
-    """The rows of phrases, by ilabels or word ids.
-
-    Args:
-        phrases: The phrases.
-
-    Raises:
-        BoostError: They have too many states.
-    """
-    return lay_out(phrases, 0 if phrases.unit == "word" else ilabel_of(0))
 
 
 @jit
