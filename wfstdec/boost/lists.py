@@ -62,6 +62,10 @@ class BoostEntry:
         return hash((self.text, self.pronunciations, self.bonus))
 
 
+Numbers = Mapping[str, float | None | BoostEntry]
+"""Words or phrases, and their bonuses or all that is known of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Boosts:
     """The boosts of an utterance.
@@ -75,19 +79,11 @@ class Boosts:
         phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
     """
 
-    words: Mapping[str, float | None | BoostEntry] | Sequence[str | BoostEntry] = field(
-        default_factory=dict
-    )
+    words: Numbers | Sequence[str | BoostEntry] = field(default_factory=dict)
     phrases: PhraseBoosts | None = None
 
 
-BoostsLike = (
-    Boosts
-    | Mapping[str, float | None | BoostEntry]
-    | Sequence[str | BoostEntry]
-    | PhraseBoosts
-    | None
-)
+BoostsLike = Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | None
 """What a user may give for an utterance."""
 
 
