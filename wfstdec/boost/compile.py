@@ -4,7 +4,7 @@
     CompiledBoosts          what every search takes: `words`, `phrases`, `added`
     WordBoosts              a hash map of word ids (`boost.words`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
-    AddedWords              words that the decoder does not have (`boost.oov`)
+    OovWords              words that the decoder does not have (`boost.oov`)
 
 For instance:
 
@@ -37,7 +37,7 @@ import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
-from wfstdec.boost.oov import AddedWords, Pronouncer, add_words
+from wfstdec.boost.oov import OovWords, Pronouncer, oov_words
 from wfstdec.boost.phrases import (
     GRAIN,
     PhraseBoosts,
@@ -114,7 +114,7 @@ class CompiledBoosts:
 
     words: WordBoosts
     phrases: PhraseBoosts | None = None
-    added: AddedWords | None = None
+    added: OovWords | None = None
 
     def __bool__(self) -> bool:
         found = bool(self.words) or self.phrases is not None
@@ -314,7 +314,7 @@ class BoostCompiler:
         numbers = self._with_defaults(words, said)
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
-        added = add_words(said, single, self._word_ids, len(self._words))
+        added = oov_words(said, single, self._word_ids, len(self._words))
         new = added.words if added else ()
         known = {text: single[text] for text in single.keys() - new}
         compiled, unknown = compile_word_boosts(known, self._word_ids)
@@ -396,7 +396,7 @@ class _Compiled(NamedTuple):
     phrases: PhraseBoosts | None
 
 
-def _scaled(added: AddedWords, scale: float) -> AddedWords:
+def _scaled(added: OovWords, scale: float) -> OovWords:
     bonus = (added.bonus * np.float64(scale)).astype(np.float32)
     return replace(added, bonus=bonus)
 

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.errors import BoostError, GraphError
 from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
@@ -34,9 +34,9 @@ class Overlays:
 
     def __init__(self, graph: PackedGraph) -> None:
         self._graph, self._lock = graph, threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, Overlay] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[OovWords, Overlay] = WeakKeyDictionary()
 
-    def of(self, added: AddedWords) -> Overlay:
+    def of(self, added: OovWords) -> Overlay:
         """That of some words; made once."""
         with self._lock:
             if added not in self._made:
@@ -69,10 +69,10 @@ class Readings:
 
     def __init__(self, tables: Vocabulary) -> None:
         self._own, self._lock = (tables, Aligner(tables)), threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, tuple[Vocabulary, Aligner]]
+        self._made: WeakKeyDictionary[OovWords, tuple[Vocabulary, Aligner]]
         self._made = WeakKeyDictionary()
 
-    def of(self, added: AddedWords | None) -> tuple[Vocabulary, Aligner]:
+    def of(self, added: OovWords | None) -> tuple[Vocabulary, Aligner]:
         """The tables with the words that are added, and an aligner; made once."""
         if added is None:
             return self._own
@@ -83,7 +83,7 @@ class Readings:
             return self._made[added]
 
 
-def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
+def tables_with(tables: Vocabulary, added: OovWords) -> Vocabulary:
     """The tables of a graph with the words that are added."""
     said = Pronunciations(
         added.word, added.splits, added.tokens, np.zeros(len(added.word), np.float32)
@@ -91,7 +91,7 @@ def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
     return with_words(tables, added.words, said)
 
 
-def _said(graph: PackedGraph, added: AddedWords) -> SaidWords:
+def _said(graph: PackedGraph, added: OovWords) -> SaidWords:
     costs, calls = graph.tables.word_cost, calls_of(graph)
     known = added.word < added.num_known
     cost = np.zeros(len(added.word), np.float32)

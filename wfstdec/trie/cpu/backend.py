@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit.sorting import STACK
 from wfstdec.lm.on_demand import LmArrays
@@ -70,7 +70,7 @@ class CpuBackend:
         trie = space.trie
         self.tables = BoostTables(trie.pron_word, trie.node_pron_splits)
         self._least_costs: np.ndarray | None = None
-        self._added: WeakKeyDictionary[AddedWords, AddedTrie] = WeakKeyDictionary()
+        self._added: WeakKeyDictionary[OovWords, AddedTrie] = WeakKeyDictionary()
 
     def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
@@ -84,7 +84,7 @@ class CpuBackend:
 
         return RecordingSearch(self, options, boosts, self._capacity)
 
-    def added_trie(self, added: AddedWords | None) -> AddedTrie:
+    def added_trie(self, added: OovWords | None) -> AddedTrie:
         """The second trie of a list; made once."""
         if added is None:
             return NO_ADDED

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
@@ -80,10 +80,10 @@ class OverlayStore:
     def __init__(self, graph: PackedGraph, device: Device) -> None:
         self._overlays, self._device = Overlays(graph), device
         self._lock = threading.Lock()
-        self._stored: WeakKeyDictionary[AddedWords, DeviceOverlay]
+        self._stored: WeakKeyDictionary[OovWords, DeviceOverlay]
         self._stored = WeakKeyDictionary()
 
-    def get(self, added: AddedWords) -> DeviceOverlay:
+    def get(self, added: OovWords) -> DeviceOverlay:
         """The overlay of some words.
 
         Raises:
