@@ -8,7 +8,7 @@ from lattice_searches import bits, lattice_by, random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
-from wfstdec.boost.compile import Boosts
+from wfstdec.boost.lists import Boosts
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.nbest import nbest_paths

@@ -9,22 +9,12 @@ paths = search.finish()                       # TokenPaths, best first
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.tables import (
-    ListedWords,
-    PhraseRows,
-    WordPlaces,
-    lay_out,
-    list_words,
-    no_phrases,
-    no_words,
-)
+from wfstdec.boost.oov import OovWords
+from wfstdec.boost.tables import BoostTables
 from wfstdec.jit.pool import Once
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.trie.added_trie import (
@@ -40,7 +30,6 @@ from wfstdec.trie.cpu.search import CpuSearch, RecordingSearch
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace
 
-NO_PHRASES = no_phrases()
 NO_ADDED = no_added()
 
 
@@ -55,8 +44,7 @@ class CpuBackend:
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
-        self._words = Once(_WordProns(space).list)
-        self._phrases: Once[PhraseBoosts, PhraseRows] = Once(lay_out)
+        self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._added = Once(_AddedTries(self.memory).lay_out)
 
     def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
@@ -83,8 +71,8 @@ class CpuBackend:
         search = k.Search(
             space=space._replace(automaton=lm.now),
             params=search_params(options, space, boosts),
-            words=self.listed(boosts),
-            phrases=self.lay_out(boosts.phrases),
+            words=self.tables.words(boosts),
+            phrases=self.tables.phrases(boosts),
             added=added,
             beside=space.open.is_open or added.num_nodes > 0,
             first_added=first_added,
@@ -92,35 +80,9 @@ class CpuBackend:
         )
         return search, lm
 
-    def lay_out(self, phrases: PhraseBoosts | None) -> PhraseRows:
-        """Phrases as the kernels take them; made once."""
-        return NO_PHRASES if phrases is None else self._phrases.of(phrases)
-
-    def listed(self, boosts: CompiledBoosts) -> ListedWords:
-        """Boosted words as the kernels take them; made once."""
-        return self._words.of(boosts) if boosts else no_words()
-
-    def added_trie(self, added: AddedWords | None) -> AddedTrie:
+    def added_trie(self, added: OovWords | None) -> AddedTrie:
         """The second trie of a list; made once."""
         return NO_ADDED if added is None else self._added.of(added)
-
-
-class _WordProns:
-    """The pronunciations of a space by word, for lists of words."""
-
-    def __init__(self, space: SearchSpace) -> None:
-        self._trie = space.trie
-
-    @cached_property
-    def _places(self) -> WordPlaces:
-        """Found at the first list."""
-        trie = self._trie
-        num_words = int(trie.pron_word.max(initial=0)) + 1
-        return WordPlaces(trie.pron_word, trie.node_pron_splits, num_words)
-
-    def list(self, boosts: CompiledBoosts) -> ListedWords:
-        """Boosted words as the kernels take them."""
-        return list_words(boosts, self._places)
 
 
 class _AddedTries:
@@ -130,7 +92,7 @@ class _AddedTries:
         self._memory = memory
         self._least_costs: np.ndarray | None = None
 
-    def lay_out(self, added: AddedWords) -> AddedTrie:
+    def lay_out(self, added: OovWords) -> AddedTrie:
         """The second trie of a list, for which scratch is made large enough."""
         space = self._memory.space
         if self._least_costs is None:

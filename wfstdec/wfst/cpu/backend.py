@@ -12,21 +12,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.boost.tables import (
-    ListedWords,
-    PhraseRows,
-    WordPlaces,
-    lay_out,
-    list_words,
-    no_phrases,
-    no_words,
-)
+from wfstdec.boost.tables import BoostTables
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
@@ -43,8 +34,6 @@ from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
 from wfstdec.wfst.phrase_labels import steps_on
-
-NO_PHRASES = no_phrases()
 
 
 class CpuBackend:
@@ -63,10 +52,11 @@ class CpuBackend:
         self.memory = SearchMemory(graph, first_capacity)
         self._overlays = Once(partial(overlay_of, graph))
         self._added = Once(added_arrays)
-        self._words = Once(_WordArcs(graph).list)
-        self._phrases = Once(phrase_rows_of)
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._lock = threading.Lock()
+        self._tables = BoostTables(
+            graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
+        )
 
     def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
@@ -106,45 +96,19 @@ class CpuBackend:
             added = with_scratch(self._added.of(overlay))
             top_bonus = top_bonus + overlay.top_bonus
         if boosts.phrases is None and not top_bonus > params.instalment:
-            return (self.arrays, params, self._listed(boosts), None), added
-        arrays, words, phrases = self._lay_out(boosts)
-        return (arrays, params, words, phrases), added
+            return (self.arrays, params, self._tables.words(boosts), None), added
+        tables = self._tables.words(boosts), self._tables.phrases(boosts)
+        return (self._arrays_with(boosts), params, *tables), added
 
-    def _listed(self, boosts: CompiledBoosts) -> ListedWords:
-        """Boosted words as the kernels take them; made once."""
-        of_words = boosts.phrases is not None and boosts.phrases.unit == "word"
-        return self._words.of(boosts) if boosts.words or of_words else no_words()
-
-    def _lay_out(
-        self, boosts: CompiledBoosts
-    ) -> tuple[k.GraphArrays, ListedWords, PhraseRows]:
-        """The graph where boosts have states, and the boosts; made once."""
-        words, phrases = self._listed(boosts), boosts.phrases
-        if phrases is None:
-            return self.arrays, words, NO_PHRASES
+    def _arrays_with(self, boosts: CompiledBoosts) -> k.GraphArrays:
+        """The graph where boosts have states; made once."""
+        if boosts.phrases is None:
+            return self.arrays
+        unit = boosts.phrases.unit
         with self._lock:
-            unit = phrases.unit
             if unit not in self._arrays_of:
                 self._arrays_of[unit] = with_plain_sets(self.graph, self.arrays, unit)
-        return self._arrays_of[unit], words, self._phrases.of(phrases)
-
-
-class _WordArcs:
-    """The arcs of a graph by word, for lists of words; found at the first list."""
-
-    def __init__(self, graph: PackedGraph) -> None:
-        self._graph = graph
-
-    @cached_property
-    def _places(self) -> WordPlaces:
-        graph = self._graph
-        return WordPlaces(
-            graph.arcs["olabel"], graph.state_arc_splits, len(graph.words)
-        )
-
-    def list(self, boosts: CompiledBoosts) -> ListedWords:
-        """Boosted words as the kernels take them."""
-        return list_words(boosts, self._places)
+            return self._arrays_of[unit]
 
 
 def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
@@ -180,18 +144,6 @@ def with_plain_sets(
     steps = steps_on(graph, graph.arcs, unit) | steps_on(graph, graph.arcs, "word")
     _fill_plain_sets(rows, labels, ~steps)
     return arrays._replace(rows=rows)
-
-
-def phrase_rows_of(phrases: PhraseBoosts) -> PhraseRows:
-    """The rows of phrases, by ilabels or word ids.
-
-    Args:
-        phrases: The phrases.
-
-    Raises:
-        BoostError: They have too many states.
-    """
-    return lay_out(phrases, 0 if phrases.unit == "word" else ilabel_of(0))
 
 
 @jit

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
@@ -70,7 +70,7 @@ class DeviceOverlay:
 
 def stored_overlays(
     graph: PackedGraph, device: Device
-) -> Once[AddedWords, DeviceOverlay]:
+) -> Once[OovWords, DeviceOverlay]:
     """The overlays of a graph on a device; each list once for all batches that have it.
 
     Args:
