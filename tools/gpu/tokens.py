@@ -53,7 +53,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--beam-sizes", nargs="+", type=int, default=[16, 4, 128])
     add("--repeats", type=int, default=5, help="timings of each; default 5")
     add("--output", type=Path, required=True, help="write all figures as JSON")
-    return command.parse(parser, argv)
+    return parser.parse_args(argv)
 
 
 def pieces() -> TokenTable:
@@ -174,8 +174,8 @@ def main(argv: list[str] | None = None) -> int:
             row = row_of(search, run, batch, args.repeats)
             if row is None:
                 print(
-                    f"NeMo's CUDA graphs: {search.cuda_graphs_mode!s}, expected {WHOLE}: "
-                    "no row; they need triton, cuda-bindings, a driver for 12.6"
+                    f"NeMo's CUDA graphs: {search.cuda_graphs_mode}, not {WHOLE}: no "
+                    "row; they need triton, cuda-bindings, a driver for 12.6"
                 )
                 return MISSING_STATUS
             rows.append(row)
