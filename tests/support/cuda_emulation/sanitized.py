@@ -64,6 +64,7 @@ class Gpu:
     def __init__(self):
         import cupy
 
+        CupyDevice(PROGRAM)  # where there is none, that is known at once
         cupy.cuda.set_allocator(None)
         self._cupy = cupy
 
