@@ -1,6 +1,7 @@
 """Where peers are required, none of their tests may be skipped.
 
-A test that is given the backend "cuda" is marked `gpu`, and skipped without one.
+A test that is given the backend "cuda" is marked `gpu`, and skipped without one; where
+WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs.
 """
 
 import gc
@@ -9,9 +10,10 @@ import os
 
 import pytest
 
+from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.verified import record_pass
-from wfstdec.wfst.gpu.layout import PROGRAM
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
@@ -21,6 +23,11 @@ def pytest_configure(config):
     missing = [name for name in PEERS if importlib.util.find_spec(name) is None]
     if REQUIRED and missing:
         raise pytest.UsageError(f"the peers {missing} are required and not installed")
+    if os.environ.get("WFSTDEC_REQUIRE_GPU"):
+        try:
+            cuda.CupyDevice(PROGRAM, macros=PLAIN.macros)
+        except BackendError as error:
+            raise pytest.UsageError(f"a GPU is required: {error}") from None
 
 
 def pytest_collection_modifyitems(items):

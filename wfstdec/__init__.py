@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from wfstdec.align.aligner import ForcedAligner as ForcedAligner
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
-    from wfstdec.boost.compile import Boosts as Boosts
+    from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.lists import BoostEntry as BoostEntry
-    from wfstdec.boost.phrases import PhraseCompiler as PhraseCompiler
+    from wfstdec.boost.lists import Boosts as Boosts
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
     from wfstdec.errors import WfstdecError as WfstdecError
     from wfstdec.fst.openfst_io import from_openfst as from_openfst
@@ -81,7 +81,7 @@ _HOMES = {
     "ForcedAligner": "wfstdec.align.aligner",
     "BackendChoice": "wfstdec.wfst.backend_choice",
     "BoostEntry": "wfstdec.boost.lists",
-    "Boosts": "wfstdec.boost.compile",
+    "Boosts": "wfstdec.boost.lists",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
@@ -91,7 +91,7 @@ _HOMES = {
     "NgramLM": "wfstdec.lm.ngram",
     "OpenVocabulary": "wfstdec.search.open_vocabulary",
     "PackedGraph": "wfstdec.graph.packed",
-    "PhraseCompiler": "wfstdec.boost.phrases",
+    "PhraseCompiler": "wfstdec.boost.compile",
     "PhraseOptions": "wfstdec.boost.phrases",
     "SegmentReader": "wfstdec.wfst.segments",
     "TokenTable": "wfstdec.text.symbols",

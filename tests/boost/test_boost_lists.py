@@ -11,8 +11,9 @@ from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_logprobs
 from searches import Lockstep
 
-from wfstdec.boost.compile import Boosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.fst.tlg import build_graph

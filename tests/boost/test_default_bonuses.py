@@ -16,9 +16,15 @@ from wfstdec.boost.automatic import (
     DefaultBonuses,
     likelier_sounds,
 )
-from wfstdec.boost.compile import BoostCompiler, Boosts, scaled_phrases, scaled_words
+from wfstdec.boost.compile import (
+    BoostCompiler,
+    PhraseCompiler,
+    scaled_phrases,
+    scaled_words,
+)
 from wfstdec.boost.kernels import STATE_BITS
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.text.lexicon import Lexicon

@@ -8,7 +8,7 @@ import pytest
 from compiled import compiled
 from text_graphs import text_graph
 
-from wfstdec.boost.compile import BoostCompiler, Boosts
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
 from wfstdec.boost.kernels import (
     MAX_OWED,
     STATE_BITS,
@@ -21,7 +21,8 @@ from wfstdec.boost.kernels import (
     rest_of,
     state_of,
 )
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.errors import BoostError
 from wfstdec.text.lexicon import Lexicon
@@ -38,12 +39,13 @@ WORDS = ("<eps>", "new", "york", "art")
 
 def paid_in_all(credit, size):
     """What is paid until nothing is owed."""
-    parts, owed, credit = [], 0, np.float32(credit)
+    parts, boost, credit = [], 0, np.float32(credit)
     while True:
-        paid, owed = pay(owed, credit, size)
+        paid, boost = pay(boost, 7, credit, size)
         parts.append(float(paid))
         credit = np.float32(0)
-        if owed == 0:
+        assert state_of(boost) == 7
+        if owed_of(boost) == 0:
             return parts
 
 
@@ -55,10 +57,11 @@ def test_by_hand():
     assert paid_in_all(4, size) == [4]
     assert paid_in_all(13, size) == [4, 4, 4, 1]
     assert paid_in_all(-20, size) == [-20]  # a penalty drops nothing but itself
-    owed = pay(0, np.float32(10), size)[1]
-    assert owed == 6  # quarters: 6 nats
-    assert pay(owed, np.float32(-2), size) == (4, 0)  # a refund is taken from it first
-    assert pay(owed, np.float32(-9), size) == (-3, 0)
+    boost = pay(0, 0, np.float32(10), size)[1]
+    assert owed_of(boost) == 6  # quarters: 6 nats
+    # A refund is taken from it first.
+    assert pay(boost, 0, np.float32(-2), size) == (4, 0)
+    assert pay(boost, 0, np.float32(-9), size) == (-3, 0)
 
 
 @pytest.mark.parametrize("beam", [0.0, 0.001, 3.3, 8.0, 13.0, 1e4, math.inf])
@@ -80,10 +83,12 @@ def test_no_credit_pays_more_than_the_bound_says():
     for _ in range(3000):
         size = instalment_size(rng.choice([1.0, 8.0, 13.3]))
         owed, credit = int(rng.integers(0, MAX_OWED + 1)), rng.choice([3, 30, 1e4])
+        boost = join(owed, 5)
         top = np.float32(rng.normal() * credit)
         less = np.float32(top - abs(rng.normal() * rng.choice([1e-3, 1, credit])))
-        most = most_paid(owed, top, size)
-        assert pay(owed, less, size)[0] <= most and pay(owed, top, size)[0] <= most
+        most = most_paid(boost, top, size)
+        assert pay(boost, 6, less, size)[0] <= most
+        assert pay(boost, 6, top, size)[0] <= most
 
 
 def test_boost_states():

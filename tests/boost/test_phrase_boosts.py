@@ -12,12 +12,8 @@ import pytest
 from arpa_texts import TRIGRAMS
 from packed_models import pack_models
 
-from wfstdec.boost.phrases import (
-    GRAIN,
-    PhraseCompiler,
-    PhraseOptions,
-    compile_spellings,
-)
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import GRAIN, PhraseOptions, compile_spellings
 from wfstdec.boost.spelling import (
     MAX_SPELLINGS,
     by_lexicon,
@@ -505,6 +501,7 @@ def test_twenty_thousand_phrases():
         ([" "], "boosted phrase ' ', expected a string of words"),
         ({"AB": "x"}, "weight 'x' of 'AB', expected a number"),
         ({"AB": math.nan}, "weight nan of 'AB', expected a number"),
+        ({"AB": None}, "weight None of 'AB', expected a number"),
         ({"AB": 1e7}, "weight 10000000.0 of 'AB', expected a number"),
     ],
 )

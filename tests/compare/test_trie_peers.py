@@ -8,7 +8,11 @@ That the peers are given our objective is shown on random cases.
 import importlib.util
 import logging
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import naive_search
 import naive_search_cases
@@ -363,6 +367,39 @@ def test_padding_changes_nothing(backend):
     alone = [decoder.decode([case.logprobs])[0] for case in cases]
     x, lengths = padded(cases, np.random.default_rng(5))
     assert decoder.decode(x, lengths) == alone
+
+
+WITH_CUDA = """
+import sys
+import torch
+torch.cuda.is_available = lambda: True
+from wfstdec.compare.peers import nemo
+search, model = nemo._load_nemo(torch)
+search, model = sys.modules[search.__module__], sys.modules[model.__module__]
+print(search.cu_call.__module__, model.TRITON_AVAILABLE, hasattr(model, "triton"))
+peer = nemo.NemoPeer.__new__(nemo.NemoPeer)
+peer._torch, peer._order, peer._lm, peer._alpha = torch, [0, 1], None, 1.0
+peer._search = lambda *_, **options: options
+print(peer.search({"beam_size": 4, "beam_threshold": 9.0})["allow_cuda_graphs"])
+"""
+
+
+@NEMO
+def test_nemo_has_its_own_cuda_calls_where_torch_has_cuda(tmp_path):
+    """As far as it goes without a GPU: the modules are NeMo's, no placeholders."""
+    for name, text in {"__init__": "jit = lambda f: f", "language": ""}.items():
+        (tmp_path / "triton").mkdir(exist_ok=True)
+        (tmp_path / "triton" / f"{name}.py").write_text(text)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_CUDA],
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    own = "nemo.core.utils.cuda_python_utils True True\nTrue\n"
+    assert done.stdout == own, done.stderr[-2000:]
 
 
 @NEMO

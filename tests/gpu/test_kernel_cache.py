@@ -2,11 +2,13 @@
 
 import dataclasses
 import os
+import struct
 
 import pytest
-from cupy_stand_in import stand_in
+from cupy_stand_in import CudaDriverError, stand_in
 
 from wfstdec.errors import BackendError
+from wfstdec.gpu import compiling
 from wfstdec.gpu.compiling import compile_kernels, load_kernels, target_of
 from wfstdec.wfst.gpu.layout import PROGRAM
 
@@ -20,7 +22,8 @@ def folder(monkeypatch, tmp_path):
 
 def test_kernels_are_compiled_once(folder):
     module = stand_in()
-    kernels = load_kernels(module, PROGRAM)
+    kernels, way = load_kernels(module, PROGRAM)
+    assert way == compiling.FILE
     assert {name: kernel.name for name, kernel in kernels.items()} == {
         name: name for name in PROGRAM.kernels
     }
@@ -35,10 +38,52 @@ def test_kernels_are_compiled_once(folder):
     assert len(module.cuda.nvrtc.compiled) == len(list(folder.iterdir())) == 2
 
 
+def test_files_of_another_format_do_not_stay_in_use(folder, monkeypatch):
+    """Those before format 2 lack their last byte."""
+    load_kernels(stand_in(), PROGRAM)
+    monkeypatch.setattr(compiling, "FORMAT", compiling.FORMAT + 1)
+    load_kernels(stand_in(), PROGRAM)
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("refused", [0, 1, 2, 3])
+def test_what_a_driver_does_not_load_is_loaded_in_another_way(folder, refused):
+    module = stand_in()
+
+    def refuse(*_, **__):
+        raise CudaDriverError("CUDA_ERROR_INVALID_IMAGE")
+
+    class Refusing(module.cuda.function.Module):
+        def load(self, content):
+            if refused == 3 or content.startswith(b"machine code"):
+                refuse()
+            super().load(content)
+
+    if refused > 0:
+        module.RawModule = refuse
+    if refused > 1:
+        module.cuda.function.Module = Refusing
+    if refused == 3:
+        message = r"the file: CUDA_ERROR_.*; its bytes: CUDA_ERROR_.*; PTX: CUDA_ERROR_"
+        with pytest.raises(BackendError, match=message):
+            load_kernels(module, PROGRAM)
+        return
+    kernels, way = load_kernels(module, PROGRAM)
+    assert way == compiling.WAYS[refused]
+    search = kernels["search_chunk"]
+    assert search.shared_size_bytes == 5800 and search.attributes["num_regs"] == 62
+    search.max_dynamic_shared_size_bytes = 60_000
+    search.preferred_shared_memory_carveout = 70
+    assert search.max_dynamic_shared_size_bytes == 60_000
+    assert search.preferred_shared_memory_carveout == 70
+    targets = [options[0][-5:] for options in module.cuda.nvrtc.compiled]
+    assert targets == (["sm_90", "te_90"] if refused == 2 else ["sm_90"])
+
+
 def test_a_folder_that_cannot_be_made_is_no_obstacle(folder):
     folder.parent.write_text("a file")
     module = stand_in()
-    assert set(load_kernels(module, PROGRAM)) == set(PROGRAM.kernels)
+    assert set(load_kernels(module, PROGRAM).kernels) == set(PROGRAM.kernels)
     assert module.cuda.nvrtc.compiled and not folder.exists()
 
 
@@ -71,6 +116,14 @@ def test_what_does_not_compile_shows_the_compilers_log():
     assert module.cuda.nvrtc.programs == {}
 
 
+def assert_whole(machine_code):
+    """An ELF file (64 bits) that has all of its program headers."""
+    assert machine_code[:5] == b"\x7fELF\x02"
+    (begin,) = struct.unpack_from("<Q", machine_code, 32)
+    size, count = struct.unpack_from("<HH", machine_code, 54)
+    assert count > 0 and begin + count * size <= len(machine_code)
+
+
 @pytest.mark.nvrtc
 def test_cupy_itself_compiles_without_a_gpu():
     """What is called is there, and takes the options."""
@@ -79,7 +132,7 @@ def test_cupy_itself_compiles_without_a_gpu():
     known = cupy.cuda.nvrtc.getSupportedArchs()
     newest = target_of(max(known), known)
     source, file = PROGRAM.source(), PROGRAM.file
-    assert compile_kernels(cupy, source, newest, file)[:4] == b"\x7fELF"
+    assert_whole(compile_kernels(cupy, source, newest, file))
     ptx = compile_kernels(cupy, source, newest.replace("sm", "compute"), file)
     assert all(name.encode() in ptx for name in PROGRAM.kernels)
     assert b".ftz" not in ptx and b"fma." not in ptx

@@ -10,7 +10,8 @@ from naive_greedy import random_case, solve
 from searches import Lockstep
 
 from wfstdec import Boosts, GreedyDecoder, GreedyOptions, TrieDecoder
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BackendError, BoostError, OptionError, TokenTableError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS

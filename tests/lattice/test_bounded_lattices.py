@@ -15,8 +15,9 @@ from naive_added import random_added_case, solve_added
 from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
-from wfstdec.boost.compile import Boosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.mbr import posteriors

@@ -16,8 +16,9 @@ from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
 import wfstdec
 from wfstdec import OpenVocabulary, WfstDecoder
-from wfstdec.boost.compile import Boosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.file import open_lattices, save_lattices

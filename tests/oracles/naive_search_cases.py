@@ -19,8 +19,9 @@ import numpy as np
 from naive_phrases import Phrases
 from naive_search import PIECE_START, Case
 
-from wfstdec.boost.compile import Boosts, BoostsLike
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import Boosts, BoostsLike
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_words
 from wfstdec.errors import BoostWarning
 from wfstdec.text.arpa import read_arpa

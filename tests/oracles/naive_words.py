@@ -21,8 +21,7 @@ import naive_search_cases
 import numpy as np
 from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
 
-from wfstdec.boost.compile import Boosts
-from wfstdec.boost.lists import BoostEntry
+from wfstdec.boost.lists import BoostEntry, Boosts
 from wfstdec.search.open_vocabulary import OpenVocabulary
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")

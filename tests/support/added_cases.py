@@ -17,7 +17,7 @@ from random_graphs import (
 import wfstdec
 from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.oov_exits import OovExits
 
@@ -129,7 +129,7 @@ def random_added_boosts(rng, graph):
     }
     rows = sorted(rows)
     bonus = rng.choice([0.0, 1.5, 6.0, 40.0, -1.0], 3)
-    added = AddedWords(
+    added = OovWords(
         words=texts,
         num_known=known,
         word=np.array([word for word, _ in rows], np.int32),

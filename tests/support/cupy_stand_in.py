@@ -10,7 +10,7 @@ import types
 from typing import ClassVar
 
 import numpy as np
-from cuda_emulation.device import EmulatedDevice
+from cuda_emulation.device import EmulatedDevice, compile_kernels
 
 from wfstdec.gpu.device import Grid
 
@@ -76,8 +76,8 @@ class Stream:
 
     local = threading.local()
 
-    def __init__(self, ptr):
-        self.ptr = ptr
+    def __init__(self, ptr=0, non_blocking=False):
+        self.ptr, self.captured = ptr, None
 
     @staticmethod
     def from_external(other):
@@ -94,6 +94,19 @@ class Stream:
     def synchronize(self):
         pass
 
+    def begin_capture(self):
+        self.captured = []
+
+    def end_capture(self):
+        """A graph: what was launched, for later."""
+        launches, self.captured = self.captured, None
+
+        def launch(stream):
+            for run in launches:
+                run()
+
+        return types.SimpleNamespace(launch=launch)
+
 
 Stream.null = Stream(0)
 
@@ -103,23 +116,41 @@ def current_stream():
     return current[-1] if current else Stream.null
 
 
+UNASKED = 48 * 1024
+"""Shared memory that a block may have without asking for it."""
+
+
 class Kernel:
-    shared_size_bytes = 5800
+    """A kernel; `library` has it where it is none of the WFST search."""
+
     attributes: ClassVar[dict] = {"num_regs": 62, "local_size_bytes": 0}
     max_dynamic_shared_size_bytes = None
     preferred_shared_memory_carveout = None
     launched: ClassVar[list] = []
 
-    def __init__(self, name, macros=()):
-        self.name, self.macros = name, macros
+    def __init__(self, name, macros=(), library=None):
+        self.name, self.macros, self.library = name, macros, library
+        self.shared_size_bytes = 5800 if name == "search_chunk" else 0
 
     def __call__(self, grid, block, arguments, *, shared_mem):
-        assert shared_mem <= (self.max_dynamic_shared_size_bytes or 0)
-        Kernel.launched.append((self.name, current_stream().ptr))
+        assert shared_mem <= (self.max_dynamic_shared_size_bytes or UNASKED)
         (record,) = arguments  # CuPy takes a record of NumPy by value
         assert type(record) is np.ndarray and record.shape == (1,)
-        grid = Grid(self.name, *grid, shared_mem, self.macros)
-        EmulatedDevice(*block).launch(grid, record)
+        run = functools.partial(self.run, Grid(self.name, *grid, shared_mem), *block)
+        captured = current_stream().captured
+        if captured is not None:
+            captured.append(functools.partial(run, record.copy()))
+            return
+        Kernel.launched.append((self.name, current_stream().ptr))
+        run(record)
+
+    def run(self, grid, threads, record):
+        device = EmulatedDevice(threads, library=self.library)
+        device.launch(grid._replace(macros=self.macros), record)
+
+
+class CudaDriverError(RuntimeError):
+    pass
 
 
 class CudaRuntimeError(RuntimeError):
@@ -189,12 +220,13 @@ class Nvrtc:
         return 7
 
     def compileProgram(self, program, options):
-        if "search_chunk" not in self.programs[program]:
+        if "__global__" not in self.programs[program]:
             raise NVRTCError("NVRTC_ERROR_COMPILATION (6)")
         self.compiled.append(options)
 
     def getCUBIN(self, program):
-        return b"machine code of " + self.programs[program].encode()
+        """As CuPy has it: without its last byte."""
+        return (b"machine code of " + self.programs[program].encode() + b"\0")[:-1]
 
     def getPTX(self, program):
         return b"PTX of " + self.programs[program].encode()
@@ -207,13 +239,60 @@ class Nvrtc:
 
 
 def raw_module(path):
+    """As the driver loads a file: a machine code that is cut off is none."""
     with open(path, "rb") as file:
-        found = file.read().decode()
+        content = file.read()
+    if not content.startswith(b"PTX") and not content.endswith(b"\0"):
+        raise CudaDriverError(
+            "CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid"
+        )
+    return types.SimpleNamespace(get_function=functions_of(content))
+
+
+class Module:
+    """A module that is loaded from memory, where a NUL follows."""
+
+    def load(self, content):
+        self.get_function = functions_of(content, InModule)
+
+
+def functions_of(content, kind=Kernel):
+    """What makes kernels by name, of what a compiler made."""
+    found = content.decode().rstrip("\0")
     assert found.startswith(("machine code of ", "PTX of "))
-    head = found.partition("#line")[0]
-    macros = [(name, int(value)) for name, value in re.findall(r"(\w+) (\d+)\n", head)]
-    get_function = functools.partial(Kernel, macros=tuple(macros))
-    return types.SimpleNamespace(get_function=get_function)
+    if "search_chunk" in found:
+        head = found.partition("#line")[0]
+        macros = re.findall(r"(\w+) (\d+)\n", head)
+        macros = tuple((name, int(value)) for name, value in macros)
+        return functools.partial(kind, macros=macros)
+    source = found.partition(" of ")[2]
+    names = tuple(re.findall(r'extern "C" __global__ void (\w+)', source))
+    return functools.partial(kind, library=compile_kernels(source, names))
+
+
+class InModule(Kernel):
+    """A function of a module: it has no attributes but by the driver."""
+
+    ptr = property(lambda self: self)
+
+
+ATTRIBUTES = (
+    *("max_threads_per_block", "shared_size_bytes", "const_size_bytes"),
+    *("local_size_bytes", "num_regs", "ptx_version", "binary_version"),
+    *("max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout"),
+)
+
+
+def get_attribute(name, function):
+    return getattr(function, name, None) or function.attributes.get(name, 0)
+
+
+driver = types.SimpleNamespace(
+    CUDADriverError=CudaDriverError,
+    funcGetAttribute=get_attribute,
+    funcSetAttribute=setattr,
+    **{f"CU_FUNC_ATTRIBUTE_{name.upper()}": name for name in ATTRIBUTES},
+)
 
 
 def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
@@ -238,6 +317,8 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         },
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
         memcpyDeviceToDevice=3,
         memcpyAsync=lambda to, source, count, kind, stream: ctypes.memmove(
             to, source, count
@@ -263,6 +344,8 @@ def stand_in(num_devices=1, free=1 << 30, pool_limit=0):
         get_default_memory_pool=lambda: pool,
         cuda=types.SimpleNamespace(
             runtime=runtime,
+            driver=driver,
+            function=types.SimpleNamespace(Module=Module),
             nvrtc=Nvrtc(),
             memory=types.SimpleNamespace(OutOfMemoryError=MemoryError),
             Device=CudaDevice,

@@ -83,8 +83,9 @@ from wfst_searches import bits
 
 from wfstdec.adapters.torchaudio import ctc_decoder
 from wfstdec.adapters.torchaudio import search as ctc_search
-from wfstdec.boost.compile import Boosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import BoostWarning, LogprobWarning
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
@@ -103,7 +104,7 @@ from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 ctc_search.FIRST_CANDIDATES = 1
 

@@ -16,7 +16,8 @@ import itertools
 import numpy as np
 from text_graphs import text_graph
 
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.packed import PackedGraph

@@ -5,7 +5,7 @@ import numpy as np
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.cpu import arrays as records
-from wfstdec.wfst.cpu.traceback import walk_back as walk_through
+from wfstdec.wfst.cpu.search import walk_back as walk_through
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.options import WfstOptions

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import OptionError
 from wfstdec.lm import reference
 from wfstdec.lm.ngram import NgramLM

@@ -3,6 +3,7 @@
 import io
 import logging
 import math
+from dataclasses import replace
 
 import naive_search_cases
 import naive_words
@@ -26,7 +27,7 @@ from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import token_table
 from wfstdec.trie.cpu.backend import CpuBackend
-from wfstdec.trie.cpu.lattice import RecordingSearch
+from wfstdec.trie.cpu.search import RecordingSearch
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import BACKENDS, TrieOptions
 
@@ -172,7 +173,9 @@ def test_pruning_at_any_time_changes_nothing(kind):
         wide = recording("cpu", decoder, compiled)
         expected = lattice_by(wide, decoder, compiled, [x])
         backend = CpuBackend(decoder._builder.space, 1)
-        small = RecordingSearch(backend, decoder.options, compiled, 1, first_arcs=1)
+        options = replace(decoder.options, nbest=1)
+        inputs = *backend.inputs_of(options, compiled), options, compiled
+        small = RecordingSearch(backend.memory, *inputs, first_arcs=1)
         for chunk in chunks_of(rng, x):
             lattice_by_chunk(small, chunk)
         assert bits(decoder._lattice(small.record(), compiled)) == bits(expected)

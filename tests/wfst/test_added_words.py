@@ -24,12 +24,12 @@ from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.errors import BoostError
 from wfstdec.graph.overlay import make_overlay
 from wfstdec.wfst import added
-from wfstdec.wfst.added import Overlays
+from wfstdec.wfst.added import overlay_of
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 UNBOUNDED = {"beam": np.inf, "max_active": None}
 OTHERS = [name for name in BACKENDS if name != "reference"]
@@ -83,7 +83,7 @@ def test_lists_in_any_order_are_one(tmp_path):
     for order in (entries, entries[::-1]):
         decoder = wfstdec.WfstDecoder(graph, backend="cpu")
         (one,) = decoder._compiled(order, 1)
-        found.append(Overlays(graph).of(one.added))
+        found.append(overlay_of(graph, one.added))
     for name in ("arcs", "bonus", "state_arc_splits", "state_num_epsilons"):
         assert (getattr(found[0], name) == getattr(found[1], name)).all()
 

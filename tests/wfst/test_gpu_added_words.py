@@ -23,7 +23,7 @@ from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -210,7 +210,7 @@ def test_a_list_is_uploaded_once(tmp_path):
     before = device.budget.left
     decoder._search([frames("nab")] * 3, compiled)
     taken = before - device.budget.left
-    overlay = decoder._backend.device_graph.overlays.get(compiled[0].added).overlay
+    overlay = decoder._backend.device_graph.overlays.of(compiled[0].added).overlay
     assert taken >= overlay.arcs.nbytes + overlay.bonus.nbytes
     decoder._search([frames("nab")] * 3, compiled)
     assert before - device.budget.left == taken

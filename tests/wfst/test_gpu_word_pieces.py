@@ -10,8 +10,8 @@ from real_speech import RECIPE
 from wfst_searches import bits, decoded
 
 import wfstdec
-from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.search.backends import make_backend

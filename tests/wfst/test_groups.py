@@ -21,7 +21,7 @@ from wfstdec.wfst.cpu import groups
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 
 def one_by_one(backend, options, batch, boosts):

@@ -21,7 +21,7 @@ from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.lattice import RecordingSearch
+from wfstdec.wfst.cpu.search import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.lattice_paths import hypotheses_of
 from wfstdec.wfst.options import WfstOptions
@@ -150,7 +150,7 @@ def test_pruning_at_any_time_changes_no_segment():
         search = backend.start_recording(options, boosts)
         expected = lattice_by(search, graph, options, [x])
         search = RecordingSearch(
-            backend, *backend.inputs_of(options, boosts), options, first_arcs=1
+            backend.memory, *backend.inputs_of(options, boosts), options, first_arcs=1
         )
         trace = search._utterance.trace[:2].copy()
         search._utterance = search._utterance._replace(trace=trace)

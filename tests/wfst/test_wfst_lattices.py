@@ -8,15 +8,15 @@ from lattice_searches import bits, lattice_by, random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
-from wfstdec.boost.compile import Boosts
+from wfstdec.boost.lists import Boosts
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.lattice import RecordingSearch
+from wfstdec.wfst.cpu.search import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 BACKENDS = ("reference", "cpu")
 
@@ -109,7 +109,7 @@ def test_pruning_at_any_time_changes_nothing():
         expected = lattice_by(search, graph, options, [x])
         backend = CpuBackend(graph)
         inputs = backend.inputs_of(options, boosts)
-        small = RecordingSearch(backend, *inputs, options, first_arcs=1)
+        small = RecordingSearch(backend.memory, *inputs, options, first_arcs=1)
         trace = small._utterance.trace[:2].copy()
         small._utterance = small._utterance._replace(trace=trace)
         for chunk in random_splits(rng, x):

@@ -22,10 +22,12 @@ from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
-from wfstdec.boost import tables as phrase_rows
-from wfstdec.boost.compile import Boosts, CompiledBoosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost import kernels
+from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.lists import Boosts
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.tables import phrase_rows
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.jit import jit
@@ -34,7 +36,6 @@ from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.layout import phrase_rows_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
@@ -372,14 +373,14 @@ def rows_case(seed):
         return [[tuple(map(int, phrase.split()))] for phrase in phrases]
 
     boosts = PhraseCompiler(spell, labels, options).compile(spelt)
-    return graph, boosts, phrase_rows_of(boosts)
+    return graph, boosts, phrase_rows(boosts, ilabel_of(0) if seed % 2 else 0)
 
 
 @jit
 def steps_of(rows, boosts, labels, costs, nextstates):
     """`step` for all pairs."""
     for i in range(len(boosts)):
-        found = phrase_rows.step(rows, np.uint32(boosts[i]), np.uint32(labels[i]))
+        found = kernels.step(rows, np.uint32(boosts[i]), np.uint32(labels[i]))
         costs[i], nextstates[i] = found
 
 

@@ -11,7 +11,7 @@ log-probs on the device, words with times on the host (Riva's n-best list is not
 "search ms" is without what makes words and times of our paths, on the CPU.
 Riva's decoder is compared where it is installed: word error rates, and what its paths
 cost beside ours. The file is written after every point, so that a run that is cut off,
-or that `--minutes` ends, goes on with `--resume`.
+or that `--minutes` ends (exit status 4), goes on with `--resume`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tools.bench.command import exit_with
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
 from tools.bench.report import Row
+from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from tools.peers.riva import PACKAGE, RivaPeer
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
@@ -174,7 +175,9 @@ def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
     print("\n".join(report.verdicts(rows)))
     if points.left_out:
         print(f"{points.left_out} points left out for --minutes: go on with --resume")
-    return 1 if any(row.get("differ") or "failed" in row for row in rows) else 0
+    if any(row.get("differ") or "failed" in row for row in rows):
+        return WRONG_STATUS
+    return UNFINISHED_STATUS if points.left_out else OK_STATUS
 
 
 if __name__ == "__main__":

@@ -17,9 +17,11 @@ import numpy as np
 
 from tools.bench.report import Row
 from tools.peers.riva import pad
+from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 from wfstdec.wfst.options import WfstOptions
 
 COPIED_MIB = 1024
@@ -50,12 +52,15 @@ class Timing(NamedTuple):
 
 
 class Gpu:
-    """The current CUDA device, by CuPy."""
+    """The current CUDA device, by CuPy.
+
+    Raises:
+        BackendError: There is none, or it does not load the kernels. That is known
+            before a graph is built.
+    """
 
     def __init__(self) -> None:
-        import cupy
-
-        self._cupy = cupy
+        self._cupy = CupyDevice(PROGRAM, macros=PLAIN.macros).cupy
         self._backends: dict[tuple[int, int], CudaBackend] = {}
 
     def describe(self) -> Row:

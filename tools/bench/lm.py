@@ -19,7 +19,7 @@ from tools.bench.command import Run, bare_parser, exit_with
 from tools.bench.data import RECIPE
 from tools.bench.report import Row
 from tools.bench.timing import fastest
-from wfstdec.boost.phrases import PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.io.text import read_text
 from wfstdec.lm import reference

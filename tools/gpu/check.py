@@ -17,7 +17,7 @@ from tools.bench.gpu_device import Gpu
 from tools.gpu.kernel_resources import VARIANTS
 from wfstdec import WfstDecoder, recipes
 from wfstdec.gpu.cupy_device import CupyDevice
-from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, SLOT_BYTES
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
 PEERS = ("riva-asrlib-decoder", "nemo-toolkit")
@@ -38,7 +38,8 @@ def describe_device() -> None:
     print("NVRTC", importlib.import_module("cupy").cuda.nvrtc.getVersion())
     begin = time.perf_counter()
     device = CupyDevice(PROGRAM)
-    print(f"kernels for everything after {time.perf_counter() - begin:.1f} s")
+    seconds = time.perf_counter() - begin
+    print(f"kernels for everything after {seconds:.1f} s, loaded by {device.way}")
     for name, macros in VARIANTS.items():
         for kernel, found in device.kernels(macros).items():
             print(f"{name}, {kernel}: {found.attributes}")
@@ -50,7 +51,12 @@ def describe_device() -> None:
 
 
 def compare_a_search() -> bool:
-    """Whether the demo's first utterances come out as on the CPU."""
+    """Whether the demo's first utterances come out as on the CPU.
+
+    The device is made first: without it there is no graph to be built.
+    """
+    device = CupyDevice(PROGRAM, macros=PLAIN.macros)
+    print(f"kernels are loaded by {device.way}", flush=True)
     recipe = recipes.find_recipe()
     graph = recipes.build_or_load(recipe)
     with np.load(recipe / "logprobs.npz") as file:

@@ -1,14 +1,20 @@
-"""The first minutes on a GPU: what teaches the most comes first, and comes home.
+"""What a person with a GPU runs: three calls, each ten minutes at most.
 
-    python -m tools.gpu.first_contact --out OUT                    # on the machine
-    python -m tools.gpu.first_contact --out OUT --carried contact.tar.gz      # goes on
-    python -m tools.gpu.first_contact --out OUT --run sanitizers   # a second call
-    python -m tools.gpu.first_contact --out OUT --steps phases riva
+    python -m tools.gpu.first_contact --out OUT          # 1: probe; search, tests
+    python -m tools.gpu.first_contact --out OUT --run times --carried contact.tar.gz
+                                                         # 2: phases, riva, NeMo
+    python -m tools.gpu.first_contact --out OUT --run sanitizers --carried ...      # 3
+    python -m tools.gpu.first_contact --out OUT --steps probe         # 20 seconds of it
 
-OUT gets two files, written anew after every step: `contact.tar.gz`, with all logs and
-figures, and `report.txt`. Steps that an earlier run did are not done again where its
-archive is carried in; benchmarks go on where they were. The exit status is 0 where all
-went well that could run, 1 where something did not: the report says what, and how.
+Every call begins with the probe (`tools.gpu.probe`): where that finds that the search
+cannot run on the device, nothing else is tried. `--run benchmarks`, or their names, is
+for more time. The first call is of use by itself, and so is the probe.
+
+OUT gets three files: `probe.jsonl`, written line by line while the probe runs, and anew
+after every step `contact.tar.gz`, with all logs and figures, and `report.txt`. Steps
+that an earlier run did are not done again where its archive is carried in; phases and
+benchmarks go on where they were. The exit status is 0 where all went well that could
+run, 1 where something did not: the report says what, and how.
 
 Where a bundle is unpacked, this is what `tools/gpu/make_bundle.sh` runs.
 """
@@ -41,13 +47,39 @@ def _bench(name: str, *words: str) -> tuple[str, ...]:
 
 _HEADLINE = ("--settings", "7000:13", "--boosted", "0", "--dtypes", "float32")
 _NCU = (
-    *("ncu", "--set", "full", "--clock-control", "none", "--launch-count", "1"),
+    *("ncu", "--clock-control", "none", "--launch-count", "1"),
+    *("--section", "SpeedOfLight", "--section", "WarpStateStats"),
+    *("--section", "MemoryWorkloadAnalysis", "--section", "SourceCounters"),
     *("--kernel-name", "search_chunk"),
     *(_PY, "-m", "tools.gpu.check", "search"),
 )
+PROBE = Step(
+    "probe",
+    _module("tools.gpu.probe", "--output", "{home}/probe.jsonl"),
+    60,
+    gate=True,
+    shown=True,
+)
+"""What every call begins with."""
 FIRST = (
+    PROBE,
     Step("versions", _module("tools.gpu.check", "versions"), 60),
     Step("search", _module("tools.gpu.check", "search"), 150),
+    Step(
+        "tests",
+        _module(
+            "pytest", "-q", "--maxfail=8", "-m", "gpu", "-p", "no:cacheprovider",
+            "--continue-on-collection-errors", "--durations=5",
+        ),
+        300,
+        environment={
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "WFSTDEC_REQUIRE_GPU": "1",
+        },
+    ),
+)  # fmt: skip
+"""Whether it runs, and is right."""
+TIMES = (
+    PROBE,
     Step(
         "phases",
         _module(
@@ -61,17 +93,7 @@ FIRST = (
         _bench("riva", *_HEADLINE, "--only", "riva", "--batches", "1", "8", "128"),
         120,
     ),
-    Step(
-        "tests",
-        _module(
-            "pytest", "-q", "--maxfail=8", "-m", "gpu", "-p", "no:cacheprovider",
-            "--continue-on-collection-errors", "--durations=5",
-        ),
-        240,
-        environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    ),
-    Step("ncu", _NCU, 60, needs="ncu"),
-    Step("nemo", _module("tools.gpu.tokens", "--output", "{folder}/nemo.json"), 60),
+    Step("nemo", _module("tools.gpu.tokens", "--output", "{folder}/nemo.json"), 150),
     Step(
         "table",
         _module(
@@ -81,17 +103,20 @@ FIRST = (
         ),
         60,
     ),
+    Step("ncu", _NCU, 120, needs="ncu"),
 )  # fmt: skip
-"""The steps of a first contact, in the order of what they teach."""
-SANITIZERS = tuple(
-    Step(
-        tool,
-        _module("tools.gpu.sanitize", tool, "--output", f"{{folder}}/{tool}.txt"),
-        240,
-        needs="compute-sanitizer",
-    )
-    for tool in TOOLS
-) + (
+"""How long it takes, and what others take."""
+SANITIZERS = (
+    PROBE,
+    *(
+        Step(
+            tool,
+            _module("tools.gpu.sanitize", tool, "--output", f"{{folder}}/{tool}.txt"),
+            240,
+            needs="compute-sanitizer",
+        )
+        for tool in TOOLS
+    ),
     Step(
         "memcheck-added",
         _module(
@@ -103,6 +128,7 @@ SANITIZERS = tuple(
     ),
 )  # fmt: skip
 BENCHMARKS = (
+    PROBE,
     Step("bench", _bench("dev"), LIMIT_S),
     Step(
         "threads",
@@ -127,7 +153,13 @@ BENCHMARKS = (
     ),
     Step("full", _bench("full", "--profile", "full"), LIMIT_S),
 )  # fmt: skip
-RUNS = {"first": FIRST, "sanitizers": SANITIZERS, "benchmarks": BENCHMARKS}
+RUNS = {
+    "first": FIRST,
+    "times": TIMES,
+    "sanitizers": SANITIZERS,
+    "benchmarks": BENCHMARKS,
+}
+"""The three calls, and what there is besides."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -135,11 +167,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    names = [step.name for steps in RUNS.values() for step in steps]
-    add("--out", type=Path, required=True, help="for the two files that go home")
+    names = list(dict.fromkeys(step.name for steps in RUNS.values() for step in steps))
+    add("--out", type=Path, required=True, help="for the files that go home")
     add("--carried", type=Path, help="the archive of an earlier run")
-    add("--run", choices=RUNS, default="first", help="which steps")
-    add("--steps", nargs="+", choices=names, help="these steps alone")
+    add("--run", choices=RUNS, default="first", help="which call")
+    add(
+        "--steps", nargs="+", choices=names, help="these steps alone, without the probe"
+    )
     add("--minutes", type=float, default=LIMIT_S / 60, help="for all of them")
     add("--relative-to", type=Path, default=Path.cwd(), help="what paths are from")
     args = parser.parse_args(argv)

@@ -3,14 +3,16 @@
 # that runs itself:
 #   bash tools/gpu/make_bundle.sh contact.sh
 # there:
-#   bash contact.sh --out OUT                   # see tools.gpu.first_contact
+#   bash contact.sh --out OUT                   # the first of three calls, all of them
+#                                               # in tools.gpu.first_contact
 # Environment:
 #   PYTHON_VERSION  of the other machine, 312 by default; riva-asrlib-decoder has wheels
 #                   for 311 and 312
 #   DATA            the project's data, ../shared/data by default; without it the demo's
 #                   40 utterances are measured
 #   BPE             a folder that tools.data.make_synthetic wrote: 60 of its utterances
-#   WHEELS          "none": no packages, where the other machine has them
+#   WHEELS          "none": no packages, where the other machine has them; or a folder of
+#                   wheels that were downloaded before
 #   MOST_MB         what it may take; by default 64 MiB less a checkout that travels too
 # Not in it, for their size: CuPy with CUDA's libraries (cupy-cuda12x or cupy-cuda13x, as
 # the driver is), NumPy, numba, and torch, whose tests are skipped where it is missing.
@@ -36,7 +38,10 @@ download() {
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
         --platform manylinux2014_x86_64 "$@"
 }
-if [ "${WHEELS:-}" != none ]; then
+if [ -d "${WHEELS:-}" ]; then
+    mkdir "$folder/wheels"
+    cp "$WHEELS"/*.whl "$folder/wheels"
+elif [ "${WHEELS:-}" != none ]; then
     download --constraint constraints.txt kaldiio kaldifst kaldialign tqdm \
         pytest iniconfig pluggy packaging pygments
     rm -f "$folder"/wheels/numpy-*  # is there

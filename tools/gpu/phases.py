@@ -6,10 +6,12 @@
 
 A thread of each block reads the clock between phases, in a build of its own (`TIMES`);
 the wall is taken with the build that users have. Hypotheses are compared with the CPU's
-before any time is taken: where one differs there is none, and the exit status is 1. Our
-CPU backend with all cores stands in the same table, on the same utterances, and so do
-the rows of files of `tools.bench.gpu` (riva-asrlib-decoder) and of `tools.gpu.tokens`
-(NeMo). The predictions are those of `tools.gpu.model`, which no device has made.
+before any time is taken: where one differs there is none, and the exit status is 1; it
+is 4 where `--minutes` left points out, which `--resume` goes on with. Our CPU backend
+with all cores stands in the same table, on the same utterances, and so do the rows of
+files of `tools.bench.gpu` (riva-asrlib-decoder) and of `tools.gpu.tokens` (NeMo, over
+word pieces of its own). The predictions are those of `tools.gpu.model`, which no device
+has made.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from tools.bench.gpu_device import Gpu
 from tools.bench.report import Row
 from tools.gpu.model import Work, predicted
 from tools.gpu.phase_report import plot, table
+from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.wfst.decoder import WfstDecoder
@@ -160,8 +163,8 @@ def _point(row: Row) -> tuple[str, int, int]:
     return row["decoder"], row["batch"], row["asked"]
 
 
-def measure(args: argparse.Namespace, gpu: Gpu) -> list[Row]:
-    """All rows; the file is written after each."""
+def measure(args: argparse.Namespace, gpu: Gpu) -> tuple[list[Row], int]:
+    """All rows, and how many points were left out; the file is written after each."""
     run = command.Run("tools.gpu.phases", args)
     run.machine |= gpu.describe()
     rows: list[Row] = []
@@ -172,8 +175,12 @@ def measure(args: argparse.Namespace, gpu: Gpu) -> list[Row]:
     profile = Profile(make_case(load_set("dev", inputs), lm, inputs), gpu, args)
     run.write(rows)
     done = {_point(row) for row in rows if "rtfx" in row}
+    left_out = 0
     for point in points(args):
-        if point in done or time.monotonic() - begin > 60 * args.minutes:
+        if point in done:
+            continue
+        if time.monotonic() - begin > 60 * args.minutes:
+            left_out += 1
             continue
         who, size, threads = point
         row = profile.on_gpu(size, threads) if threads else profile.on_cpu(size)
@@ -181,14 +188,14 @@ def measure(args: argparse.Namespace, gpu: Gpu) -> list[Row]:
         rows.append(row | {"asked": threads})
         print(f"{who}, batch {size}, {threads} threads: {rows[-1]}", flush=True)
         run.write(rows)
-    return rows
+    return rows, left_out
 
 
 def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
     """Measure, or show what was measured."""
-    args = parse_arguments(argv)
+    args, left_out = parse_arguments(argv), 0
     if args.table is None:
-        rows = measure(args, gpu or Gpu())
+        rows, left_out = measure(args, gpu or Gpu())
     else:
         there = [path for path in args.table if path.exists()]
         texts = [path.read_text("utf-8") for path in there]
@@ -198,7 +205,11 @@ def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
         print(f"no {args.plot}: matplotlib is not installed")
     elif args.plot is not None:
         plot(rows, args.plot, importlib.import_module("matplotlib"))
-    return 1 if any(row.get("differ") for row in rows) else 0
+    if left_out:
+        print(f"{left_out} points left out for --minutes: go on with --resume")
+    if any(row.get("differ") for row in rows):
+        return WRONG_STATUS
+    return UNFINISHED_STATUS if left_out else OK_STATUS
 
 
 if __name__ == "__main__":

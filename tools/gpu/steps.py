@@ -7,7 +7,8 @@
 
 What a step prints goes to a file of its own; what it came to is written, and all of it
 packed into one archive, as soon as it ends. A step that does not end is killed with all
-that it has started. Nothing that a step does keeps the next one from running.
+that it has started. Nothing that a step does keeps the next one from running, unless it
+is a gate: where that is shut, those behind it do not run.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ ROOT = Path(__file__).parents[2]
 OK, WRONG, FAILED = "ok", "wrong answers", "failed"
 CRASHED, HUNG, MEMORY = "crashed", "timed out", "out of memory"
 MISSING, LEFT = "not there", "no time left"
-WRONG_STATUS, MISSING_STATUS = 1, 3
-"""The exit status of a step that found other answers than the CPU's, and of one whose
-peer is not installed."""
+UNFINISHED, UNFIT, SHUT = "not finished", "unfit", "not run"
+OK_STATUS, WRONG_STATUS, MISSING_STATUS, UNFINISHED_STATUS, UNFIT_STATUS = 0, 1, 3, 4, 5
+"""The exit status of a step that went well; of one that found other answers than the
+CPU's, whose peer is not installed, that has points left for a later run, and that found
+the device unfit for what is to run on it."""
+PASSES = (OK, WRONG, UNFINISHED)
+"""What a gate may come to and let others through; others are trouble of the device."""
 RESULTS = "steps.json"
 LONGEST_LOG = 1 << 20
 """Bytes of a log that go home: half from its beginning, half from its end."""
@@ -53,10 +58,14 @@ class Step:
 
     Attributes:
         name: What it is called; its log is `NAME.log`.
-        command: Program and arguments; `{folder}` in one stands for where files go.
+        command: Program and arguments; `{folder}` in one stands for where files go,
+            `{home}` for where they are at home at once.
         limit_s: Seconds that it may take.
         needs: A program without which there is nothing to run.
         environment: Variables that it has besides those of this process.
+        gate: Whether steps behind it run only where it lets them through. It is gone
+            through in every run: what was carried may be of another machine.
+        shown: Whether its log stands in the report in any case.
     """
 
     name: str
@@ -64,6 +73,8 @@ class Step:
     limit_s: float
     needs: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    gate: bool = False
+    shown: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class Outcome:
         status: `OK`, or how it ended.
         seconds: It took so many.
         detail: The exit status or signal, or what is missing.
-        tail: The last lines of its log, where it is not `OK`.
+        tail: The last lines of its log, where it is not `OK`; all where it is shown.
     """
 
     step: str
@@ -100,7 +111,7 @@ class Runner:
     def __init__(self, folder: Path, archive: Path, limit_s: float) -> None:
         self.folder, self.archive = folder, archive
         self.outcomes: dict[str, Outcome] = {}
-        self._end = time.monotonic() + limit_s
+        self._end, self._shut = time.monotonic() + limit_s, ""
         folder.mkdir(parents=True, exist_ok=True)
         archive.parent.mkdir(parents=True, exist_ok=True)
 
@@ -114,15 +125,17 @@ class Runner:
             self.outcomes[outcome.step] = outcome
 
     def run(self, steps: Iterable[Step]) -> None:
-        """Run the steps that were not `OK` before."""
+        """Run the steps that were not `OK` before, and gates."""
         for step in steps:
             before = self.outcomes.get(step.name)
-            if before is not None and before.status == OK:
+            if before is not None and before.status == OK and not step.gate:
                 continue
             print(f"--- {step.name}", flush=True)
             outcome = self._run(step)
             print(f"{step.name}: {told(outcome)}", flush=True)
             self.outcomes[step.name] = outcome
+            if step.gate:
+                self._shut = "" if outcome.status in PASSES else step.name
             self._write()
 
     def report(self) -> str:
@@ -139,6 +152,8 @@ class Runner:
         return all(one.status in (OK, MISSING) for one in self.outcomes.values())
 
     def _run(self, step: Step) -> Outcome:
+        if self._shut:
+            return Outcome(step.name, SHUT, 0.0, f"{self._shut} lets nothing through")
         if step.needs is not None and shutil.which(step.needs) is None:
             return Outcome(step.name, MISSING, 0.0, step.needs)
         left = self._end - time.monotonic()
@@ -147,11 +162,13 @@ class Runner:
         limit, begin = min(step.limit_s, left), time.monotonic()
         log = self.folder / f"{step.name}.log"
         before = log.stat().st_size if log.exists() else 0  # of a run that was carried
-        status = run_alone(step, log, self.folder, limit)
+        folders = {"{folder}": self.folder, "{home}": self.archive.parent}
+        status = run_alone(step, log, folders, limit)
         seconds = round(time.monotonic() - begin, 1)
         text = log.read_bytes()[before:].decode("utf-8", "replace")
         kind, detail = judge(status, text, limit)
-        tail = () if kind == OK else tuple(text.splitlines()[-_TAIL:])
+        tail: Sequence[str] = () if kind == OK else text.splitlines()[-_TAIL:]
+        tail = tuple(text.splitlines() if step.shown else tail)
         return Outcome(step.name, kind, seconds, detail, tail)
 
     def _write(self) -> None:
@@ -171,9 +188,13 @@ class Runner:
         part.replace(self.archive)
 
 
-def run_alone(step: Step, log: Path, folder: Path, limit_s: float) -> int | None:
+def run_alone(
+    step: Step, log: Path, folders: Mapping[str, Path], limit_s: float
+) -> int | None:
     """The exit status of a step, or None where it did not end in time."""
-    command = [word.replace("{folder}", str(folder)) for word in step.command]
+    command = list(step.command)
+    for name, folder in folders.items():
+        command = [word.replace(name, str(folder)) for word in command]
     with log.open("ab") as file:
         try:
             process = subprocess.Popen(
@@ -208,6 +229,8 @@ def judge(status: int | None, log: str, limit_s: float) -> tuple[str, str]:
     told_status = f"exit status {status}"
     if status == MISSING_STATUS:
         return MISSING, log.strip().splitlines()[-1] if log.strip() else told_status
+    if status in (UNFINISHED_STATUS, UNFIT_STATUS):
+        return (UNFINISHED if status == UNFINISHED_STATUS else UNFIT), told_status
     if status < 0:
         with contextlib.suppress(ValueError):
             told_status = signal.Signals(-status).name

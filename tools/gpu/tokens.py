@@ -1,112 +1,187 @@
-"""NeMo's batched search over tokens, on what torch has: rows for `tools.gpu.phases`.
+"""NeMo's batched search over word pieces on a GPU: rows for `tools.gpu.phases`.
 
-    pip install --no-deps nemo-toolkit==3.0.0               # and torch
+    pip install --no-deps nemo-toolkit==3.0.0    # and torch with CUDA, triton,
+    pip install cuda-bindings                    # of the driver's CUDA version
     python -m tools.gpu.tokens --output nemo.json
 
-A language model over tokens in which all cost the same: what it says is not compared,
-only how long it takes for the utterances that the WFST search is timed on.
+A row is written where NeMo runs as it is meant to: the whole search one CUDA graph
+("full_graph" in the row), the language model by its Triton kernel. Where something is
+missing for that there is none, and the exit status is 3.
+
+1,024 pieces, a language model of order 6 with the n-grams of a random text, random
+log-probs: what is found means nothing, only how long it takes, which does not depend on
+the numbers. Log-probs are on the GPU before, transcripts on the host after.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from tools.bench import command, data
-from tools.bench.cases import Inputs, load_set
+from tools.bench import command
 from tools.bench.report import Row
-from tools.gpu.steps import MISSING_STATUS
+from tools.gpu.steps import MISSING_STATUS, OK_STATUS
+from wfstdec.compare.peers.installed import import_peer
 from wfstdec.compare.peers.nemo import NemoPeer
 from wfstdec.compare.points import PeerInputs
-from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.symbols import TokenTable
 
-PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "batches": [1, 8]}}
-SETTING = {"beam_size": 16, "beam_threshold": 20.0}
+PIECES, ORDER = 1024, 6
+FRAMES, FRAME_S = 375, 0.04
+"""Fifteen seconds, and what a frame of an encoder with word pieces takes."""
+BEAM_THRESHOLD = 20.0
+WHOLE = "full_graph"
+"""NeMo's own name for a search that is one CUDA graph."""
+_SENTENCES = 400
+_WORDS, _WORDS_OF_SENTENCE, _PIECES_OF_WORD = 2000, 15, 4
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = command.make_parser(__doc__)
-    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32, 128, 400])
-    args = command.parse(parser, argv, PROFILES)
-    if args.output is None:
-        parser.error("--output is needed")
-    return args
+    parser = command.bare_parser(__doc__)
+    add = parser.add_argument
+    add("--batches", nargs="+", type=int, default=[1, 8, 32, 128, 400])
+    add("--beam-sizes", nargs="+", type=int, default=[16, 4, 128])
+    add("--repeats", type=int, default=5, help="timings of each; default 5")
+    add("--output", type=Path, required=True, help="write all figures as JSON")
+    return parser.parse_args(argv)
 
 
-def uniform_arpa(tokens: TokenTable, path: Path) -> None:
-    """Write a language model of order 1 in which all tokens cost the same."""
-    names = [name for i, name in enumerate(tokens.names) if i != tokens.blank]
-    each = -math.log10(len(names) + 1)
-    lines = [f"{each:.6f}\t{name}" for name in ("</s>", *names)]
-    head = ["\\data\\", f"ngram 1={len(lines) + 1}", "", "\\1-grams:", "-99\t<s>\t0"]
-    path.write_text("\n".join([*head, *lines, "", "\\end\\", ""]), "utf-8")
+def pieces() -> TokenTable:
+    """The tokens, the blank last."""
+    return TokenTable((*(f"p{i}" for i in range(PIECES)), "<blank>"), PIECES)
 
 
-def runner(peer: NemoPeer) -> tuple[Callable[[Sequence[np.ndarray]], Any], str]:
-    """What searches a padded batch, and the device that it does so on."""
+def random_text(rng: np.random.Generator) -> Iterator[list[str]]:
+    """Sentences of words that come again, as words do: some often, most seldom."""
+    words = [
+        [f"p{i}" for i in rng.integers(0, PIECES, rng.integers(1, _PIECES_OF_WORD + 1))]
+        for _ in range(_WORDS)
+    ]
+    for _ in range(_SENTENCES):
+        which = (_WORDS * rng.random(_WORDS_OF_SENTENCE) ** 3).astype(int)
+        yield ["<s>", *(piece for i in which for piece in words[i]), "</s>"]
+
+
+def random_arpa(path: Path) -> None:
+    """Write a model of order `ORDER`: the n-grams of a random text at random costs."""
+    rng = np.random.default_rng(5)
+    grams: list[dict[tuple[str, ...], None]] = [{} for _ in range(ORDER)]
+    grams[0] = dict.fromkeys((name,) for name in ("<s>", "</s>", *pieces().names[:-1]))
+    for sentence in random_text(rng):
+        for n in range(1, ORDER + 1):
+            windows = (tuple(sentence[i : i + n]) for i in range(len(sentence) - n + 1))
+            grams[n - 1].update(dict.fromkeys(windows))
+    counts = [f"ngram {n}={len(one)}" for n, one in enumerate(grams, 1)]
+    lines = ["\\data\\", *counts]
+    for n, one in enumerate(grams, 1):
+        lines += ["", f"\\{n}-grams:"]
+        for gram in sorted(one):
+            logprob = -99.0 if gram == ("<s>",) else -4 * rng.random()
+            backoff = f"\t{-rng.random():.4f}" if n < ORDER else ""
+            ends = gram[-1] == "</s>"
+            lines.append(f"{logprob:.4f}\t{' '.join(gram)}{'' if ends else backoff}")
+    path.write_text("\n".join([*lines, "", "\\end\\", ""]), "utf-8")
+
+
+def make_peer() -> NemoPeer:
+    """NeMo's search with such a model.
+
+    Raises:
+        BackendError: NeMo or torch is not installed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        arpa = Path(folder) / "pieces.arpa"
+        random_arpa(arpa)
+        return NemoPeer(PeerInputs(tokens=pieces(), arpa=str(arpa), lm_scale=0.3))
+
+
+def searcher(
+    peer: NemoPeer, beam_size: int, batch: int, device: str, frames: int = FRAMES
+) -> tuple[Any, Callable[[], list[Any]]]:
+    """NeMo's own object, and what searches a batch of random log-probs with it.
+
+    An object for each size of batch: its CUDA graph takes as long for fewer.
+    """
     torch = peer._torch
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    peer._lm = peer._lm.to(device)
-    search = peer.search(SETTING)
+    search = peer.search({"beam_size": beam_size, "beam_threshold": BEAM_THRESHOLD})
+    torch.manual_seed(1)
+    shape = batch, frames, PIECES + 1
+    logprobs = torch.randn(shape, device=device).mul_(3.0).log_softmax(-1)
+    lengths = torch.full((batch,), frames, device=device)
 
-    def run(batch: Sequence[np.ndarray]) -> Any:
-        lengths = [len(rows) for rows in batch]
-        shape = len(batch), max(lengths), batch[0].shape[1]
-        padded = np.full(shape, -1e4, np.float32)
-        padded[..., -1] = 0.0
-        for rows, own in zip(batch, padded, strict=True):
-            own[: len(rows)] = peer.nemo_order(rows)
-        logprobs = torch.from_numpy(padded).to(device)
-        found = search(logprobs, torch.tensor(lengths).to(device))
+    def run() -> list[Any]:
+        found = search(logprobs, lengths)
         found.flatten_sort_(score_norm=False)
         return found.transcript_wb[:, 0].tolist()  # waits for the device
 
-    return run, device
+    return search, run
+
+
+def row_of(
+    search: Any, run: Callable[[], list[Any]], batch: int, repeats: int
+) -> Row | None:
+    """What a batch takes; None where the search is not one CUDA graph."""
+    assert len(run()) == batch  # makes the graph, or falls back
+    mode = search.cuda_graphs_mode
+    if mode is None or str(getattr(mode, "value", mode)) != WHOLE:
+        return None
+    ends = [time.perf_counter()]
+    for _ in range(repeats):
+        run()
+        ends.append(time.perf_counter())
+    took = median(after - before for before, after in pairwise(ends))
+    return {
+        "decoder": f"nemo, {PIECES} pieces, beam size {search.beam_size}",
+        "batch": batch,
+        "beam_size": search.beam_size,
+        "cuda_graphs_mode": WHOLE,
+        "ms_per_batch": 1e3 * took,
+        "us_per_batched_frame": 1e6 * took / FRAMES,
+        "rtfx": batch * FRAMES * FRAME_S / took,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Time all batches; the file is written after each."""
+    """Time all points; the file is written after each."""
     args = parse_arguments(argv)
-    speech = load_set("dev", Inputs.of(args))
-    tokens = read_tokens(speech.recipe.tokens)
-    with tempfile.TemporaryDirectory() as folder:
-        arpa = Path(folder) / "uniform.arpa"
-        uniform_arpa(tokens, arpa)
-        try:
-            run, device = runner(NemoPeer(PeerInputs(tokens=tokens, arpa=str(arpa))))
-        except BackendError as error:
-            print(error)
-            return MISSING_STATUS
-    names = evenly_spaced(list(speech.logprobs), max(args.batches))
-    all_rows: list[Row] = []
+    try:
+        torch = import_peer("torch", "pip install torch")
+        if not torch.cuda.is_available():
+            raise BackendError(
+                "torch has no CUDA here: NeMo would not be compared fairly"
+            )
+        torch.zeros(1, device="cuda")  # the device, before anything else
+        peer = make_peer()
+    except BackendError as error:
+        print(error)
+        return MISSING_STATUS
+    peer.to_gpu()
+    rows: list[Row] = []
     log = command.Run("tools.gpu.tokens", args)
-    for size in args.batches:
-        batch = [speech.logprobs[names[i % len(names)]] for i in range(size)]
-        assert len(run(batch)) == size
-        seconds = []
-        for _ in range(args.repeats):
-            begin = time.perf_counter()
-            run(batch)
-            seconds.append(time.perf_counter() - begin)
-        audio_s = sum(map(len, batch)) * speech.frame_shift_s
-        took = median(seconds)
-        row: Row = {"decoder": f"nemo ({device})", "batch": size, **SETTING}
-        row |= {"ms_per_batch": 1e3 * took, "rtfx": audio_s / took}
-        all_rows.append(row)
-        print(row, flush=True)
-        log.write(all_rows)
-    return 0
+    for beam_size in args.beam_sizes:
+        for batch in args.batches:
+            search, run = searcher(peer, beam_size, batch, "cuda")
+            row = row_of(search, run, batch, args.repeats)
+            if row is None:
+                print(
+                    f"NeMo's CUDA graphs: {search.cuda_graphs_mode}, not {WHOLE}: no "
+                    "row; they need triton, cuda-bindings, a driver for 12.6"
+                )
+                return MISSING_STATUS
+            rows.append(row)
+            print(row, flush=True)
+            log.write(rows)
+    return OK_STATUS
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ utterance id and its log-probs. Both keep one batch in memory and no more.
 """
 
 from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file
-from wfstdec.batch.boost_lists import BoostLists
-from wfstdec.batch.decoding import batches, decode_all, decode_file
+from wfstdec.batch.decoding import BoostLists, batches, decode_all, decode_file
 from wfstdec.batch.lattices import LatticeReading, rescore_file
 from wfstdec.batch.summary import Summary
 

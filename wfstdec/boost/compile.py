@@ -1,10 +1,10 @@
-"""What a user may boost in an utterance, and the form in which searches take it.
+"""Compiling boost lists: what users give becomes what every search takes.
 
-    BoostsLike, Boosts      what users give
-    CompiledBoosts          what every search takes: `words` and `phrases`
+    BoostList               what users give, checked (`boost.lists`)
+    CompiledBoosts          what every search takes: `words`, `phrases`, `added`
     WordBoosts              a hash map of word ids (`boost.words`)
-    AddedWords              words that the decoder does not have (`boost.added`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
+    OovWords              words that the decoder does not have (`boost.oov`)
 
 For instance:
 
@@ -26,23 +26,30 @@ import sys
 import threading
 import warnings
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.lists import BoostEntry, Entries, Listed, read_entries
-from wfstdec.boost.oov import AddedWords, Pronouncer, add_words
-from wfstdec.boost.phrases import GRAIN, PhraseBoosts, PhraseCompiler, PhraseOptions
-from wfstdec.boost.spelling import Spelling, by_words
+from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
+from wfstdec.boost.oov import OovWords, Pronouncer, oov_words
+from wfstdec.boost.phrases import (
+    GRAIN,
+    PhraseBoosts,
+    PhraseOptions,
+    compile_spellings,
+)
+from wfstdec.boost.spelling import Speller, Spelling, by_words
 from wfstdec.boost.words import WordBoosts, compile_word_boosts
-from wfstdec.errors import BoostError, BoostWarning, ShapeError
+from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.jit import jit
-from wfstdec.lm.automaton import frozen
+from wfstdec.lm.automaton import Unit, frozen
+from wfstdec.text.symbols import TokenTable
 
 
 def scaled_words(words: WordBoosts, scale: float) -> WordBoosts:
@@ -87,32 +94,11 @@ def _credits_of(backoff_state, backoff_cost):
 
 
 _MAX_SHOWN = 10
-"""Unknown words that a warning shows."""
+"""Unknown words or phrases that a warning shows."""
 _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Boosts:
-    """The boosts of an utterance.
-
-    Attributes:
-        words: Word to bonus, nats; above 0 favours. A key of several words is a
-            phrase, worth its bonus each time it is said. Where the bonus is None it
-            follows from the list (`boost.defaults`); a sequence of words and phrases
-            has none. In either, a `BoostEntry` says how a word is pronounced: one that
-            the decoder does not have is added.
-        phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
-    """
-
-    words: Listed = field(default_factory=dict)
-    phrases: PhraseBoosts | None = None
-
-
-BoostsLike = Boosts | Listed | PhraseBoosts | None
-"""What a user may give for an utterance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +114,7 @@ class CompiledBoosts:
 
     words: WordBoosts
     phrases: PhraseBoosts | None = None
-    added: AddedWords | None = None
+    added: OovWords | None = None
 
     def __bool__(self) -> bool:
         found = bool(self.words) or self.phrases is not None
@@ -156,6 +142,98 @@ class CompiledBoosts:
         return total + 0.0  # no -0.0
 
 
+_Made = TypeVar("_Made")
+
+
+class _Remembered(Generic[_Made]):
+    """The last 64 things that were made, by key."""
+
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple, _Made] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
+        """What was made for a key, or is made now."""
+        with self._lock:
+            found = self._made.pop(key, None)
+            if found is None:
+                found = make()
+            self._made[key] = found
+            if len(self._made) > self._MOST:
+                self._made.popitem(last=False)
+        return found
+
+
+class PhraseCompiler:
+    """Makes `PhraseBoosts` of phrases in text; remembers the last 64 lists.
+
+        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see boost.spelling
+        boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
+
+    Args:
+        speller: From `boost.spelling`, or a function of a list of phrases that gives
+            the spellings of each: sequences of labels; none where it cannot be spelt.
+        labels: What the labels are: a token table, or a word table.
+        options: The amounts.
+        boundary: The token that stands between words wherever one ends, for tables
+            that have it: phrases then count as whole words only.
+    """
+
+    def __init__(
+        self,
+        speller: Speller,
+        labels: TokenTable | Sequence[str],
+        options: PhraseOptions | None = None,
+        boundary: int | None = None,
+    ) -> None:
+        self.options = options or PhraseOptions()
+        self.boundary = boundary
+        self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
+        self.num_labels = len(labels)
+        self.speller = speller
+        self._remembered: _Remembered[PhraseBoosts] = _Remembered()
+
+    def compile(self, phrases: Mapping[str, float] | Iterable[str]) -> PhraseBoosts:
+        """Compile a list; an equal list, in any order, gives the same object again.
+
+        Args:
+            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
+
+        Raises:
+            BoostError: A phrase is no string or empty, has two weights, or a weight is
+                no number.
+
+        Warns:
+            BoostWarning: Phrases that cannot be spelt; names them.
+        """
+        boosts = self.of_checked(BoostList.weighted(phrases).numbers)
+        if boosts.unknown:
+            shown, more = _shown(boosts.unknown)
+            warnings.warn(
+                f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
+                f"effect: {shown}{more}",
+                BoostWarning,
+                stacklevel=2,
+            )
+        return boosts
+
+    def of_checked(self, numbers: Mapping[str, float]) -> PhraseBoosts:
+        """Compile what a `BoostList` has checked, without a warning."""
+        content = tuple(sorted(numbers.items(), key=itemgetter(0)))
+        return self._remembered.get(content, lambda: self._compile(content))
+
+    def _compile(self, content: tuple[tuple[str, float], ...]) -> PhraseBoosts:
+        texts, weights = [text for text, _ in content], [one for _, one in content]
+        spellings = self.speller(texts)
+        unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
+        automaton = compile_spellings(
+            spellings, weights, self.options, self.num_labels, self.boundary
+        )
+        return PhraseBoosts(automaton, self.unit, self.num_labels, tuple(unknown))
+
+
 class BoostCompiler:
     """Compiles what users give, for the words and tokens of one decoder.
 
@@ -168,8 +246,6 @@ class BoostCompiler:
         pronouncer: How words are said that the decoder does not have; or why it can
             add none, the end of an error's sentence.
     """
-
-    _MAX_REMEMBERED = 64
 
     def __init__(
         self,
@@ -185,8 +261,7 @@ class BoostCompiler:
         options = PhraseOptions(weights_are_totals=True)
         self._phrases = PhraseCompiler(by_words(word_ids), words, options)
         self._defaults = functools.cache(defaults or (lambda: DefaultBonuses(words)))
-        self._remembered: OrderedDict[tuple, _Compiled] = OrderedDict()
-        self._lock = threading.Lock()
+        self._remembered: _Remembered[_Compiled] = _Remembered()
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
@@ -207,72 +282,44 @@ class BoostCompiler:
         Warns:
             BoostWarning: Words that the decoder does not have; names them.
         """
-        if _is_one_list(boosts):
-            one = self._compile_one(boosts, scale)
-            _warn_of(set(one.unknown))
-            return [one.boosts] * n
-        if not isinstance(boosts, Sequence) or isinstance(boosts, str):
-            raise BoostError(
-                f"boosts is a {type(boosts).__name__}, expected a mapping from word to "
-                "bonus, a sequence of words, compiled phrases, Boosts, or a sequence "
-                "of them"
-            )
-        if len(boosts) != n:
-            raise ShapeError(
-                f"{len(boosts)} boost lists, expected {n}, one per utterance"
-            )
+        if is_one_list(boosts):
+            of_all = self._compile_one(boosts, scale)
+            _warn_of(set(of_all.unknown))
+            return [of_all.boosts] * n
         done: dict[int, _Compiled] = {}
-        for i, one in enumerate(boosts):
+        each = of_each(boosts, n)
+        for i, one in enumerate(each):
             try:
                 if id(one) not in done:
                     done[id(one)] = self._compile_one(one, scale)
             except BoostError as error:
                 error.utterance = i
                 raise
-        _warn_of({word for one in done.values() for word in one.unknown})
-        return [done[id(one)].boosts for one in boosts]
+        _warn_of({word for found in done.values() for word in found.unknown})
+        return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
         """What a search takes, and the words that the decoder does not have."""
-        boosts = _as_boosts(given)
-        entries = read_entries(boosts.words)
-        content = tuple(sorted(entries.numbers.items(), key=lambda item: item[0]))
-        said = tuple(sorted(entries.said.items()))
-        key = content, said, boosts.phrases and id(boosts.phrases), scale
-        with self._lock:
-            compiled = self._remembered.pop(key, None)
-            if compiled is None:
-                compiled = self._compile(entries, boosts.phrases, scale)
-            self._remembered[key] = compiled
-            if len(self._remembered) > self._MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
-        return compiled
+        listed = BoostList.of(given)
+        return self._remembered.get(
+            (listed.content, scale), lambda: self._compile(listed, scale)
+        )
 
-    def _compile(
-        self, entries: Entries, phrases: PhraseBoosts | None, scale: float
-    ) -> _Compiled:
-        """The same, of a checked list and of phrases."""
-        words = entries.numbers
+    def _compile(self, listed: BoostList, scale: float) -> _Compiled:
+        """The same, of a checked list."""
+        words, phrases = listed.numbers, listed.phrases
         if words and not self._num_labels["word"]:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
-        said = self._said(entries)
+        said = self._said(listed)
         numbers = self._with_defaults(words, said)
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
-        added = add_words(said, single, self._word_ids, len(self._words))
+        added = oov_words(said, single, self._word_ids, len(self._words))
         new = added.words if added else ()
         known = {text: single[text] for text in single.keys() - new}
         compiled, unknown = compile_word_boosts(known, self._word_ids)
-        given = phrases
         if several:
-            if phrases is not None:
-                raise BoostError(
-                    f"boosts has compiled phrases and {min(several)!r} among its "
-                    "words, expected phrases in one place"
-                )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", BoostWarning)  # named with the words
-                phrases = self._phrases_with(new).compile(several)
+            phrases = self._phrases_with(new).of_checked(several)
             unknown += phrases.unknown
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
@@ -280,15 +327,17 @@ class BoostCompiler:
             compiled = scaled_words(compiled, scale)
             phrases = phrases and scaled_phrases(phrases, scale)
             added = added and _scaled(added, scale)
-        return _Compiled(CompiledBoosts(compiled, phrases, added), unknown, given)
+        return _Compiled(
+            CompiledBoosts(compiled, phrases, added), unknown, listed.phrases
+        )
 
-    def _said(self, entries: Entries) -> dict[str, list[Spelling]]:
+    def _said(self, listed: BoostList) -> dict[str, list[Spelling]]:
         """Pronunciations that the decoder does not have, of the words of a list."""
-        pronouncer = self._pronouncer
+        pronouncer, pronounced = self._pronouncer, listed.pronunciations
         if isinstance(pronouncer, str):
-            if entries.said:
+            if pronounced:
                 raise BoostError(
-                    f"{min(entries.said)!r} has pronunciations, but {pronouncer}"
+                    f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
                 )
             return {}
         said = {
@@ -297,9 +346,9 @@ class BoostCompiler:
                 for one in pronouncer.read(word, given)
                 if one not in pronouncer.known(word)
             ]
-            for word, given in entries.said.items()
+            for word, given in pronounced.items()
         }
-        words = dict.fromkeys(word for text in entries.numbers for word in text.split())
+        words = dict.fromkeys(word for text in listed.numbers for word in text.split())
         lacking = [w for w in words if w not in self._word_ids and w not in said]
         return {**said, **(pronouncer.say(lacking) if lacking else {})}
 
@@ -347,31 +396,7 @@ class _Compiled(NamedTuple):
     phrases: PhraseBoosts | None
 
 
-def _is_one_list(boosts: BoostsLike | Sequence) -> bool:
-    """Whether boosts are those of all utterances."""
-    if boosts is None or isinstance(boosts, Boosts | Mapping | PhraseBoosts):
-        return True
-    if isinstance(boosts, str) or not isinstance(boosts, Sequence):
-        return False
-    return len(boosts) > 0 and all(isinstance(one, str | BoostEntry) for one in boosts)
-
-
-def _as_boosts(given: BoostsLike) -> Boosts:
-    if isinstance(given, PhraseBoosts):
-        return Boosts(phrases=given)
-    if given is None or isinstance(given, Mapping):
-        return Boosts(words=given or {})
-    if isinstance(given, Boosts):
-        return given
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return Boosts(words=given)
-    raise BoostError(
-        f"boosts is a {type(given).__name__}, expected a mapping from word to bonus, "
-        "a sequence of words, compiled phrases, Boosts, or None"
-    )
-
-
-def _scaled(added: AddedWords, scale: float) -> AddedWords:
+def _scaled(added: OovWords, scale: float) -> OovWords:
     bonus = (added.bonus * np.float64(scale)).astype(np.float32)
     return replace(added, bonus=bonus)
 
@@ -379,15 +404,20 @@ def _scaled(added: AddedWords, scale: float) -> AddedWords:
 def _warn_of(unknown: set[str]) -> None:
     if not unknown:
         return
-    shown = ", ".join(map(repr, sorted(unknown)[:_MAX_SHOWN]))
-    over = len(unknown) - _MAX_SHOWN
-    more = f" and {over} more" if over > 0 else ""
+    shown, more = _shown(sorted(unknown))
     warnings.warn(
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
         f"effect, expected pronunciations or g2p for them: {shown}{more}",
         BoostWarning,
         stacklevel=_levels_inside(),
     )
+
+
+def _shown(unknown: Sequence[str]) -> tuple[str, str]:
+    """The first few of what is unknown, and how many more there are."""
+    over = len(unknown) - _MAX_SHOWN
+    more = f" and {over} more" if over > 0 else ""
+    return ", ".join(map(repr, unknown[:_MAX_SHOWN])), more
 
 
 def _levels_inside() -> int:

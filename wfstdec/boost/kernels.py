@@ -1,4 +1,12 @@
-"""How a credit is paid: in instalments, so that it cannot drive out what is right.
+"""What boosts make of each step of a search: credited, paid in instalments, owed.
+
+    worth = word_bonus(tables.words, word)                       # nats
+    worth, state = credit(phrases, steps, state_of(boost), label, worth)
+    paid, boost = pay(boost, state, worth, size)                 # of an instalment
+    paid <= most_paid(boost, most, size)                         # for any worth <= most
+    cost = cost_at_end(phrases.final_cost, boost, size)
+
+Sums are in the order of `reference.BoostAccount`: a bonus, less the cost of phrases.
 
 A credit above the beam would at once drop everything else, before what follows could
 be heard. So a step of the search pays one instalment at most, and the rest is owed, in
@@ -17,6 +25,12 @@ A boost state of a search is the number of quarters owed and the phrases' state:
 
     boost = join(owed, state)
     owed, state = owed_of(boost), state_of(boost)
+
+Where no word is boosted, and none begins a phrase, a search goes on as if there were no
+boosts:
+
+    if is_hot(words, row): ...                # at every entry of every frame
+    hot_window(words, first) >> i & 1         # the positions of a row that is
 """
 
 from __future__ import annotations
@@ -24,11 +38,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy import float32, uint32
+from numpy import float32, uint32, uint64
 
 from wfstdec.boost.phrases import GRAIN
+from wfstdec.boost.words import find_bonus
 from wfstdec.errors import BoostError
-from wfstdec.jit import inlined
+from wfstdec.jit import inlined, part
 
 STATE_BITS = 25
 """The bits of the phrases' state; those above it count the quarters owed."""
@@ -42,6 +57,11 @@ _STATE = uint32((1 << STATE_BITS) - 1)
 _MOST = float32(MAX_OWED)
 _NOTHING_OWED = uint32(0)
 _ONE_QUARTER = uint32(1)
+LOW_BITS, WORD_SHIFT = uint64(63), uint64(6)
+"""A bit's position in a word of 64 bits, and by how much that of the word is shifted;
+sets have labels modulo 64."""
+BIT, NO_BITS = uint64(1), uint64(0)
+_NEXT = uint64(1)
 
 
 def instalment_size(beam: float) -> np.float32:
@@ -90,40 +110,133 @@ def join(owed, state):
 
 
 @inlined
-def pay(owed, credit, size):
-    """What a step pays, float32 nats, and how many quarters are owed after it.
+def word_bonus(words, word):
+    """The bonus of a word, float32 nats; 0 where it has none."""
+    return find_bonus(words.keys, words.bonuses, word)
+
+
+@inlined
+def credit(phrases, steps, state, label, bonus):
+    """The credit of a step, float32 nats, and the next state of the phrases, uint32.
 
     Args:
-        owed: Quarters owed before it.
-        credit: float32, what the step is credited.
+        phrases: `PhraseRows`.
+        steps: Whether the phrases step.
+        state: Their state.
+        label: The label that they step by.
+        bonus: float32, of the word.
+    """
+    if steps:
+        cost, state = step(phrases, state, label)
+        bonus = float32(bonus - cost)
+    return bonus, state
+
+
+@inlined
+def step(phrases, state, label):
+    """The cost of a label in a state of the phrases, float32, and the next state.
+
+    Costs have the bits of `lm.kernels.step`.
+    """
+    row = phrases.rows[uint64(state)]
+    if row.labels >> (uint64(label) & LOW_BITS) & BIT:
+        return _step_down(phrases, state, label)
+    there = phrases.dense[uint64(row.dense) + uint64(label)]
+    return float32(row.dense_cost + there.cost), there.next
+
+
+@part
+def _step_down(phrases, state, label):
+    """`step` by all states on the way to the dense one."""
+    rows, arcs = phrases.rows, phrases.arcs
+    total, at = float32(0), uint64(state)
+    while rows[at].labels != NO_BITS:
+        begin, last = uint64(rows[at].begin), uint64(rows[at + _NEXT].begin)
+        end = last
+        while begin < end:
+            middle = (begin + end) >> _NEXT
+            if arcs[middle].label < label:
+                begin = middle + _NEXT
+            else:
+                end = middle
+        if begin < last and arcs[begin].label == label:
+            return float32(total + arcs[begin].cost), arcs[begin].next
+        total = float32(total + rows[at].backoff_cost)
+        at = uint64(rows[at].backoff)
+    there = phrases.dense[uint64(rows[at].dense) + uint64(label)]
+    return float32(total + there.cost), there.next
+
+
+@inlined
+def pay(boost, state, worth, size):
+    """What a step pays, float32 nats, and the boost state after it, uint32.
+
+    Args:
+        boost: The boost state before it.
+        state: The state of the phrases after it.
+        worth: float32, what the step is credited.
         size: float32, of an instalment.
     """
+    owed = owed_of(boost)
+    if owed == _NOTHING_OWED and worth <= size:
+        return worth, uint32(state)
     quarter = float32(_QUARTER * size)
-    due = float32(float32(float32(owed) * quarter) + credit)
+    due = float32(float32(float32(owed) * quarter) + worth)
     if due <= size:
-        return due, _NOTHING_OWED
+        return due, uint32(state)
     left = min(np.ceil(float32(float32(due - size) / quarter)), _MOST)
     paid = float32(due - float32(left * quarter))
     if paid > size and left < _MOST:
-        return float32(paid - quarter), uint32(left) + _ONE_QUARTER
-    return paid, uint32(left)
+        return float32(paid - quarter), join(uint32(left) + _ONE_QUARTER, state)
+    return paid, join(uint32(left), state)
 
 
 @inlined
-def most_paid(owed, credit, size):
+def most_credited(phrases, boost):
+    """No less than any label is credited in a boost state, at least 0; float32."""
+    return phrases.rows[uint64(state_of(boost))].credit
+
+
+@inlined
+def most_paid(boost, worth, size):
     """No less than `pay` pays for any credit up to this one, at least 0; float32."""
-    due = float32(rest_of_owed(owed, size) + credit)
-    excess = float32(due - rest_of_owed(_MOST, size))
+    due = float32(rest_of(boost, size) + worth)
+    excess = float32(due - float32(_MOST * float32(_QUARTER * size)))
     return max(min(due, max(size, excess)), float32(0))
-
-
-@inlined
-def rest_of_owed(owed, size):
-    """What so many quarters are, float32 nats."""
-    return float32(float32(owed) * float32(_QUARTER * size))
 
 
 @inlined
 def rest_of(boost, size):
     """What is owed in a boost state, float32 nats."""
-    return rest_of_owed(owed_of(boost), size)
+    return float32(float32(owed_of(boost)) * float32(_QUARTER * size))
+
+
+@inlined
+def cost_at_end(final_cost, boost, size):
+    """What it costs to end: what is owed is paid, half-said phrases are charged.
+
+    Args:
+        final_cost: float32, of each state of the phrases.
+        boost: The boost state.
+        size: float32, of an instalment.
+    """
+    return float32(final_cost[state_of(boost)] - rest_of(boost, size))
+
+
+@inlined
+def is_hot(words, row):
+    """Whether a boosted word, or a phrase of words, may be at a position of a row."""
+    at = uint64(row) & words.row_mask
+    return words.hot_rows[at >> WORD_SHIFT] >> (at & LOW_BITS) & BIT != NO_BITS
+
+
+@inlined
+def hot_window(words, first):
+    """Which of 64 positions in a row are hot, from a first one on: a bit for each."""
+    at = uint64(first) & words.hot_mask
+    shift, word = at & LOW_BITS, at >> WORD_SHIFT
+    window = words.hot[word] >> shift
+    if shift != NO_BITS:
+        following = (word + _NEXT) & (words.hot_mask >> WORD_SHIFT)
+        window |= words.hot[following] << (uint64(64) - shift)
+    return window

@@ -1,61 +1,22 @@
-"""Boost lists as users give them: words and phrases, bonuses, pronunciations; checked.
+"""Boost lists: every form in which users give them, and the one that is checked.
 
-read_entries({"bartley": 4.0, "new york": None})
-read_entries(["new york", BoostEntry("fuchs", ["f j u k s"], 4.0)])
-checked_weights(["new  york"])                 # {"new york": 1.0}
+BoostList.of({"bartley": 4.0, "new york": None})
+BoostList.of(["new york", BoostEntry("fuchs", ["f j u k s"], 4.0)])
+BoostList.of(compiler.compile(["new york"]))
+BoostList.weighted(["new  york"]).numbers     # {"new york": 1.0}
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.words import check_bonus
-from wfstdec.errors import BoostError
-
-MAX_WEIGHT = 1e6
-"""A weight may not be larger, either way: so that no sum of costs reaches infinity."""
-
-
-def checked_weights(phrases: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
-    """Phrases with one space between their words, and their weights.
-
-    Args:
-        phrases: Phrase to weight, or phrases of weight 1.
-
-    Raises:
-        BoostError: A phrase is no string or empty, has two weights, or a weight is no
-            number.
-    """
-    if isinstance(phrases, str):
-        raise BoostError(f"phrases is the string {phrases!r}, expected a list of them")
-    if not isinstance(phrases, Mapping):
-        phrases = dict.fromkeys(phrases, 1.0)
-    found: dict[str, float] = {}
-    for phrase, weight in phrases.items():
-        if not isinstance(phrase, str) or not phrase.strip():
-            raise BoostError(f"boosted phrase {phrase!r}, expected a string of words")
-        numeric = isinstance(weight, int | float | np.number)
-        if not numeric or not math.isfinite(weight) or abs(weight) > MAX_WEIGHT:
-            raise BoostError(
-                f"weight {weight!r} of {phrase!r}, expected a number, "
-                f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
-            )
-        text = " ".join(phrase.split())
-        if found.get(text, weight) != weight:
-            raise BoostError(
-                f"{text!r} has the weights {found[text]!r} and {weight!r}, expected one"
-            )
-        found[text] = float(weight)
-    return found
-
-
-Said = tuple[str, ...]
-"""The names of the tokens of a pronunciation."""
+from wfstdec.boost.phrases import MAX_WEIGHT, PhraseBoosts
+from wfstdec.errors import BoostError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -80,9 +41,9 @@ class BoostEntry:
     bonus: float | None = None
 
     def __post_init__(self) -> None:
-        text = _checked_text(self.text)
+        text = _checked_text(self.text, "word")
         if self.bonus is not None:
-            check_bonus(text, self.bonus)
+            _check_number(self.bonus, text, "bonus")
         said = self.pronunciations or ()
         if isinstance(said, str) or not isinstance(said, Sequence):
             raise BoostError(
@@ -101,74 +62,179 @@ class BoostEntry:
         return hash((self.text, self.pronunciations, self.bonus))
 
 
-Numbers = dict[str, float | None]
-"""Words and phrases, and their bonuses; None follows from the list."""
-Listed = Mapping[str, float | None | BoostEntry] | Sequence[str | BoostEntry]
-"""A list as users give it."""
+Numbers = Mapping[str, float | None | BoostEntry]
+"""Words or phrases, and their bonuses or all that is known of them."""
 
 
-class Entries(NamedTuple):
-    """A checked list.
+@dataclass(frozen=True, eq=False)
+class Boosts:
+    """The boosts of an utterance.
 
     Attributes:
-        numbers: Texts with one space between their words, and their bonuses.
-        said: The pronunciations given for some of these words.
+        words: Word to bonus, nats; above 0 favours. A key of several words is a
+            phrase, worth its bonus each time it is said. Where the bonus is None it
+            follows from the list (`boost.automatic`); a sequence of words and phrases
+            has none. In either, a `BoostEntry` says how a word is pronounced: one that
+            the decoder does not have is added.
+        phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
     """
 
-    numbers: Numbers
-    said: dict[str, tuple[Said, ...]]
+    words: Numbers | Sequence[str | BoostEntry] = field(default_factory=dict)
+    phrases: PhraseBoosts | None = None
 
 
-def read_entries(listed: Listed) -> Entries:
-    """A list as users give it, checked.
+BoostsLike = Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | None
+"""What a user may give for an utterance."""
+
+
+_WORDS, _PHRASES = ("word", "bonus"), ("phrase", "weight")
+"""What errors call that which is boosted, and its number."""
+
+
+class BoostList:
+    """A boost list, checked.
+
+    Attributes:
+        numbers: Words and phrases, with one space between their words, and their
+            bonuses or weights; None follows from the list.
+        pronunciations: Those that are given for some words, as names of tokens.
+        phrases: Compiled phrases; not with phrases among `numbers`.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[tuple[object, object]],
+        phrases: PhraseBoosts | None = None,
+        kind: tuple[str, str] = _WORDS,
+    ) -> None:
+        self.numbers: dict[str, Any] = {}
+        self.pronunciations: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self.phrases = phrases
+        for given, number in items:
+            self._add(given, number, *kind)
+        several = [text for text in self.numbers if phrases and " " in text]
+        if several:
+            raise BoostError(
+                f"boosts has compiled phrases and {min(several)!r} among its words, "
+                "expected phrases in one place"
+            )
+
+    @classmethod
+    def of(cls, given: BoostsLike) -> BoostList:
+        """Check the list of an utterance, in whatever form it is given.
+
+        Raises:
+            BoostError: What is no list, no word, a bonus that is no number in range,
+                or two bonuses for the same text.
+        """
+        if given is None or isinstance(given, PhraseBoosts):
+            return cls((), given)
+        if isinstance(given, Boosts):
+            return cls(_items(given.words, None), given.phrases)
+        if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
+            return cls(_items(given, None))
+        raise BoostError(
+            f"boosts is a {type(given).__name__}, expected a mapping from word to "
+            "bonus, a sequence of words, compiled phrases, Boosts, or None"
+        )
+
+    @classmethod
+    def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
+        """Check phrases and weights, 1 where none are given.
+
+        Raises:
+            BoostError: A phrase is no string or empty, has two weights, or a weight is
+                no number in range.
+        """
+        if isinstance(phrases, str):
+            raise BoostError(
+                f"phrases is the string {phrases!r}, expected a list of them"
+            )
+        return cls(_items(phrases, 1.0), kind=_PHRASES)
+
+    @property
+    def content(self) -> tuple:
+        """The same for equal lists, whatever their order; hashable."""
+        numbers = sorted(self.numbers.items(), key=itemgetter(0))
+        said = sorted(self.pronunciations.items())
+        return tuple(numbers), tuple(said), self.phrases and id(self.phrases)
+
+    def _add(self, given: object, number: object, what: str, name: str) -> None:
+        """Add what stands in a list: an entry, or a text and its number."""
+        more: Sequence = ()
+        entry = number if isinstance(number, BoostEntry) else given
+        if isinstance(entry, BoostEntry) and name == "bonus":
+            if entry is not given and _checked_text(given, what) != entry.text:
+                raise BoostError(
+                    f"the entry of {given!r} is {entry!r}, expected its own"
+                )
+            text, number, more = entry.text, entry.bonus, entry.pronunciations
+        else:
+            text = _checked_text(given, what)
+            if number is not None or name == "weight":
+                _check_number(number, text, name)
+        known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
+        if known != number:
+            names = "bonuses" if name == "bonus" else "weights"
+            raise BoostError(
+                f"{text!r} has the {names} {known!r} and {number!r}, expected one"
+            )
+        if more:
+            said = (*self.pronunciations.get(text, ()), *more)
+            self.pronunciations[text] = tuple(dict.fromkeys(said))
+
+
+def is_one_list(boosts: BoostsLike | Sequence) -> bool:
+    """Whether boosts are those of all utterances."""
+    if boosts is None or isinstance(boosts, Boosts | Mapping | PhraseBoosts):
+        return True
+    if isinstance(boosts, str) or not isinstance(boosts, Sequence):
+        return False
+    return len(boosts) > 0 and all(isinstance(one, str | BoostEntry) for one in boosts)
+
+
+def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
+    """See that boosts which are no list for all are one list for each utterance.
 
     Raises:
-        BoostError: What is no word, a bonus that is no number in range, or two bonuses
-            for the same text.
+        BoostError: They are no sequence.
+        ShapeError: Not as many lists as utterances.
     """
-    numbers: Numbers = {}
-    said: dict[str, tuple[Said, ...]] = {}
-    for given, bonus in _pairs(listed):
-        text, bonus, pronunciations = _parts(given, bonus)
-        if numbers.get(text, bonus) != bonus:
-            raise BoostError(
-                f"{text!r} has the bonuses {numbers[text]!r} and {bonus!r}, expected "
-                "one"
-            )
-        numbers[text] = bonus
-        if pronunciations:
-            known = said.get(text, ())
-            said[text] = tuple(dict.fromkeys((*known, *pronunciations)))
-    return Entries(numbers, said)
+    if not isinstance(boosts, Sequence) or isinstance(boosts, str):
+        raise BoostError(
+            f"boosts is a {type(boosts).__name__}, expected a mapping from word to "
+            "bonus, a sequence of words, compiled phrases, Boosts, or a sequence "
+            "of them"
+        )
+    if len(boosts) != n:
+        raise ShapeError(f"{len(boosts)} boost lists, expected {n}, one per utterance")
+    return boosts  # type: ignore[return-value]
 
 
-def _pairs(listed: Listed) -> Iterator[tuple[object, object]]:
+def _items(listed: Any, number: float | None) -> Iterable[tuple[object, object]]:
+    """Texts or entries and their numbers; in a sequence all have this one."""
     if isinstance(listed, Mapping):
-        yield from listed.items()
-    else:
-        yield from ((one, None) for one in listed)
+        return listed.items()
+    return ((one, number) for one in listed)
 
 
-def _parts(given: object, bonus: object) -> tuple[str, float | None, tuple[Said, ...]]:
-    """Text, bonus and pronunciations of what stands in a list."""
-    entry = bonus if isinstance(bonus, BoostEntry) else given
-    if isinstance(entry, BoostEntry):
-        if entry is not given and _checked_text(given) != entry.text:
-            raise BoostError(f"the entry of {given!r} is {entry!r}, expected its own")
-        return entry.text, entry.bonus, entry.pronunciations  # type: ignore[return-value]
-    text = _checked_text(given)
-    if bonus is not None:
-        check_bonus(text, bonus)
-    return text, bonus, ()  # type: ignore[return-value]
-
-
-def _checked_text(given: object) -> str:
+def _checked_text(given: object, what: str) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise BoostError(f"boosted word {given!r}, expected a string of words")
+        raise BoostError(f"boosted {what} {given!r}, expected a string of words")
     return " ".join(given.split())
 
 
-def _names_in(said: object, text: str) -> Said:
+def _check_number(number: object, text: str, name: str) -> None:
+    numeric = isinstance(number, int | float | np.number)
+    if not (numeric and abs(number) <= MAX_WEIGHT):  # type: ignore[arg-type]
+        unit = " of nats" if name == "bonus" else ""
+        raise BoostError(
+            f"{name} {number!r} of {text!r}, expected a number{unit}, "
+            f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
+        )
+
+
+def _names_in(said: object, text: str) -> tuple[str, ...]:
     names = said.split() if isinstance(said, str) else said
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(

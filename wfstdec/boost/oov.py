@@ -1,7 +1,7 @@
 """Words that a decoder does not have, added for an utterance with how they are said.
 
     pronouncer = Pronouncer(tokens, lexicon, separators, g2p)
-    added = add_words(words, word_ids, said, bonuses, pronouncer)       # AddedWords
+    added = oov_words(pronouncer.say(words), bonuses, word_ids, num_known)   # OovWords
 
 Where a list does not say how a word is pronounced, `g2p` does: a function of the word,
 a lexicon that has it or its file, or "spelling", the tokens that spell it; None takes
@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 
-from wfstdec.boost.lists import Said
 from wfstdec.boost.spelling import Spelling, by_table
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
@@ -34,7 +33,7 @@ _SAMPLE = 200
 
 
 @dataclass(frozen=True, eq=False)
-class AddedWords:
+class OovWords:
     """Words that a decoder does not have, and more ways to say those that it has.
 
     The same whatever the order of the list: sorted by (word id, tokens).
@@ -117,7 +116,7 @@ class Pronouncer:
             return {}
         return {word: ways for word, ways in found.items() if ways}
 
-    def read(self, word: str, said: Sequence[Said]) -> list[Spelling]:
+    def read(self, word: str, said: Sequence[tuple[str, ...]]) -> list[Spelling]:
         """Token ids of pronunciations.
 
         Raises:
@@ -129,7 +128,7 @@ class Pronouncer:
         """How the decoder says a word already."""
         return self._known.get(word, set())
 
-    def _ids(self, word: str, names: Said) -> Spelling:
+    def _ids(self, word: str, names: tuple[str, ...]) -> Spelling:
         ids = self._tokens.ids
         try:
             found = tuple([ids[name] for name in names])
@@ -180,12 +179,12 @@ def _by_word(lexicon: Lexicon) -> dict[str, set[Spelling]]:
     return found
 
 
-def add_words(
+def oov_words(
     said: Mapping[str, Sequence[Spelling]],
     bonuses: Mapping[str, float],
     word_ids: Mapping[str, int],
     num_known: int,
-) -> AddedWords | None:
+) -> OovWords | None:
     """The words and pronunciations of a list; None where there is nothing to add.
 
     Args:
@@ -204,7 +203,7 @@ def add_words(
     if not rows:
         return None
     lengths = [len(one) for _, one, _ in rows]
-    return AddedWords(
+    return OovWords(
         words=words,
         num_known=num_known,
         word=np.array([row[0] for row in rows], np.int32),

@@ -1,7 +1,8 @@
 """Phrase boosting: credit as a phrase is being said, exact in the end.
 
-    compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see boost.spelling
-    boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
+    spellings, weights = [[(3, 7), (3, 8)], [(5,)]], [1.0, 2.0]   # see boost.spelling
+    automaton = compile_spellings(spellings, weights, options, num_labels)
+    boosts = PhraseBoosts(automaton, unit, num_labels, unknown)
     state = boosts.start;  cost, state = boosts.step(state, token);  boosts.final(state)
 
 What it is worth. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
@@ -49,28 +50,25 @@ gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
 from __future__ import annotations
 
 import functools
-import threading
-import warnings
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.boost import phrase_kernels
-from wfstdec.boost.lists import MAX_WEIGHT, checked_weights
-from wfstdec.boost.spelling import Speller, Spelling
-from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.boost.spelling import Spelling
+from wfstdec.errors import BoostError, OptionError
 from wfstdec.jit.trees import grow_tree
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Automaton, BackoffModel, Unit, frozen
-from wfstdec.text.symbols import TokenTable
+from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
 
 GRAIN = 1 / 16384
 """Amounts and credits are multiples of it."""
+MAX_WEIGHT = 1e6
+"""The largest bonus or weight, either way: so that no sum of costs reaches infinity."""
 
 
 @dataclass(frozen=True)
@@ -118,79 +116,6 @@ class PhraseBoosts(BackoffModel):
     """
 
     unknown: tuple[str, ...]
-
-
-class PhraseCompiler:
-    """Makes `PhraseBoosts` of phrases in text; remembers the last 64 lists.
-
-    Args:
-        speller: From `boost.spelling`, or a function of a list of phrases that gives
-            the spellings of each: sequences of labels; none where it cannot be spelt.
-        labels: What the labels are: a token table, or a word table.
-        options: The amounts.
-        boundary: The token that stands between words wherever one ends, for tables
-            that have it: phrases then count as whole words only.
-    """
-
-    _MAX_REMEMBERED = 64
-
-    def __init__(
-        self,
-        speller: Speller,
-        labels: TokenTable | Sequence[str],
-        options: PhraseOptions | None = None,
-        boundary: int | None = None,
-    ) -> None:
-        self.options = options or PhraseOptions()
-        self.boundary = boundary
-        self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
-        self.num_labels = len(labels)
-        self.speller = speller
-        self._remembered: OrderedDict[tuple, PhraseBoosts] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def compile(self, phrases: Mapping[str, float] | Iterable[str]) -> PhraseBoosts:
-        """Compile a list; an equal list, in any order, gives the same object again.
-
-        Args:
-            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
-
-        Raises:
-            BoostError: A phrase is no string or empty, has two weights, or a weight is
-                no number.
-
-        Warns:
-            BoostWarning: Phrases that cannot be spelt; names them.
-        """
-        content = tuple(sorted(checked_weights(phrases).items(), key=itemgetter(0)))
-        with self._lock:
-            boosts = self._remembered.pop(content, None) or self._compile(content)
-            self._remembered[content] = boosts
-            if len(self._remembered) > self._MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
-        if boosts.unknown:
-            shown = ", ".join(map(repr, boosts.unknown[:10]))
-            more = len(boosts.unknown) - 10
-            warnings.warn(
-                f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
-                f"effect: {shown}{f' and {more} more' if more > 0 else ''}",
-                BoostWarning,
-                stacklevel=2,
-            )
-        return boosts
-
-    def _compile(self, content: tuple[tuple[str, float], ...]) -> PhraseBoosts:
-        texts = [text for text, _ in content]
-        spellings = self.speller(texts)
-        unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
-        automaton = compile_spellings(
-            spellings,
-            [weight for _, weight in content],
-            self.options,
-            self.num_labels,
-            self.boundary,
-        )
-        return PhraseBoosts(automaton, self.unit, self.num_labels, tuple(unknown))
 
 
 def compile_spellings(

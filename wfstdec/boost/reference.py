@@ -13,8 +13,6 @@ import numpy as np
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.kernels import (
     instalment_size,
-    join,
-    owed_of,
     pay,
     rest_of,
     state_of,
@@ -56,15 +54,15 @@ class BoostAccount:
         """
         if word is None and token is None:
             return F(0), boost
-        owed, state = owed_of(boost), int(state_of(boost))
+        state = int(state_of(boost))
         credit = F(0) if word is None else F(self._words.bonus(word))
         label = self._label(word, token)
         if self._phrases is not None and label is not None:
             cost, state = automata.step(self._phrases.automaton, 0, state, label)
             credit = F(credit - cost)
         credit = F(credit + bonus)
-        paid, owed = pay(owed, credit, self._size)
-        return F(F(0) - paid), int(join(owed, state))
+        paid, after = pay(boost, state, credit, self._size)
+        return F(F(0) - paid), int(after)
 
     def rest(self, boost: int) -> np.float32:
         """What it costs to end: what is owed is paid, half-said phrases are charged."""

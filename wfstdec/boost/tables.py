@@ -1,56 +1,45 @@
 """Boosts as the CPU kernels take them: listed words with bonuses, rows of phrases.
 
-Words:
+    tables = BoostTables(words, splits)          # once per graph or trie
+    words = tables.words(boosts)                 # once per list
+    phrases = tables.phrases(boosts)
 
-    places = WordPlaces(words, splits, num_words)     # once per graph or trie
-    listed = list_words(boosts, places)               # once per list
-    if is_hot(listed, row): ...                       # at every entry of every frame
-    hot_window(listed, first) >> i & 1                # the places of a row that is
-
-A row is a state of a graph, its places are the arcs; or a node of a trie, with the
-words that end there. A place is hot if its word is boosted, or begins a phrase of
+A row is a state of a graph, its positions are the arcs; or a node of a trie, with the
+words that end there. A position is hot if its word is boosted, or begins a phrase of
 words; elsewhere a search goes on as if nothing was boosted.
 
-Phrases:
-
-    phrases = lay_out(compiled, first_label)
-    cost, boost = step(phrases, boost, label)
-
-The root and states with many arcs are dense: a table has what all labels do there. A
-row says at once which labels, modulo 64, are found before the next dense state, and
-what it costs to back off to that one. Costs have the bits of `lm.kernels.step`.
+The root of phrases and states with many arcs are dense: a table has what all labels do
+there. A row says at once which labels, modulo 64, are found before the next dense
+state, and what it costs to back off to that one.
 """
 
 from __future__ import annotations
 
-import functools
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, uint64
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.kernels import check_states
+from wfstdec.boost.kernels import BIT, LOW_BITS, NO_BITS, WORD_SHIFT, check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.jit import inlined, jit, part, read_only
+from wfstdec.jit import jit, read_only
+from wfstdec.jit.pool import Once
 from wfstdec.lm import kernels
 from wfstdec.text.symbols import EPSILON
 
 MIN_BITS = 1 << 12
-BITS_PER_PLACE = 32
-"""So many bits for each hot place, up to one for each row or place of all."""
-_LOW = uint64(63)
-_ONE = uint64(1)
-_WORD_OF_BITS = uint64(6)
-_ZERO = uint64(0)
+BITS_PER_POSITION = 32
+"""So many bits for each hot position, up to one for each row or position of all."""
 
 
 class ListedWords(NamedTuple):
     """The boosted words of an utterance, and what is hot.
 
-    Where there are fewer bits than places, some share one: a place that is taken for
-    hot costs time and changes nothing.
+    Where there are fewer bits than positions, some share one: a position that is taken
+    for hot costs time and changes nothing.
     """
 
     keys: np.ndarray  # uint32 [H], as `WordBoosts`
@@ -58,90 +47,30 @@ class ListedWords(NamedTuple):
     top_bonus: np.float32
     hot_rows: np.ndarray  # uint64 [2 ** n]: a bit for each row, modulo their number
     row_mask: np.uint64  # the number of bits, less 1
-    hot: np.ndarray  # uint64 [2 ** n]: the same of places
+    hot: np.ndarray  # uint64 [2 ** n]: the same of positions
     hot_mask: np.uint64
-
-
-class WordPlaces:
-    """The places of each word.
-
-    Args:
-        words: int [P], the words of all rows one after the other; 0 is none.
-        splits: int [R + 1], where the places of each row stand.
-        num_words: W; word ids are below it.
-    """
-
-    def __init__(self, words: np.ndarray, splits: np.ndarray, num_words: int) -> None:
-        self._sizes = len(splits) - 1, len(words)
-        self._splits, self._rows, self._places = _by_word(words, splits, num_words)
-
-    def bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """What `ListedWords` has of rows and places, of some words.
-
-        Args:
-            words: int64 [N], word ids.
-        """
-        words = words[words < len(self._splits) - 1]
-        found = int((self._splits[words + 1] - self._splits[words]).sum())
-        rows, places = (_room(found, size) for size in self._sizes)
-        _set_bits(*rows, words, self._splits, self._rows)
-        _set_bits(*places, words, self._splits, self._places)
-        return read_only(rows[0]), rows[1], read_only(places[0]), places[1]
 
 
 def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
     """Bits for so many hot ones of all, and their number less 1."""
-    wanted = min(max(BITS_PER_PLACE * found, MIN_BITS), most)
+    wanted = min(max(BITS_PER_POSITION * found, MIN_BITS), most)
     num_bits = 1 << max(6, (wanted - 1).bit_length())
     return np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
 
 
-@functools.cache
-def no_words() -> ListedWords:
-    """No boosted words and no hot places."""
+def _no_words() -> ListedWords:
     nothing, _ = compile_word_boosts(None, {})
     bits = read_only(np.zeros(1, np.uint64))
-    return ListedWords(*nothing, bits, _LOW, bits, _LOW)
+    return ListedWords(*nothing, bits, LOW_BITS, bits, LOW_BITS)
 
 
-def list_words(boosts: CompiledBoosts, places: WordPlaces) -> ListedWords:
-    """The boosted words of an utterance; phrases of words count by their first ones.
-
-    Args:
-        boosts: The boosts.
-        places: Where words may be said.
-    """
-    keys, phrases = boosts.words.keys, boosts.phrases
-    begin = keys[keys != EPSILON]
-    if phrases is not None and phrases.unit == "word":
-        automaton = phrases.automaton
-        first = automaton.arc_label[: automaton.state_arc_splits[1]]
-        begin = np.union1d(begin, first)
-    return ListedWords(*boosts.words, *places.bits(begin.astype(np.int64)))
-
-
-@inlined
-def is_hot(words, row):
-    """Whether a boosted word, or a phrase of words, may be at a place of a row."""
-    at = uint64(row) & words.row_mask
-    return words.hot_rows[at >> _WORD_OF_BITS] >> (at & _LOW) & _ONE != _ZERO
-
-
-@inlined
-def hot_window(words, first):
-    """Which of 64 places in a row are hot, from a first one on: a bit for each."""
-    at = uint64(first) & words.hot_mask
-    shift, word = at & _LOW, at >> _WORD_OF_BITS
-    window = words.hot[word] >> shift
-    if shift != _ZERO:
-        following = (word + _ONE) & (words.hot_mask >> _WORD_OF_BITS)
-        window |= words.hot[following] << (uint64(64) - shift)
-    return window
+NO_WORDS = _no_words()
+"""No boosted words and no hot positions."""
 
 
 @jit
-def _by_word(words, splits, num_words):
-    """Rows and places by word: splits int64 [W + 1], uint32 [words that are not 0]."""
+def _sort_by_word(words, splits, num_words):
+    """Rows and positions by word: splits int64 [W + 1]; uint32 [words but 0], twice."""
     word_splits = np.zeros(num_words + 1, np.int64)
     for word in words:
         if word != EPSILON:
@@ -150,23 +79,23 @@ def _by_word(words, splits, num_words):
         word_splits[word + 1] += word_splits[word]
     at = word_splits[:-1].copy()
     rows = np.empty(word_splits[-1], np.uint32)
-    places = np.empty(word_splits[-1], np.uint32)
+    positions = np.empty(word_splits[-1], np.uint32)
     for row in range(len(splits) - 1):
-        for place in range(splits[row], splits[row + 1]):
-            word = np.int64(words[place])
+        for position in range(splits[row], splits[row + 1]):
+            word = np.int64(words[position])
             if word != EPSILON:
-                rows[at[word]], places[at[word]] = row, place
+                rows[at[word]], positions[at[word]] = row, position
                 at[word] += 1
-    return word_splits, rows, places
+    return word_splits, rows, positions
 
 
 @jit
-def _set_bits(bits, mask, words, splits, places):
-    """Set the bit of each place of some words."""
+def _set_bits(bits, mask, words, splits, positions):
+    """Set the bit of each position of some words."""
     for word in words:
         for i in range(splits[word], splits[word + 1]):
-            bit = uint64(places[i]) & mask
-            bits[bit >> _WORD_OF_BITS] |= _ONE << (bit & _LOW)
+            bit = uint64(positions[i]) & mask
+            bits[bit >> WORD_SHIFT] |= BIT << (bit & LOW_BITS)
 
 
 ROW = np.dtype(
@@ -195,8 +124,6 @@ MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
 NO_STATE = 0xFFFFFFFF
 """In the place of a boost state: there is none."""
-_SET = uint64(63)
-"""Labels are taken modulo 64 in a row's set."""
 _ROUNDING = 2.0**-22
 """More than a sum of two float32 loses, relative to the larger one."""
 
@@ -217,24 +144,23 @@ class PhraseRows(NamedTuple):
     start: np.uint32
 
 
-def no_phrases() -> PhraseRows:
-    """One state, in which no label does anything."""
-    return PhraseRows(
-        rows=read_only(np.zeros(1, ROW)),
-        arcs=read_only(np.zeros(0, ARC)),
-        dense=read_only(np.zeros(0, STEP)),
-        final_cost=read_only(np.zeros(1, np.float32)),
-        credited=read_only(np.zeros(1, np.uint64)),
-        num_labels=np.uint32(0),
-        of_words=False,
-        of_tokens=False,
-        quiet=np.uint32(0),
-        begun=np.uint64(0),
-        start=np.uint32(0),
-    )
+NO_PHRASES = PhraseRows(
+    rows=read_only(np.zeros(1, ROW)),
+    arcs=read_only(np.zeros(0, ARC)),
+    dense=read_only(np.zeros(0, STEP)),
+    final_cost=read_only(np.zeros(1, np.float32)),
+    credited=read_only(np.zeros(1, np.uint64)),
+    num_labels=np.uint32(0),
+    of_words=False,
+    of_tokens=False,
+    quiet=np.uint32(0),
+    begun=np.uint64(0),
+    start=np.uint32(0),
+)
+"""One state, in which no label does anything."""
 
 
-def lay_out(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
+def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
     """The rows of compiled phrases.
 
     Args:
@@ -278,8 +204,8 @@ def lay_out(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
 
 def _set_of(labels: np.ndarray) -> np.uint64:
     """The set of some labels, modulo 64."""
-    bits = _ONE << (labels.astype(np.uint64) & _SET)
-    return np.bitwise_or.reduce(bits, initial=_ZERO)
+    bits = BIT << (labels.astype(np.uint64) & LOW_BITS)
+    return np.bitwise_or.reduce(bits, initial=NO_BITS)
 
 
 def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
@@ -329,7 +255,7 @@ def _fill_rows(rows, begin, arcs, is_dense):
         below = np.int64(rows[s].backoff)
         rows[s].labels, rows[s].dense = rows[below].labels, rows[below].dense
         for a in range(begin[s], begin[s + 1]):
-            rows[s].labels |= _ONE << (uint64(arcs[a].label) & _SET)
+            rows[s].labels |= BIT << (uint64(arcs[a].label) & LOW_BITS)
         total, at = float32(0), s
         while not is_dense[at]:
             total = float32(total + rows[at].backoff_cost)
@@ -366,44 +292,74 @@ def _credited(rows, begin, arcs, root_cost):
     credited = np.zeros(len(rows), np.uint64)
     for label in range(len(root_cost)):
         if root_cost[label] < 0:
-            credited[0] |= _ONE << (uint64(label) & _SET)
+            credited[0] |= BIT << (uint64(label) & LOW_BITS)
     for s in range(len(rows)):
         if s > 0:
             credited[s] = credited[np.int64(rows[s].backoff)]
             if rows[s].backoff_cost < 0:
-                credited[s] = ~_ZERO
+                credited[s] = ~NO_BITS
         for a in range(begin[s], begin[s + 1]):
-            credited[s] |= _ONE << (uint64(arcs[a].label) & _SET)
+            credited[s] |= BIT << (uint64(arcs[a].label) & LOW_BITS)
     return credited
 
 
-@inlined
-def step(phrases, boost, label):
-    """The cost of a label in a boost state, float32, and the next state."""
-    row = phrases.rows[uint64(boost)]
-    if row.labels >> (uint64(label) & _SET) & _ONE:
-        return _step_down(phrases, boost, label)
-    there = phrases.dense[uint64(row.dense) + uint64(label)]
-    return float32(row.dense_cost + there.cost), there.next
+class BoostTables:
+    """The tables of boosts for the kernels of one graph or trie; each is made once.
 
+    Args:
+        words: int [P], the words of all rows one after the other; 0 is none.
+        splits: int [R + 1], where the positions of each row stand.
+        first_token: What the kernels call token 0.
+    """
 
-@part
-def _step_down(phrases, boost, label):
-    """`step` by all states on the way to the dense one."""
-    rows, arcs = phrases.rows, phrases.arcs
-    total, at = float32(0), uint64(boost)
-    while rows[at].labels != _ZERO:
-        begin, last = uint64(rows[at].begin), uint64(rows[at + _ONE].begin)
-        end = last
-        while begin < end:
-            middle = (begin + end) >> _ONE
-            if arcs[middle].label < label:
-                begin = middle + _ONE
-            else:
-                end = middle
-        if begin < last and arcs[begin].label == label:
-            return float32(total + arcs[begin].cost), arcs[begin].next
-        total = float32(total + rows[at].backoff_cost)
-        at = uint64(rows[at].backoff)
-    there = phrases.dense[uint64(rows[at].dense) + uint64(label)]
-    return float32(total + there.cost), there.next
+    def __init__(
+        self, words: np.ndarray, splits: np.ndarray, first_token: int = 0
+    ) -> None:
+        self._row_words, self._row_splits = words, splits
+        self._first_token = first_token
+        self._words = Once(self._list)
+        self._phrases = Once(self._lay_out)
+
+    def words(self, boosts: CompiledBoosts) -> ListedWords:
+        """The boosted words of an utterance; phrases of words by their first ones."""
+        of_words = boosts.phrases is not None and boosts.phrases.unit == "word"
+        return self._words.of(boosts) if boosts.words or of_words else NO_WORDS
+
+    def phrases(self, boosts: CompiledBoosts) -> PhraseRows:
+        """The phrases of an utterance.
+
+        Raises:
+            BoostError: They have too many states.
+        """
+        phrases = boosts.phrases
+        return NO_PHRASES if phrases is None else self._phrases.of(phrases)
+
+    def _list(self, boosts: CompiledBoosts) -> ListedWords:
+        keys, phrases = boosts.words.keys, boosts.phrases
+        begin = keys[keys != EPSILON]
+        if phrases is not None and phrases.unit == "word":
+            automaton = phrases.automaton
+            first = automaton.arc_label[: automaton.state_arc_splits[1]]
+            begin = np.union1d(begin, first)
+        return ListedWords(*boosts.words, *self._bits(begin.astype(np.int64)))
+
+    def _lay_out(self, phrases: PhraseBoosts) -> PhraseRows:
+        first = self._first_token if phrases.unit == "token" else 0
+        return phrase_rows(phrases, first)
+
+    def _bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
+        """What `ListedWords` has of rows and positions, of some word ids, int64 [N]."""
+        splits, rows, positions = self._by_word
+        words = words[words < len(splits) - 1]
+        found = int((splits[words + 1] - splits[words]).sum())
+        hot_rows = _room(found, len(self._row_splits) - 1)
+        hot = _room(found, len(self._row_words))
+        _set_bits(*hot_rows, words, splits, rows)
+        _set_bits(*hot, words, splits, positions)
+        return read_only(hot_rows[0]), hot_rows[1], read_only(hot[0]), hot[1]
+
+    @cached_property
+    def _by_word(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """See `_sort_by_word`."""
+        num_words = int(self._row_words.max(initial=0)) + 1
+        return _sort_by_word(self._row_words, self._row_splits, num_words)

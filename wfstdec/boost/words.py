@@ -17,12 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.errors import BoostError
 from wfstdec.jit import jit, kernel
 from wfstdec.text.symbols import EPSILON
-
-MAX_BONUS = 1e6
-"""A bonus may not be larger, either way: so that no sum of costs reaches infinity."""
 
 
 class WordBoosts(NamedTuple):
@@ -63,31 +59,15 @@ def compile_word_boosts(
 
     Returns:
         The arrays, and the words that the graph does not have, sorted.
-
-    Raises:
-        BoostError: A word is no string, or a bonus no number in range.
     """
     known: dict[int, float] = {}
     unknown = []
     for word, bonus in (boosts or {}).items():
-        check_bonus(word, bonus)
         if word in word_ids:
             known[word_ids[word]] = float(bonus)
         else:
             unknown.append(word)
     return _fill(known), sorted(unknown)
-
-
-def check_bonus(word: object, bonus: object) -> None:
-    """Raise `BoostError` where a word is no string, or its bonus no number in range."""
-    if not isinstance(word, str):
-        raise BoostError(f"boosted word {word!r}, expected a string")
-    numeric = isinstance(bonus, int | float | np.number)
-    if not (numeric and abs(bonus) <= MAX_BONUS):  # type: ignore[arg-type]
-        raise BoostError(
-            f"bonus {bonus!r} of {word!r}, expected a number of nats, "
-            f"-{MAX_BONUS:g} to {MAX_BONUS:g}"
-        )
 
 
 def _fill(known: dict[int, float]) -> WordBoosts:

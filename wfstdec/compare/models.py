@@ -18,8 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wfstdec.boost.compile import BoostsLike
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (
     Measured,

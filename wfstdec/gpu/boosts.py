@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from wfstdec.gpu.budget import Share
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import KERNELS, read_struct
+from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Automaton
 
 AUTOMATON = read_struct(KERNELS / "automaton.cuh", "Automaton")
@@ -64,42 +63,19 @@ class DevicePhrases:
         device.wait()  # the next to use them may be on another stream
 
 
-class PhraseStore:
-    """The phrases that are on a device; each list once for all batches that have it.
-
-    Args:
-        device: The device.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._lock = threading.Lock()
-        self._stored: WeakKeyDictionary[PhraseBoosts, DevicePhrases]
-        self._stored = WeakKeyDictionary()
-
-    def get(self, phrases: PhraseBoosts) -> DevicePhrases:
-        """Phrases on the device.
-
-        Raises:
-            DeviceMemoryError: They do not fit.
-        """
-        with self._lock:
-            if phrases not in self._stored:
-                self._stored[phrases] = DevicePhrases(self._device, phrases)
-            return self._stored[phrases]
-
-
 class BatchBoosts:
     """The boosts of a batch: keeps what its records have the addresses of.
 
     Args:
         device: Where.
         share: What the maps of words are taken from.
-        store: The phrases that are there.
+        stored: The phrases that are there.
     """
 
-    def __init__(self, device: Device, share: Share, store: PhraseStore) -> None:
-        self._device, self._share, self._store = device, share, store
+    def __init__(
+        self, device: Device, share: Share, stored: Once[PhraseBoosts, DevicePhrases]
+    ) -> None:
+        self._device, self._share, self._stored = device, share, stored
         self._words: dict[int, tuple[WordBoosts, np.ndarray, Any, Any]] = {}
         self._phrases: list[DevicePhrases] = []
 
@@ -126,5 +102,5 @@ class BatchBoosts:
         Raises:
             DeviceMemoryError: They do not fit.
         """
-        self._phrases.append(self._store.get(phrases))
+        self._phrases.append(self._stored.of(phrases))
         return self._phrases[-1].address

@@ -1,10 +1,13 @@
 """The kernels of a search as machine code of the current GPU: by NVRTC, kept on disk.
 
-    kernels = load_kernels(cupy, PROGRAM, macros)      # CuPy's RawKernel by name
+    kernels, way = load_kernels(cupy, PROGRAM, macros)     # kernels by name
 
 CuPy's own way to compile always ends with `-ftz=true`, which sets numbers below 1.2e-38
 to 0: every subnormal float16 among them, and many a log-prob of blank is one. So its
 NVRTC is called directly. CuPy's module is passed in: only `cupy_device.py` imports it.
+
+A file that does not load is tried again from memory, and then as PTX, which the driver
+compiles: `Loaded.way` says which one it was.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wfstdec.errors import BackendError
 from wfstdec.gpu.program import Macros, Program
@@ -30,10 +33,28 @@ COMPILE_OPTIONS = (
     # lines of the source in what profilers and compute-sanitizer say
     "--generate-line-info",
 )
+FORMAT = 2
+"""Counts up when files of the same digest would have other bytes."""
+FILE, BYTES, PTX = "the file", "its bytes", "PTX"
+WAYS = (FILE, BYTES, PTX)
+"""How kernels are loaded, the usual way first: machine code by the driver from its file
+or from memory, or PTX."""
 _DIGEST_BYTES = 16
 
 
-def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> dict[str, Any]:
+class Loaded(NamedTuple):
+    """Kernels on a device.
+
+    Attributes:
+        kernels: By name; CuPy's RawKernel, or what does as it does.
+        way: Which of `WAYS` it was.
+    """
+
+    kernels: dict[str, Any]
+    way: str
+
+
+def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
     """Kernels for the current device, compiled where they are not on disk.
 
     Args:
@@ -42,13 +63,102 @@ def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> dict[str, 
         macros: What for.
 
     Raises:
+        BackendError: This CUDA does not compile for the device, or its driver takes the
+            kernels in none of `WAYS`.
+    """
+    refused = []
+    for way in WAYS:
+        try:
+            return Loaded(load_by(cupy, program, way, macros), way)
+        except cupy.cuda.driver.CUDADriverError as error:
+            refused.append(f"{way}: {error}")
+    raise BackendError(
+        f"the driver does not load {program.file}: {'; '.join(refused)}; use "
+        "backend='cpu'"
+    )
+
+
+def load_by(
+    cupy: Any, program: Program, way: str, macros: Macros = ()
+) -> dict[str, Any]:
+    """Kernels for the current device, loaded in one of `WAYS`.
+
+    Args:
+        cupy: The module.
+        program: What to compile.
+        way: How to load it.
+        macros: What to compile it for.
+
+    Raises:
         BackendError: This CUDA does not compile for the device.
+        CUDADriverError: CuPy's: the driver does not load it.
     """
     capability = int(cupy.cuda.Device().compute_capability)
     target = target_of(capability, cupy.cuda.nvrtc.getSupportedArchs())
+    if way == PTX:
+        target = target.replace("sm_", "compute_")
     with _compiled(cupy, program, macros, target) as path:
-        module = cupy.RawModule(path=str(path))
-        return {name: module.get_function(name) for name in program.kernels}
+        if way == FILE:
+            by_path = cupy.RawModule(path=str(path))
+            return {name: by_path.get_function(name) for name in program.kernels}
+        module = cupy.cuda.function.Module()
+        module.load(path.read_bytes())
+        return {name: _Function(cupy, module, name) for name in program.kernels}
+
+
+class _Function:
+    """A kernel of a module that was loaded from memory, used as CuPy's RawKernel is."""
+
+    _ATTRIBUTES = (
+        *("max_threads_per_block", "shared_size_bytes", "const_size_bytes"),
+        *("local_size_bytes", "num_regs", "ptx_version", "binary_version"),
+        *("max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout"),
+    )
+
+    def __init__(self, cupy: Any, module: Any, name: str) -> None:
+        self.name, self._driver = name, cupy.cuda.driver
+        self._function = module.get_function(name)  # keeps the module
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: Any, **more: int
+    ) -> None:
+        self._function(grid, block, args, **more)
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """Registers, memory and limits, by name."""
+        return {name: self._get(name) for name in self._ATTRIBUTES}
+
+    @property
+    def shared_size_bytes(self) -> int:
+        """Shared memory of a block's own variables."""
+        return self._get("shared_size_bytes")
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        """Shared memory besides, at most; can be set."""
+        return self._get("max_dynamic_shared_size_bytes")
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, most: int) -> None:
+        self._set("max_dynamic_shared_size_bytes", most)
+
+    @property
+    def preferred_shared_memory_carveout(self) -> int:
+        """Percent of a multiprocessor's memory that is to be shared; can be set."""
+        return self._get("preferred_shared_memory_carveout")
+
+    @preferred_shared_memory_carveout.setter
+    def preferred_shared_memory_carveout(self, percent: int) -> None:
+        self._set("preferred_shared_memory_carveout", percent)
+
+    def _get(self, name: str) -> int:
+        code = getattr(self._driver, f"CU_FUNC_ATTRIBUTE_{name.upper()}")
+        return self._driver.funcGetAttribute(code, self._function.ptr)
+
+    def _set(self, name: str, value: int) -> None:
+        code = getattr(self._driver, f"CU_FUNC_ATTRIBUTE_{name.upper()}")
+        self._driver.funcSetAttribute(self._function.ptr, code, value)
 
 
 def target_of(capability: int, supported: Iterable[int]) -> str:
@@ -90,8 +200,11 @@ def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
     try:
         options = (f"--gpu-architecture={target}", *COMPILE_OPTIONS)
         nvrtc.compileProgram(program, options)
-        to_machine_code = target.startswith("sm_")
-        return nvrtc.getCUBIN(program) if to_machine_code else nvrtc.getPTX(program)
+        if not target.startswith("sm_"):
+            return nvrtc.getPTX(program)
+        # CuPy takes the last byte off, as if a string ended there: it is 0 (a byte more
+        # than the file has does no harm, should CuPy leave it there one day).
+        return nvrtc.getCUBIN(program) + b"\0"
     except nvrtc.NVRTCError as error:
         log = nvrtc.getProgramLog(program)
         raise BackendError(f"kernels for {target}: {error}: {log}") from None
@@ -106,7 +219,7 @@ def _compiled(
     """The file with the compiled kernels: beside CuPy's, or one that is not kept."""
     source = program.source(macros)
     version = cupy.cuda.nvrtc.getVersion()
-    what = repr((source, target, COMPILE_OPTIONS, version)).encode()
+    what = repr((FORMAT, source, target, COMPILE_OPTIONS, version)).encode()
     digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()
     name = f"wfstdec-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
     with contextlib.ExitStack() as stack:

@@ -78,6 +78,7 @@ class CupyDevice:
     Attributes:
         cupy: The module.
         number: The device's, as CUDA counts.
+        way: How its kernels were loaded: one of `compiling.WAYS`.
 
     Raises:
         OptionError: No such number of threads.
@@ -130,7 +131,7 @@ class CupyDevice:
         """
         with self._loading:
             if macros not in self._kernels:
-                kernels = load_kernels(self.cupy, self._program, macros)
+                kernels, self.way = load_kernels(self.cupy, self._program, macros)
                 search, own = kernels[self._program.kernels[0]], self._program.own_bytes
                 assert search.shared_size_bytes <= own, search.shared_size_bytes
                 # For all devices that are made: CuPy's kernels are the same for all.

@@ -35,12 +35,10 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from wfstdec.boost.lists import BoostEntry
+from wfstdec.boost.lists import BoostEntry, Numbers
 from wfstdec.errors import BoostError, FormatError
 from wfstdec.text.files import read_lines
 
-Numbers = dict[str, float | None | BoostEntry]
-"""Words or phrases, and their numbers or all that is known of them."""
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
 """The key of a list in JSON lines, and what its numbers are called."""
 _FIELDS = ("text", "pronunciations", "bonus")
@@ -86,7 +84,7 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
     lines = _numbered_lines(path)
     if _are_json(lines):
         return _read_json(lines, *_WORDS)
-    common: Numbers = {}
+    common: dict[str, Any] = {}
     for place, line in lines:
         word, *bonus = line.rstrip("\n").split("\t")
         if not bonus and len(word.split()) > 1 and _is_number(word.split()[-1]):
@@ -111,7 +109,7 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostFile:
     lines = _numbered_lines(path)
     if _are_json(lines):
         return _read_json(lines, *_PHRASES)
-    common: Numbers = {}
+    common: dict[str, Any] = {}
     for place, line in lines:
         phrase, *weight = line.rstrip("\n\t").split("\t")
         phrase = " ".join(phrase.split())
@@ -165,7 +163,7 @@ def _is_of_words(line: str) -> bool:
 
 
 def _read_json(lines: list[tuple[str, str]], key: str, number: str) -> BoostFile:
-    lists: dict[str | None, Numbers] = {}
+    lists: dict[str | None, dict[str, Any]] = {}
     whole: set[str | None] = set()
     for place, line in lines:
         found = _parse(line, place, key, number)
@@ -249,7 +247,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _add(known: Numbers, word: str, text: Any, place: str, name: str) -> None:
+def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> None:
     """Add a word and its number; a bonus may be None, or stand in an entry."""
     if not word.split():
         raise BoostError(f"{place}: found {word!r} in the list, expected words")

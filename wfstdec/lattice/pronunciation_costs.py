@@ -11,7 +11,6 @@ state of the lattice becomes several: one for each way that paths to it may go o
 from __future__ import annotations
 
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy import int64, uint32
@@ -20,6 +19,7 @@ from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.jit.pool import Once
 from wfstdec.lattice.arrays import ARC, Lattice
 from wfstdec.lattice.pairs import enter, in_order, longer, order_of, places
 from wfstdec.lattice.pronunciation_cuts import (
@@ -114,14 +114,14 @@ class _Known:
         self.steps = Steps()
 
 
-_KNOWN: WeakKeyDictionary[Vocabulary, _Known] = WeakKeyDictionary()
+_KNOWN: Once[Vocabulary, _Known] = Once(_Known)
 
 
 def _known_of(tables: Vocabulary) -> _Known:
     """What is known of tables; of those with added words anew for each."""
-    if tables not in _KNOWN or len(_KNOWN[tables].steps) > _MOST_KNOWN:
-        _KNOWN[tables] = _Known(tables)
-    return _KNOWN[tables]
+    if len(_KNOWN.of(tables).steps) > _MOST_KNOWN:
+        _KNOWN.forget(tables)
+    return _KNOWN.of(tables)
 
 
 def _by_label(lattice: Lattice, known: _Known) -> Pronounced:

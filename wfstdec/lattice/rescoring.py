@@ -18,7 +18,7 @@ Words that an utterance has beside those of the graph cost what the model asks f
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 import numpy as np
 from numpy import uint32
@@ -26,6 +26,7 @@ from numpy import uint32
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.jit.pool import Once
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
 from wfstdec.lattice.labels import is_of_tokens, starts_token
 from wfstdec.lattice.pairs import in_order, longer, order_of, places
@@ -37,7 +38,7 @@ from wfstdec.text.vocabulary import Vocabulary
 
 HISTORY_BEAM = 5.0
 """Nats."""
-_OVER: WeakKeyDictionary[NgramLM, WeakSet[Vocabulary]] = WeakKeyDictionary()
+_OVER: Once[NgramLM, WeakSet[Vocabulary]] = Once(lambda lm: WeakSet())
 """Which models are known to be over the words of which graphs."""
 
 
@@ -104,10 +105,10 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
             "is one of bare tokens, without words to price, expected a lattice of a "
             "search with a lexicon or a graph"
         )
-    own = lattice.tables.own
-    if own not in _OVER.get(lm, ()):
+    own, over = lattice.tables.own, _OVER.of(lm)
+    if own not in over:
         if _is_over(lm, own.words):
-            _OVER.setdefault(lm, WeakSet()).add(own)
+            over.add(own)
         elif not _is_over(lm, lattice.words):
             _refuse(lm, own.words)
 

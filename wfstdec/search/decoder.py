@@ -21,8 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import BoostCompiler, CompiledBoosts, PhraseCompiler
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit

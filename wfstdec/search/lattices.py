@@ -15,7 +15,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from wfstdec.boost.compile import BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.decoder import Decoder

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit

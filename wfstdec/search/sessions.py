@@ -22,7 +22,8 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis, Word
 
 if TYPE_CHECKING:
-    from wfstdec.boost.compile import BoostsLike, CompiledBoosts
+    from wfstdec.boost.compile import CompiledBoosts
+    from wfstdec.boost.lists import BoostsLike
     from wfstdec.lattice.arrays import Lattice
     from wfstdec.search.decoder import Decoder
 

@@ -17,7 +17,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.on_demand import LazyLM
@@ -82,7 +82,7 @@ def no_added(num_known: int = 0) -> AddedTrie:
 
 
 def lay_out_added(
-    added: AddedWords, space: SearchSpace, least_label_cost: np.ndarray
+    added: OovWords, space: SearchSpace, least_label_cost: np.ndarray
 ) -> AddedTrie:
     """The second trie of a list.
 

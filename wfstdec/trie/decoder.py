@@ -19,7 +19,8 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.lm.on_demand_table import UNKNOWN
@@ -125,7 +125,7 @@ class HypothesisBuilder:
         self,
         rows: np.ndarray,
         last_pron: int = NONE,
-        added: AddedWords | None = None,
+        added: OovWords | None = None,
     ) -> list[Word]:
         """The words of some tokens.
 
@@ -139,7 +139,7 @@ class HypothesisBuilder:
         return self._timed(texts, spans, rows)
 
     def settled_words(
-        self, rows: np.ndarray, added: AddedWords | None = None
+        self, rows: np.ndarray, added: OovWords | None = None
     ) -> tuple[list[Word], int]:
         """The words that stand whatever tokens follow, and how many tokens they take.
 
@@ -159,7 +159,7 @@ class HypothesisBuilder:
         return rows[:, 0] != (NONE if separator is None else separator)
 
     def _spans(
-        self, rows: np.ndarray, last_pron: int, added: AddedWords | None
+        self, rows: np.ndarray, last_pron: int, added: OovWords | None
     ) -> tuple[list[str], list[tuple[int, int]], bool]:
         """Texts, positions in `rows`, and whether the last word is over."""
         if not self.space.has_lexicon:
@@ -169,7 +169,7 @@ class HypothesisBuilder:
         return spoken.texts, spoken.spans, True
 
     def _spoken(
-        self, rows: np.ndarray, last_pron: int, added: AddedWords | None
+        self, rows: np.ndarray, last_pron: int, added: OovWords | None
     ) -> Spoken:
         """The words of some tokens, with a lexicon."""
         ends = 1 + np.flatnonzero(rows[1:, 3] >= 0)  # at 0 the word is before them
@@ -193,7 +193,7 @@ class HypothesisBuilder:
         tokens: list[int],
         prons: np.ndarray,
         ends: np.ndarray,
-        added: AddedWords | None,
+        added: OovWords | None,
     ) -> Spoken:
         """The same where some of the words are added or open ones."""
         trie, opened = self.space.trie, self.space.open

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.lattice.labels import token_tables, with_added, word_tables
 from wfstdec.trie.search_space import SearchSpace
 
@@ -29,9 +29,9 @@ class LatticeTables:
     def __init__(self, decoder: Any, space: SearchSpace) -> None:
         self._decoder, self._space = decoder, space
         self._lock = threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, Any] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[OovWords, Any] = WeakKeyDictionary()
 
-    def of(self, added: AddedWords | None) -> Any:
+    def of(self, added: OovWords | None) -> Any:
         """The tables with the words that are added."""
         with self._lock:
             if added is None:
@@ -40,7 +40,7 @@ class LatticeTables:
                 self._made[added] = self._make(added)
             return self._made[added]
 
-    def _make(self, added: AddedWords) -> Any:
+    def _make(self, added: OovWords) -> Any:
         splits, tokens = added.splits.tolist(), added.tokens.tolist()
         spelt = [tuple(tokens[a:b]) for a, b in itertools.pairwise(splits)]
         said = list(zip(added.word.tolist(), spelt, strict=True))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.search.hypothesis import Word
 from wfstdec.search.sessions import Partial
 from wfstdec.trie.hypotheses import HypothesisBuilder
@@ -42,7 +42,7 @@ class TokensSoFar(NamedTuple):
     pron: int
     num_frames: int
     final_cost: float
-    added: AddedWords | None = None
+    added: OovWords | None = None
 
 
 class SettledTokens:

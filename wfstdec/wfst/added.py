@@ -1,7 +1,6 @@
 """Words added for an utterance, in a search of a graph: an overlay, texts, times.
 
-    overlays = Overlays(graph)
-    overlays.of(added)                  # laid out once, however many utterances have it
+    overlay_of(graph, added)            # what the search says the words on
     tables_with(graph.tables, added)    # words and pronunciations of both
 
 An added word costs what the language model asks for `<unk>`, which is what the graph's
@@ -16,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.errors import BoostError, GraphError
 from wfstdec.graph.overlay import Overlay, SaidWords, exits_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
@@ -25,23 +24,9 @@ from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.vocabulary import Vocabulary, with_words
 
 
-class Overlays:
-    """The overlays of one graph.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: PackedGraph) -> None:
-        self._graph, self._lock = graph, threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, Overlay] = WeakKeyDictionary()
-
-    def of(self, added: AddedWords) -> Overlay:
-        """That of some words; made once."""
-        with self._lock:
-            if added not in self._made:
-                self._made[added] = make_overlay(self._graph, _said(self._graph, added))
-            return self._made[added]
+def overlay_of(graph: PackedGraph, added: OovWords) -> Overlay:
+    """The overlay that says some words in searches of a graph."""
+    return make_overlay(graph, _said(graph, added))
 
 
 def check_added(graph: PackedGraph, utterance: int | None = None) -> None:
@@ -69,10 +54,10 @@ class Readings:
 
     def __init__(self, tables: Vocabulary) -> None:
         self._own, self._lock = (tables, Aligner(tables)), threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, tuple[Vocabulary, Aligner]]
+        self._made: WeakKeyDictionary[OovWords, tuple[Vocabulary, Aligner]]
         self._made = WeakKeyDictionary()
 
-    def of(self, added: AddedWords | None) -> tuple[Vocabulary, Aligner]:
+    def of(self, added: OovWords | None) -> tuple[Vocabulary, Aligner]:
         """The tables with the words that are added, and an aligner; made once."""
         if added is None:
             return self._own
@@ -83,7 +68,7 @@ class Readings:
             return self._made[added]
 
 
-def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
+def tables_with(tables: Vocabulary, added: OovWords) -> Vocabulary:
     """The tables of a graph with the words that are added."""
     said = Pronunciations(
         added.word, added.splits, added.tokens, np.zeros(len(added.word), np.float32)
@@ -91,7 +76,7 @@ def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
     return with_words(tables, added.words, said)
 
 
-def _said(graph: PackedGraph, added: AddedWords) -> SaidWords:
+def _said(graph: PackedGraph, added: OovWords) -> SaidWords:
     costs, exits = graph.tables.word_cost, exits_of(graph)
     known = added.word < added.num_known
     cost = np.zeros(len(added.word), np.float32)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 BACKENDS = {
-    "reference": "wfstdec.wfst.reference:ReferenceBackend",
+    "reference": "wfstdec.wfst.reference_backend:ReferenceBackend",
     "cpu": "wfstdec.wfst.cpu.backend:CpuBackend",
     "cuda": "wfstdec.wfst.gpu.cuda:backend_for",
 }

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import uint32
 
-from wfstdec.boost.kernels import rest_of, state_of
+from wfstdec.boost.kernels import cost_at_end
 from wfstdec.jit import jit
 from wfstdec.jit.sorting import key_of
 
@@ -36,8 +36,7 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
             if boosts is not None:
                 states, refund, size = boosts
                 boost = states[i]
-                rest = np.float32(refund[state_of(boost)] - rest_of(boost, size))
-                cost = np.float32(cost + rest)
+                cost = np.float32(cost + cost_at_end(refund, boost, size))
             key = key_of(cost, frontier[i].state)
             if best < 0 or key < best_key or (key == best_key and boost < best_boost):
                 best, best_key, best_cost, best_boost = i, key, cost, boost

@@ -36,7 +36,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy import float32, uint32
 
-from wfstdec.boost.kernels import rest_of, state_of
+from wfstdec.boost.kernels import cost_at_end
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
@@ -189,7 +189,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
             cost = float32(cost + float32(lm_scale * final))
         if boosts is not None:
             states, refund, size = boosts
-            rest[i] = float32(refund[state_of(states[i])] - rest_of(states[i], size))
+            rest[i] = cost_at_end(refund, states[i], size)
         excess[i] = float32(float32(cost + rest[i]) - best)
     return excess, rest
 

@@ -38,20 +38,18 @@ goes to the lower graph state, then to the lower boost state.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.reference import BoostAccount
-from wfstdec.graph.arcs import LABEL_MASK, NO_ARCS, REPEAT
-from wfstdec.graph.concatenation import Whole, concatenate
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.concatenation import Whole
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.search.paths.label_path import BestPath, PathSoFar
 from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.added import Overlays, tables_with
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_paths import (
     CommonBeginning,
@@ -59,9 +57,6 @@ from wfstdec.wfst.reference_paths import (
     read_path,
     tokens_of,
 )
-
-if TYPE_CHECKING:
-    from wfstdec.wfst.reference_lattice import RecordingSearch
 
 F = np.float32
 Key = tuple[int, int]
@@ -84,36 +79,6 @@ class Entry(NamedTuple):
     number: int
     arc: int
     source_boost: int
-
-
-class ReferenceBackend:
-    """A graph, as it is."""
-
-    def __init__(self, graph: PackedGraph) -> None:
-        self.graph = graph
-
-    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
-        """Begin an utterance."""
-        return ReferenceSearch(self._whole(boosts)[0], options, boosts)
-
-    def start_recording(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
-        from wfstdec.wfst.reference_lattice import RecordingSearch  # it imports this
-
-        whole, added = self._whole(boosts)
-        return RecordingSearch(self.graph, whole, added, options, boosts)
-
-    def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
-        """The graph with the words that are added, and their arcs, ARC [A']."""
-        graph, added = self.graph, boosts.added
-        if added is None:
-            arcs = np.arange(graph.num_arcs)
-            return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
-        overlay = Overlays(graph).of(added)
-        tables = tables_with(graph.tables, added)
-        return concatenate(graph, overlay, tables), overlay.arcs
 
 
 class ReferenceSearch:

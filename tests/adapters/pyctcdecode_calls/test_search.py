@@ -15,7 +15,7 @@ from wfstdec.adapters.pyctcdecode import (
     build_ctcdecoder,
 )
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens
-from wfstdec.adapters.pyctcdecode.prefix_tree import Pool
+from wfstdec.adapters.pyctcdecode.prefix_tree import store_pool
 from wfstdec.adapters.pyctcdecode.token_order import table_size, visit_order
 from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer, build_tree, find_child
 from wfstdec.jit import jit
@@ -164,7 +164,7 @@ def test_growing_changes_nothing(tmp_path):
         case = random_case(seed, tmp_path, most_frames=30)
         decoder = build_ctcdecoder(case.labels, case.arpa, case.unigrams, **case.lm)
         expected = decoder.decode_beams(case.logits, **case.options)
-        decoder._pool = Pool(first_size=2)
+        decoder._pool = store_pool(first_size=2)
         assert decoder.decode_beams(case.logits, **case.options) == expected
 
 

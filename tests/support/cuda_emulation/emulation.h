@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -293,17 +294,41 @@ inline void run(const Launch& launch, int os_threads) {
     for (std::thread& other : others) other.join();
 }
 
-// A word from the thread `distance` lanes below, or one's own where there is none. It
-// hands on that word and orders no other memory, as the programming guide has it.
+// The words of the 32 threads of the warp. They are handed on and order no other memory,
+// as the programming guide has it.
 template <class T>
-UNWATCHED inline T shuffle_up(T value, unsigned distance, int line) {
+UNWATCHED inline const uint64_t* words_of_warp(T value, int line) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
-    const unsigned me = fiber->number, lane = me % WARP;
+    const unsigned me = fiber->number;
     uint64_t* words = &block->exchanged[block->shuffles[me]++ % 2 * block->fibers.size()];
+    words[me] = 0;
     std::memcpy(&words[me], &value, sizeof(T));
     wait_at(block->warp_barriers[me / WARP], line, false);
-    std::memcpy(&value, &words[lane < distance ? me : me - distance], sizeof(T));
+    return words + me / WARP * WARP;
+}
+
+// A word from another lane.
+template <class T>
+UNWATCHED inline T shuffle(T value, unsigned lane, int line) {
+    std::memcpy(&value, &words_of_warp(value, line)[lane], sizeof(T));
     return value;
+}
+
+// From the thread `distance` lanes below, or one's own where there is none.
+template <class T>
+UNWATCHED inline T shuffle_up(T value, unsigned distance, int line) {
+    const unsigned lane = fiber->number % WARP;
+    return shuffle(value, lane < distance ? lane : lane - distance, line);
+}
+
+// What an operation makes of all words, from the first to the last.
+template <class Combine>
+UNWATCHED inline unsigned reduce(unsigned value, Combine combine, int line) {
+    const uint64_t* words = words_of_warp(value, line);
+    unsigned result = static_cast<unsigned>(words[0]);
+    for (int lane = 1; lane < WARP; ++lane)
+        result = combine(result, static_cast<unsigned>(words[lane]));
+    return result;
 }
 
 template <class T, class Change>
@@ -331,9 +356,29 @@ inline T update(T* word, Change change) {
         __LINE__)
 #define __shfl_up_sync(mask, value, distance) \
     emulation::shuffle_up(value, distance, __LINE__)
+#define __shfl_sync(mask, value, lane) emulation::shuffle(value, lane, __LINE__)
+#define __shfl_xor_sync(mask, value, bits) \
+    emulation::shuffle(value, (threadIdx.x ^ (bits)) % emulation::WARP, __LINE__)
+#define __reduce_add_sync(mask, value) \
+    emulation::reduce(value, [](unsigned a, unsigned b) { return a + b; }, __LINE__)
+#define __reduce_min_sync(mask, value) \
+    emulation::reduce(                                                              \
+        value, [](unsigned a, unsigned b) { return std::min(a, b); }, __LINE__)
+#define __ballot_sync(mask, value) \
+    __reduce_add_sync(mask, (value) ? 1u << threadIdx.x % emulation::WARP : 0u)
 
 // Barriers of the block so far: a clock that is the same in every run.
 inline long long clock64() { return emulation::block->ticks; }
+
+inline unsigned long long nanoseconds() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+template <class T>
+inline T read_l2(const T* at) {
+    return *at;
+}
 
 template <class T>
 inline T read_only(const T* at) {

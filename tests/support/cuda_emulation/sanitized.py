@@ -33,7 +33,7 @@ from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
-from wfstdec.wfst.reference import ReferenceBackend
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 
 class Emulated:
@@ -64,6 +64,7 @@ class Gpu:
     def __init__(self):
         import cupy
 
+        CupyDevice(PROGRAM)  # where there is none, that is known at once
         cupy.cuda.set_allocator(None)
         self._cupy = cupy
 

@@ -1,5 +1,6 @@
 """The run on a GPU machine, rehearsed: whatever a step does, the others come home."""
 
+import importlib
 import json
 import os
 import shutil
@@ -7,14 +8,18 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
+from cupy_stand_in import stand_in
 
 from tools.gpu import first_contact
 from tools.gpu.racecheck import ALLOWED, allowed_lines, hazards, not_meant
 from tools.gpu.sanitize import command
 from tools.gpu.steps import LONGEST_LOG, Runner, Step
+from wfstdec.errors import BackendError
+from wfstdec.gpu import cupy_device
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = ROOT / "tests" / "support" / "stand_in"
@@ -56,7 +61,13 @@ FAULTS = {
         "not there",
         "nothing there",
     ),
-    "error": (python("error", "raise SystemExit(4)"), "failed", "exit status 4"),
+    "error": (python("error", "raise SystemExit(7)"), "failed", "exit status 7"),
+    "not done": (
+        python("not done", "raise SystemExit(4)"),
+        "not finished",
+        "exit status 4",
+    ),
+    "unfit": (python("unfit", "raise SystemExit(5)"), "unfit", "exit status 5"),
     "raised": (
         python("raised", "raise AttributeError('no such kernel')"),
         "failed",
@@ -138,6 +149,45 @@ def test_a_run_goes_on_from_what_was_carried_home(tmp_path):
     assert (other.folder / "first.log").read_text() == before == "fine\n"
 
 
+@pytest.mark.parametrize(
+    ("code", "open_"),
+    [
+        ("print('a line')", True),
+        ("raise SystemExit(1)", True),
+        ("raise SystemExit(4)", True),
+        ("raise SystemExit(5)", False),
+        ("raise SystemExit(3)", False),
+        ("raise ValueError('no such kernel')", False),
+        ("import os; os.abort()", False),
+        ("import time; time.sleep(60)", False),
+    ],
+)
+def test_a_gate_that_is_shut_lets_nothing_through(tmp_path, code, open_):
+    runner = Runner(tmp_path / "work", tmp_path / "all.tar.gz", 60.0)
+    gate = python("gate", code, 2.0, gate=True, shown=True)
+    runner.run([gate, python("late", GOOD % "late")])
+    late = runner.outcomes["late"]
+    assert late.status == ("ok" if open_ else "not run")
+    assert (runner.folder / "late.json").exists() == open_
+    if not open_:
+        assert late.detail == "gate lets nothing through" and not runner.all_ok
+    assert ("    a line" in runner.report()) == ("a line" in code), "shown in any case"
+
+
+def test_a_gate_is_gone_through_in_every_run(tmp_path):
+    """What was carried may be of another machine."""
+    once = "import pathlib; assert not pathlib.Path(r'{home}/again').exists()"
+    steps = [python("gate", once, gate=True), python("late", "raise SystemExit(4)")]
+    one = Runner(tmp_path / "one", tmp_path / "home" / "one.tar.gz", 60.0)
+    one.run(steps)
+    assert [o.status for o in one.outcomes.values()] == ["ok", "not finished"]
+    other = Runner(tmp_path / "other", tmp_path / "home" / "other.tar.gz", 60.0)
+    other.carry(one.archive)
+    (tmp_path / "home" / "again").touch()
+    other.run(steps)
+    assert [o.status for o in other.outcomes.values()] == ["failed", "not run"]
+
+
 def test_the_time_of_all_steps_is_limited(tmp_path):
     runner = Runner(tmp_path / "work", tmp_path / "all.tar.gz", 3.0)
     begin = time.monotonic()
@@ -158,9 +208,13 @@ def test_long_logs_lose_their_middle(tmp_path):
 
 
 def test_the_order_of_a_first_contact():
-    names = [step.name for step in first_contact.FIRST]
-    assert names[:4] == ["versions", "search", "phases", "riva"]
-    assert [step.name for step in first_contact.SANITIZERS] == [
+    def names(run):
+        return [step.name for step in first_contact.RUNS[run]]
+
+    assert names("first") == ["probe", "versions", "search", "tests"]
+    assert names("times") == ["probe", "phases", "riva", "nemo", "table", "ncu"]
+    assert names("sanitizers") == [
+        "probe",
         "memcheck",
         "racecheck",
         "synccheck",
@@ -168,9 +222,11 @@ def test_the_order_of_a_first_contact():
         "memcheck-added",
     ]
     for steps in first_contact.RUNS.values():
+        assert steps[0].gate and not any(step.gate for step in steps[1:])
         for step in steps:
             assert step.limit_s <= first_contact.LIMIT_S < 600
-    modules = [step.command[2] for step in first_contact.FIRST if step.needs is None]
+    steps = [*first_contact.FIRST, *first_contact.TIMES, *first_contact.SANITIZERS]
+    modules = [step.command[2] for step in steps if step.name != "ncu"]
     for module in modules:
         path = ROOT / f"{module.replace('.', '/')}.py"
         assert module == "pytest" or path.exists()
@@ -227,28 +283,137 @@ def test_a_gpu_that_goes_wrong(tmp_path, fault, status, monkeypatch):
 
 
 @needs_compiler
-def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
+@pytest.mark.parametrize(
+    ("fault", "gate", "versions"),
+    [("no files", "ok", "ok"), ("no device", "unfit", "not run")],
+)
+def test_a_call_begins_with_the_probe(tmp_path, fault, gate, versions):
+    code, report = contact(
+        tmp_path, fault, "--steps", "probe", "versions", "--minutes", "1"
+    )
+    outcomes = {line.split(" ")[0]: line for line in report.splitlines()}
+    assert outcomes["probe"].split(maxsplit=1)[1].startswith(gate), report
+    assert outcomes["versions"].split(maxsplit=1)[1].startswith(versions), report
+    assert code == (1 if fault == "no device" else 0)
+    home = sorted(path.name for path in (tmp_path / "home").iterdir())
+    assert home == ["contact.tar.gz", "probe.jsonl", "report.txt"]
+    assert "  gate: " in report, "what the probe found stands in the report"
+    if fault == "no files":
+        log = unpacked(tmp_path / "home" / "contact.tar.gz", tmp_path / "read")
+        assert "loaded by its bytes" in log["versions.log"].read_text()
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("tools.gpu.check", ["search"]),
+        ("tools.gpu.check", ["versions"]),
+        ("tools.gpu.phases", ["--output", "x.json"]),
+        ("tools.bench.gpu", ["--output", "x.json", "--only", "riva"]),
+    ],
+)
+def test_no_graph_is_built_where_there_is_no_device(module, words, monkeypatch):
+    """A minute of a call is worth more than what a graph says of a GPU."""
+    tool = importlib.import_module(module)
+    no_device = stand_in(None)
+    cupy_device.load_cupy.cache_clear()
+    monkeypatch.setitem(sys.modules, "cupy", no_device)
+    for name in ("load_set", "make_case", "recipes"):
+        if hasattr(tool, name):
+            monkeypatch.delattr(tool, name)  # a NameError, were it used
+    with pytest.raises(BackendError, match="finds no usable GPU"):
+        tool.main(words)
+    cupy_device.load_cupy.cache_clear()
+
+
+def test_the_tests_of_a_gpu_that_is_not_there_do_not_pass(tmp_path):
+    """All of them skipped would be told as none failed."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)]),
+        "STAND_IN_FAULT": "no device",
+        "WFSTDEC_REQUIRE_GPU": "1",
+    }
+    path = str(ROOT / "tests" / "wfst" / "test_on_gpu.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", path],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode not in (0, 5), done.stdout
+    assert "a GPU is required: backend 'cuda' finds no usable GPU" in done.stderr
+
+
+def make_bundle(tmp_path, **more):
+    """A bundle without data."""
     listed = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True)
     if listed.returncode:
         pytest.skip("not a git checkout")
     bundle = tmp_path / "contact.sh"
-    environment = os.environ | {"WHEELS": "none", "DATA": str(tmp_path / "none")}
+    environment = os.environ | {"DATA": str(tmp_path / "none"), **more}
     made = ["bash", str(ROOT / "tools/gpu/make_bundle.sh"), str(bundle)]
     subprocess.run(made, env=environment, check=True, capture_output=True)
-    assert bundle.stat().st_size < 10_000_000, "without packages and data"
+    return bundle
+
+
+def run_bundle(tmp_path, bundle, *words):
+    """Run it on a machine with a stand-in for CuPy, from another folder."""
     environment = os.environ | {
         "PYTHONPATH": str(STAND_IN),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "CONTACT_FOLDER": str(tmp_path / "unpacked"),
     }
     machine = tmp_path / "machine"
-    machine.mkdir()
-    run = ["bash", str(bundle), "--out", "home", "--steps", "versions"]
-    for words in ([], ["--carried", "home/contact.tar.gz"]):
-        done = subprocess.run(
-            run + words, cwd=machine, env=environment, capture_output=True, text=True
+    machine.mkdir(exist_ok=True)
+    return subprocess.run(
+        ["bash", str(bundle), "--out", "home", *words],
+        cwd=machine,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def wheel(path, name, body="x = 1"):
+    """A wheel of one module."""
+    info = f"{name}-1.dist-info"
+    with zipfile.ZipFile(path / f"{name}-1-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", body)
+        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+        file.writestr(f"{info}/METADATA", about)
+        file.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
+        file.writestr(f"{info}/RECORD", "")
+
+
+@needs_compiler
+def test_a_wheel_that_does_not_fit_leaves_the_others_and_the_run(tmp_path):
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    wheel(wheels, "aaa")
+    wheel(wheels, "zzz")
+    (wheels / "mmm-1-cp27-cp27m-win32.whl").write_bytes(b"none that fits")
+    bundle = make_bundle(tmp_path, WHEELS=str(wheels))
+    done = run_bundle(tmp_path, bundle, "--help")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (
+        "left out, pip does not install it: mmm-1-cp27-cp27m-win32.whl" in done.stderr
+    )
+    site = tmp_path / "unpacked" / "site"
+    assert (site / "aaa.py").exists() and (site / "zzz.py").exists()
+
+
+@needs_compiler
+def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
+    bundle = make_bundle(tmp_path, WHEELS="none")
+    assert bundle.stat().st_size < 10_000_000, "without packages and data"
+    for words in ([], ["--carried", "home/contact.tar.gz"]):
+        done = run_bundle(tmp_path, bundle, "--steps", "versions", *words)
         assert done.returncode == 0, done.stdout + done.stderr
+    machine = tmp_path / "machine"
     assert "--- versions" not in done.stdout, "it was done before"
     home = sorted(path.name for path in (machine / "home").iterdir())
     assert home == ["contact.tar.gz", "report.txt"]

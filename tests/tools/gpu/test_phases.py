@@ -1,7 +1,9 @@
 """The phase profile, on the emulation, whose clock counts barriers."""
 
+import importlib.util
 import json
 import shutil
+import types
 
 import pytest
 from emulated_gpu import Emulated
@@ -9,7 +11,7 @@ from tiny_sets import write_sets
 
 from tools.gpu import phase_report, phases, tokens
 from tools.gpu.model import Work, predicted
-from wfstdec.text.symbols import read_tokens
+from tools.gpu.steps import MISSING_STATUS, OK_STATUS, UNFINISHED_STATUS
 from wfstdec.wfst.gpu.layout import PHASES
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -66,9 +68,13 @@ def test_no_times_where_an_answer_is_not_the_cpus(run, capsys):
 
 
 @needs_compiler
-def test_the_time_that_it_may_take(run):
-    _, rows = run("--batches", "1", "--threads", "32", "--minutes", "0")
-    assert rows == []
+def test_the_time_that_it_may_take(run, capsys):
+    words = "--batches", "1", "--threads", "32"
+    status, rows = run(*words, "--minutes", "0")
+    assert (status, rows) == (UNFINISHED_STATUS, [])
+    assert "2 points left out for --minutes" in capsys.readouterr().out
+    status, rows = run(*words)
+    assert status == OK_STATUS and len(rows) == 2, "a later run goes on with them"
 
 
 def row(**more):
@@ -109,13 +115,69 @@ def test_the_prediction_is_the_reviews():
     assert narrow["emit"] > found["emit"]
 
 
+def read_grams(path):
+    """The n-grams of an ARPA file by order, and the counts that it says."""
+    grams, counts, order = {}, [], 0
+    for line in path.read_text().splitlines():
+        if line.startswith("ngram "):
+            counts.append(int(line.partition("=")[2]))
+        elif line.startswith("\\") and line.endswith("-grams:"):
+            order = int(line[1:-7])
+        elif "\t" in line:
+            grams.setdefault(order, []).append(tuple(line.split("\t")[1].split()))
+    return grams, counts
+
+
 def test_the_language_model_that_nemo_is_timed_with(tmp_path):
-    path = tmp_path / "tokens.txt"
-    path.write_text("<blank>\na\nb\n")
-    table, arpa = read_tokens(path), tmp_path / "uniform.arpa"
-    tokens.uniform_arpa(table, arpa)
-    lines = arpa.read_text().splitlines()
-    assert "ngram 1=4" in lines
-    costs = {line.split("\t")[1]: line.split("\t")[0] for line in lines if "\t" in line}
-    assert set(costs) == {"<s>", "</s>", "a", "b"}
-    assert costs["a"] == costs["b"] == costs["</s>"] == "-0.477121"
+    path = tmp_path / "pieces.arpa"
+    tokens.random_arpa(path)
+    grams, counts = read_grams(path)
+    assert list(grams) == [1, 2, 3, 4, 5, 6]
+    assert [len(set(one)) for one in grams.values()] == counts
+    assert counts[0] == tokens.PIECES + 2 and min(counts[1:]) > 5000
+    for n in range(2, 7):  # a state for what came before, and one to back off to
+        there = set(grams[n - 1])
+        assert all(gram[:-1] in there and gram[1:] in there for gram in grams[n])
+    again = tmp_path / "again.arpa"
+    tokens.random_arpa(again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
+)
+def test_nemo_takes_that_model(monkeypatch):
+    peer = tokens.make_peer()
+    assert peer._lm.max_order == tokens.ORDER
+    search, found = tokens.searcher(peer, 4, 2, "cpu", frames=6)
+    assert len(found()) == 2
+    assert tokens.row_of(search, found, 2, 1) is None, "no CUDA graphs, no row"
+
+
+@pytest.mark.parametrize(
+    ("mode", "fair"),
+    [(None, False), ("no_graphs", False), ("no_while_loops", False)]
+    + [("full_graph", True)],
+)
+def test_nemo_has_a_row_only_with_its_cuda_graphs(mode, fair):
+    search = types.SimpleNamespace(cuda_graphs_mode=None, beam_size=16)
+
+    def found():
+        search.cuda_graphs_mode = mode  # known once it has been made
+        return ["", ""]
+
+    row = tokens.row_of(search, found, 2, 3)
+    assert (row is not None) == fair
+    if fair:
+        assert row["cuda_graphs_mode"] == "full_graph" and row["batch"] == 2
+        assert row["rtfx"] == pytest.approx(3e4 / row["ms_per_batch"])
+
+
+def test_nemo_without_cuda_gives_no_row(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tokens, "make_peer", None)  # not called: the device is first
+    no_cuda = types.SimpleNamespace(is_available=lambda: False)
+    torch = types.SimpleNamespace(cuda=no_cuda)
+    monkeypatch.setattr(tokens, "import_peer", lambda *_: torch)
+    output = tmp_path / "nemo.json"
+    assert tokens.main(["--output", str(output)]) == MISSING_STATUS
+    assert "torch has no CUDA" in capsys.readouterr().out and not output.exists()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import json
 import logging
 import sys
@@ -68,6 +69,7 @@ class Tasks:
         self.tasks: dict[str, Task] = {
             **self._wfst_tasks(),
             **self._trie_tasks(),
+            **self._adapter_tasks(),
             "build_graph": self._build_graph,
             "load_graph": partial(public("load_graph"), folder / "graph.npz"),
             "NgramLM.from_arpa": self._make_lm,
@@ -109,6 +111,34 @@ class Tasks:
             tasks[f"trie, {beam:g}:{size}, {kind}"] = decode
         return tasks
 
+    def _adapter_tasks(self) -> dict[str, Task]:
+        """Other people's calls; for pyctcdecode's each phone is a letter."""
+        names = list(self.graph.tokens.names)
+        letters = names.copy()
+        letters[self.graph.tokens.blank] = ""
+        letters[names.index(real_sets.SEPARATOR)] = " "
+        peer = importlib.import_module("wfstdec.adapters.pyctcdecode")
+        letter_decoder = peer.build_ctcdecoder(letters, threads=1)
+        entries = dict.fromkeys(real_sets.read_lexicon_lines(self.data))
+        lexicon = self.folder / "lexicon.txt"
+        lines = (f"{word} {said} {real_sets.SEPARATOR}" for word, said in entries)
+        lexicon.write_text("\n".join(lines), "utf-8")
+        calls = importlib.import_module("wfstdec.adapters.torchaudio")
+        word_decoder = calls.ctc_decoder(
+            str(lexicon),
+            names,
+            lm=str(self.data / real_sets.ARPA),
+            beam_threshold=14.0,
+            blank_token=names[self.graph.tokens.blank],
+            sil_token=real_sets.SEPARATOR,
+        )
+        return {
+            "pyctcdecode": partial(map_list, letter_decoder.decode, self.arrays),
+            "torchaudio": partial(
+                map_list, lambda x: word_decoder(x[None])[0][0], self.arrays
+            ),
+        }
+
     def _decode(self, decoder: Any, boosts: Any = None) -> Task:
         return partial(decoder.decode, self.arrays, boosts=boosts)
 
@@ -139,6 +169,11 @@ class Tasks:
         return public("NgramLM").from_arpa(arpa, self.graph.words)
 
 
+def map_list(call: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Call a function with each item."""
+    return [call(item) for item in items]
+
+
 def answers_of(result: Any) -> str:
     """32 hex digits of what a task gave: hypotheses, lattices, a graph, or a model."""
     if hasattr(result, "fingerprint"):
@@ -149,6 +184,10 @@ def answers_of(result: Any) -> str:
     elif hasattr(result[0], "arcs"):
         parts = [(one.states.tobytes(), one.arcs.tobytes()) for one in result]
         found = [hashlib.blake2b(b"".join(both)).hexdigest() for both in parts]
+    elif isinstance(result[0], str):
+        found = result
+    elif hasattr(result[0], "score"):
+        found = [[" ".join(one.words), float(one.score).hex()] for one in result]
     else:
         found = [[one.text, float(one.total_cost).hex()] for one in result]
     content = json.dumps(found, ensure_ascii=False).encode()

@@ -41,7 +41,7 @@ from wfstdec.adapters.pyctcdecode.parameters import (
     compiled_scorer,
     make_search,
 )
-from wfstdec.adapters.pyctcdecode.prefix_tree import Pool
+from wfstdec.adapters.pyctcdecode.prefix_tree import store_pool
 from wfstdec.adapters.pyctcdecode.results import Found
 from wfstdec.adapters.pyctcdecode.search import run
 from wfstdec.adapters.pyctcdecode.word_tree import (
@@ -94,7 +94,7 @@ class BeamSearchDecoderCTC:
         self.model_container = {self._model_key: language_model}
         self._threads = threads or len(os.sched_getaffinity(0))
         self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
-        self._pool = Pool()
+        self._pool = store_pool()
         self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
         BeamSearchDecoderCTC._made.add(self)
 

@@ -9,13 +9,12 @@ begun, enlarged, and kept for the next one:
 
     store = pool.take(beam_width); begin(search, store)
     status, frame = advance(search, store, ...); store = enlarged(store, status)
-    pool.give(store)
+    give_back(pool, store)
 """
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy import int32, int64, uint64
@@ -27,6 +26,7 @@ from wfstdec.adapters.pyctcdecode.constants import (
 )
 from wfstdec.adapters.pyctcdecode.word_tree import SLOT, enter, find_child, first_slot
 from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit.pool import Pool
 from wfstdec.jit.sorting import STACK
 from wfstdec.lm.kernels import final, step
 
@@ -168,35 +168,23 @@ _KEPT_NODES = 1 << 16
 """Trees that have grown beyond it are not kept: emptying their tables takes time."""
 
 
-class Pool:
-    """Stores that nobody uses.
+def store_pool(first_size: int = _FIRST) -> Pool[k.Store]:
+    """A pool of stores; `take(beam_width)` gives one for so many beams.
 
     Args:
         first_size: Entries and nodes that arrays have at first; they grow.
     """
+    return Pool(partial(_new_store, first_size), fits=_has_beams)
 
-    def __init__(self, first_size: int = _FIRST) -> None:
-        self._first_size = first_size
-        self._lock = threading.Lock()
-        self._stores: list[k.Store] = []
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy begins empty."""
-        return Pool, (self._first_size,)
+def give_back(pool: Pool[k.Store], store: k.Store) -> None:
+    """Put a store back, unless its trees have grown too large."""
+    if max(len(store.parts), len(store.texts)) <= _KEPT_NODES:
+        pool.give(store)
 
-    def take(self, beam_width: int) -> k.Store:
-        """A store for so many beams."""
-        with self._lock:
-            for i, store in enumerate(self._stores):
-                if len(store.beams) >= beam_width:
-                    return self._stores.pop(i)
-        return _new_store(beam_width, self._first_size)
 
-    def give(self, store: k.Store) -> None:
-        """Put one back."""
-        if max(len(store.parts), len(store.texts)) <= _KEPT_NODES:
-            with self._lock:
-                self._stores.append(store)
+def _has_beams(store: k.Store, beam_width: int) -> bool:
+    return len(store.beams) >= beam_width
 
 
 def _table_size(count: int) -> int:
@@ -204,7 +192,7 @@ def _table_size(count: int) -> int:
     return 1 << (2 * count - 1).bit_length()
 
 
-def _new_store(beam_width: int, size: int) -> k.Store:
+def _new_store(size: int, beam_width: int) -> k.Store:
     slots = _table_size(size)
     return k.Store(
         beams=np.zeros(beam_width, k.BEAM),

@@ -11,8 +11,9 @@ from typing import Any
 from wfstdec.adapters.pyctcdecode import kernels
 from wfstdec.adapters.pyctcdecode import records as k
 from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens
-from wfstdec.adapters.pyctcdecode.prefix_tree import Pool, begin, enlarged
+from wfstdec.adapters.pyctcdecode.prefix_tree import begin, enlarged, give_back
 from wfstdec.adapters.pyctcdecode.results import Found, read_endings, text_of
+from wfstdec.jit.pool import Pool
 
 
 class AskedModel:
@@ -96,7 +97,7 @@ class AskedModel:
 
 
 def run(
-    pool: Pool,
+    pool: Pool[k.Store],
     search: k.Search,
     kept: KeptTokens,
     asked: AskedModel | None,
@@ -132,5 +133,5 @@ def run(
             store = enlarged(store, status)
         status = kernels.finish(search, store)
     found = read_endings(store, count)
-    pool.give(store)
+    give_back(pool, store)
     return found

@@ -1,4 +1,4 @@
-"""NeMo's batched CTC beam search with a token language model, on the CPU.
+"""NeMo's batched CTC beam search with a token language model, on the CPU or a GPU.
 
     pip install --no-deps nemo-toolkit==3.0.0               # and torch
     peer = NemoPeer(inputs)                                 # tokens and an ARPA file
@@ -9,6 +9,10 @@ NeMo asks for some 130 packages, and importing one of its decoders the normal wa
 these are registered empty, and the few names that they import from elsewhere and that
 a CTC search never calls are put there as placeholders. The four modules are NeMo's own.
 
+Where torch has CUDA the search has all that it is made for there: its CUDA graphs, by
+its own module of CUDA calls (`cuda-bindings`), and its Triton kernel. Which of these a
+search uses is told by its `cuda_graphs_mode`; "full_graph" is all.
+
 Its objective without CUDA is that of `TrieDecoder` with `merge="max"`:
 
     score = log-probs + alpha * ln(LM, with </s>) + beta * tokens
@@ -16,6 +20,7 @@ Its objective without CUDA is that of `TrieDecoder` with `merge="max"`:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import itertools
@@ -39,6 +44,7 @@ from wfstdec.text.symbols import TokenTable
 
 _INSTALL = "pip install --no-deps nemo-toolkit==3.0.0 && pip install torch"
 _PARTS = "nemo.collections.asr.parts"
+_UTILS = "nemo.core.utils"
 _EMPTY = (
     "nemo",
     "nemo.collections",
@@ -48,7 +54,7 @@ _EMPTY = (
     f"{_PARTS}.submodules.transducer_decoding",
     f"{_PARTS}.utils",
     "nemo.collections.common",
-    "nemo.core.utils",
+    _UTILS,
 )
 """Packages whose files are found but whose `__init__` is not run."""
 _OFFSET = 100
@@ -84,7 +90,8 @@ class NemoPeer(ScoredPeer):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tokens.arpa"
             write_nemo_arpa(inputs.arpa, self._tokens, path)
-            self._lm = model.from_arpa(path, len(self._order) - 1, use_triton=False)
+            # None: with Triton where it is installed, and the model is on a GPU
+            self._lm = model.from_arpa(path, len(self._order) - 1, use_triton=None)
 
     def settings(self) -> Sequence[Setting]:
         """Numbers of hypotheses, with its default threshold."""
@@ -115,8 +122,12 @@ class NemoPeer(ScoredPeer):
             beam_threshold=setting["beam_threshold"],
             fusion_models=[self._lm],
             fusion_models_alpha=[self._alpha],
-            allow_cuda_graphs=False,
+            allow_cuda_graphs=bool(self._torch.cuda.is_available()),
         )
+
+    def to_gpu(self) -> None:
+        """Put the language model on torch's current GPU."""
+        self._lm = self._lm.to("cuda")
 
     def nemo_order(self, logprobs: np.ndarray) -> np.ndarray:
         """Log-probs [..., V] with the blank last."""
@@ -174,13 +185,26 @@ def _load_nemo(torch: Any) -> tuple[Any, Any]:
     root = Path(next(iter(spec.submodule_search_locations)))
     for name in _EMPTY:
         _register(name, root)
-    for name, content in _placeholders(torch).items():
-        _register(name, root, **content)
+    content = _placeholders(torch)
+    if torch.cuda.is_available():
+        del content[f"{_UTILS}.cuda_python_utils"]  # NeMo's own
+        content[f"{_UTILS}.optional_libs"] |= {
+            "TRITON_AVAILABLE": _is_installed("triton"),
+            "CUDA_PYTHON_AVAILABLE": _is_installed("cuda.bindings"),
+        }
+    for name, names in content.items():
+        _register(name, root, **names)
     submodules = f"{_PARTS}.submodules"
     search = import_peer(f"{submodules}.ctc_batched_beam_decoding", _INSTALL)
     model = import_peer(f"{submodules}.ngram_lm.ngram_lm_batched", _INSTALL)
     model.tqdm = lambda items, **_: items
     return search.BatchedBeamCTCComputer, model.NGramGPULanguageModel
+
+
+def _is_installed(module: str) -> bool:
+    with contextlib.suppress(ModuleNotFoundError):  # of the package around it
+        return importlib.util.find_spec(module) is not None
+    return False
 
 
 def _register(name: str, root: Path, **content: Any) -> None:
@@ -218,8 +242,8 @@ def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
     return {
         "nemo.utils": {"logging": log},
         "nemo.core": {"ModelPT": Model, "PretrainedModelInfo": Unused},
-        "nemo.core.utils.optional_libs": absent | required,
-        "nemo.core.utils.cuda_python_utils": dict.fromkeys(cuda_names)
+        f"{_UTILS}.optional_libs": absent | required,
+        f"{_UTILS}.cuda_python_utils": dict.fromkeys(cuda_names)
         | {"NeMoCUDAPythonException": Exception},
         "nemo.collections.common.parts": {"NEG_INF": -10000.0},
         f"{_PARTS}.context_biasing": {"GPUBoostingTreeModel": Unused},

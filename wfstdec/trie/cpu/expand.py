@@ -16,18 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
-from wfstdec.boost.kernels import most_paid, owed_of
+from wfstdec.boost.kernels import is_hot, most_credited, most_paid
 from wfstdec.jit import inlined
-from wfstdec.trie.cpu.boost_steps import credit_token, credit_word, pay_step, step_token
 from wfstdec.trie.cpu.nodes import (
     Place,
     added_begun,
     advance_of,
+    credit_token,
+    credit_word,
     lookahead_of,
     num_word_ends,
     open_beginning,
+    pay_step,
     place_begun,
     place_behind,
+    step_token,
     token_of,
     word_end,
 )
@@ -202,11 +205,11 @@ def end_word(search, scratch, source, num_next, emitted):
                 added = added_begun(search, token)
             if place.node < 0 and added.node < 0:
                 continue
-        token_credit, state = credit_token(search.phrases, entry.boost, token, _NO_COST)
+        token_credit, state = credit_token(search.phrases, entry.boost, token)
         if search.phrases.of_tokens:
             most = float32(search.words.top_bonus + token_credit)
             most = float32(most + source.beside.at_end)
-            most = most_paid(owed_of(entry.boost), most, params.instalment)
+            most = most_paid(entry.boost, most, params.instalment)
             most = float32(params.begin_credit + most)
             most = float32(most + source.beside.fall_at_end)
             if exceeds(params, cost, most, emitted.least_cost):
@@ -349,6 +352,42 @@ def _is_spelled_word(search, entry):
     if node < search.first_open:
         return False
     return find_text(opened.words, uint64(entry.spelling)) >= 0
+
+
+@inlined
+def most_inside(search, entry, bonus):
+    """No less than a step pays that ends no word; the bonus is what else it credits."""
+    worth = bonus
+    if search.phrases.of_tokens:
+        worth = float32(worth + most_credited(search.phrases, entry.boost))
+    return most_paid(entry.boost, worth, search.params.instalment)
+
+
+@inlined
+def most_at_end(search, entry, bonus):
+    """No less than a step pays that ends a word of the entry's node.
+
+    The bonus is what else it credits.
+    """
+    phrases, boost, words = search.phrases, uint32(entry.boost), search.words
+    worth = float32(words.top_bonus + most_credited(phrases, boost))
+    if not phrases.of_tokens:
+        if boost == phrases.quiet and _is_cold(search, entry.node):
+            worth = _NO_COST
+    worth = float32(worth + bonus)
+    return most_paid(boost, worth, search.params.instalment)
+
+
+@inlined
+def _is_cold(search, node):
+    """Whether no word that ends at a node is boosted, or begins a phrase."""
+    if search.beside:  # any word may be spelled where none of the lexicon ends
+        if node >= search.first_added:
+            return False
+        splits = search.space.trie.node_pron_splits
+        if splits[node] == splits[node + 1]:
+            return False
+    return not is_hot(search.words, node)
 
 
 @inlined

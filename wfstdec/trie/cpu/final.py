@@ -15,9 +15,16 @@ from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.hashing import first_equal
 from wfstdec.lm.kernels import final
 from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.cpu.boost_steps import boosts_at_end, credit_word, pay_step
 from wfstdec.trie.cpu.expand import text_with
-from wfstdec.trie.cpu.nodes import advance_of, num_word_ends, olabel_of, word_end
+from wfstdec.trie.cpu.nodes import (
+    advance_of,
+    boosts_at_end,
+    credit_word,
+    num_word_ends,
+    olabel_of,
+    pay_step,
+    word_end,
+)
 
 _INF = float32(np.inf)
 _NO_COST = float32(0)

@@ -26,7 +26,6 @@ from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.cpu.boost_steps import most_at_end, most_inside, step_token
 from wfstdec.trie.cpu.expand import (
     Beside,
     Emitted,
@@ -34,13 +33,20 @@ from wfstdec.trie.cpu.expand import (
     Successor,
     begin,
     end_word,
+    most_at_end,
     most_beside,
+    most_inside,
     source_cost,
     walk_beside,
 )
 from wfstdec.trie.cpu.lattice_kernels import note
 from wfstdec.trie.cpu.merge import choose, merge, settle
-from wfstdec.trie.cpu.nodes import lookahead_of, num_word_ends, token_of
+from wfstdec.trie.cpu.nodes import (
+    lookahead_of,
+    num_word_ends,
+    step_token,
+    token_of,
+)
 from wfstdec.trie.cpu.pruning import (
     exceeds,
     is_over,

@@ -27,12 +27,15 @@ from wfstdec.lattice.labels import REPEATED
 from wfstdec.lm.kernels import step
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.cpu.boost_steps import credit_token, credit_word, pay_step, step_token
 from wfstdec.trie.cpu.merge import slot_of
 from wfstdec.trie.cpu.nodes import (
     advance_of,
+    credit_token,
+    credit_word,
     num_word_ends,
     olabel_of,
+    pay_step,
+    step_token,
     token_of,
     word_end,
 )
@@ -184,9 +187,7 @@ def step_of(search, source, to, token, pron):
     end = _end_of(search, source, pron)
     credit, after = credit_word(search, source.boost, end.word)
     if search.phrases.of_tokens:
-        token_credit, state = credit_token(
-            search.phrases, source.boost, token, _NO_COST
-        )
+        token_credit, state = credit_token(search.phrases, source.boost, token)
         credit, after = float32(credit + token_credit), state
     bonus = float32(float32(end.bonus + advance[0]) - advance[1])
     credit = float32(credit + bonus)

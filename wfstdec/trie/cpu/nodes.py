@@ -4,6 +4,8 @@
     cost = lookahead_of(search, scratch, state, node)
     for i in range(num_word_ends(search, node)):
         end = word_end(search, entry, i)                    # words that end there
+    credit, state = credit_word(search, boost, end.word)    # and what boosts make of it
+    cost, boost = pay_step(search, boost, credit, state)
 
 Without a second trie and open words `search.beside` is false: all nodes are of the
 lexicon's trie.
@@ -14,8 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64, uint64
+from numpy import float32, int32, int64, uint32, uint64
 
+from wfstdec.boost.kernels import cost_at_end, credit, pay, state_of, word_bonus
 from wfstdec.jit import inlined
 from wfstdec.lattice.labels import OPEN
 from wfstdec.lm.kernels import row_of_state, step, unknown_label
@@ -245,3 +248,48 @@ def olabel_of(end):
     if end.pron == OPEN_PRON and end.word == 0:
         return int64(OPEN)
     return int64(end.label)
+
+
+@inlined
+def credit_word(search, boost, word):
+    """The credit of a word, and the next state of the phrases."""
+    phrases, bonus = search.phrases, _NO_COST
+    if search.params.has_words:
+        bonus = word_bonus(search.words, uint32(word))
+    return credit(phrases, phrases.of_words, state_of(boost), uint32(word), bonus)
+
+
+@inlined
+def credit_token(phrases, boost, token):
+    """The credit of a token, and the next state of the phrases."""
+    return credit(phrases, phrases.of_tokens, state_of(boost), uint32(token), _NO_COST)
+
+
+@inlined
+def pay_step(search, boost, worth, state):
+    """The cost of a step, and the next boost state, int32.
+
+    Args:
+        search: `Search`.
+        boost: The boost state before it.
+        worth: What the step is credited.
+        state: The state of the phrases after it.
+    """
+    paid, boost = pay(boost, state, worth, search.params.instalment)
+    return float32(_NO_COST - paid), int32(boost)
+
+
+@inlined
+def step_token(search, boost, token, bonus):
+    """The cost of a token that begins where no word ends, and the next boost state.
+
+    The bonus is what else is credited.
+    """
+    worth, state = credit_token(search.phrases, boost, token)
+    return pay_step(search, boost, float32(worth + bonus), state)
+
+
+@inlined
+def boosts_at_end(search, boost):
+    """The cost of boosts at the end; see `boost.kernels.cost_at_end`."""
+    return cost_at_end(search.phrases.final_cost, boost, search.params.instalment)

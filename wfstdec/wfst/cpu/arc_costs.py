@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.kernels import join, most_paid, owed_of, pay, state_of
-from wfstdec.boost.tables import step
-from wfstdec.boost.words import find_bonus
+from wfstdec.boost import kernels
+from wfstdec.boost.kernels import pay, state_of, word_bonus
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
 from wfstdec.jit import inlined
 from wfstdec.jit.intrinsics import prefetch
@@ -21,7 +20,6 @@ _WORD = uint32(CARRIES_WORD)
 _REPEAT = uint32(REPEAT)
 _LEADS_BIT = uint32(LEADS_TO_EPSILON.bit_length() - 1)
 _NO_LABEL = uint32(0)
-_NOTHING_OWED = uint32(0)
 
 
 @inlined
@@ -29,7 +27,7 @@ def bonus_of(params, words, arc):
     """The bonus of the word on an arc, 0 where there is none."""
     if params.has_words:
         if arc.ilabel & _WORD:
-            return find_bonus(words.keys, words.bonuses, arc.olabel)
+            return word_bonus(words, arc.olabel)
     return float32(0)
 
 
@@ -58,9 +56,8 @@ def add_graph_and_insertion(params, cost, arc):
 @inlined
 def most_credited(params, words, phrases, boost):
     """No less than a step from a boost state pays."""
-    credit = phrases.rows[uint64(state_of(boost))].credit
-    credit = float32(words.top_bonus + credit)
-    return most_paid(owed_of(boost), credit, params.instalment)
+    worth = float32(words.top_bonus + kernels.most_credited(phrases, boost))
+    return kernels.most_paid(boost, worth, params.instalment)
 
 
 @inlined
@@ -85,27 +82,19 @@ def step_credited(graph, params, words, phrases, arc, boost, bonus):
     word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
     if token == _NO_LABEL and word == _NO_LABEL:
         return float32(0), boost
-    owed, state, credit = owed_of(boost), state_of(boost), float32(0)
-    if word != _NO_LABEL:
-        if params.has_words:
-            credit = find_bonus(words.keys, words.bonuses, word)
     label = _NO_LABEL
     if phrases.of_words:
         label = word
     elif phrases.of_tokens:
         label = token
-    if label != _NO_LABEL:
-        if bonus is not None:
-            if label >= phrases.num_labels:
-                label = _NO_LABEL  # which no phrase has, either
-        cost, state = step(phrases, state, label)
-        credit = float32(credit - cost)
+    steps, worth = label != _NO_LABEL, bonus_of(params, words, arc)
     if bonus is not None:
-        credit = float32(credit + bonus)
-    if owed == _NOTHING_OWED and credit <= params.instalment:
-        return credit, state
-    paid, owed = pay(owed, credit, params.instalment)
-    return paid, join(owed, state)
+        if label >= phrases.num_labels:
+            label = _NO_LABEL  # which no phrase has, either
+    worth, state = kernels.credit(phrases, steps, state_of(boost), label, worth)
+    if bonus is not None:
+        worth = float32(worth + bonus)
+    return pay(boost, state, worth, params.instalment)
 
 
 @inlined

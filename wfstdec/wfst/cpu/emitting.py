@@ -31,8 +31,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int32, uint32, uint64
 
-from wfstdec.boost.kernels import owed_of, state_of
-from wfstdec.boost.tables import hot_window, is_hot
+from wfstdec.boost.kernels import hot_window, is_hot, owed_of, state_of
 from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import bits_below, lowest_bit, prefetch
 from wfstdec.search.costs import NO_CUTOFF

@@ -1,6 +1,6 @@
 """Whole utterances, a few in one call of a kernel: no Python between them.
 
-    GroupSearch(backend, inputs, None).decode(utterances)      # a few: their BestPaths
+    GroupSearch(memory, inputs, None).decode(utterances)      # a few: their BestPaths
 
 At narrow beams a search takes a third of a millisecond, and starting it, ending it and
 reading its path a fifth of that, under the GIL. Results are those of one search for
@@ -18,8 +18,8 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.search.paths.traceback import read_paths
 from wfstdec.wfst.cpu import arrays as k
-from wfstdec.wfst.cpu.backend import LONG_TRACE, CpuSearch
 from wfstdec.wfst.cpu.frame import advance, restart
+from wfstdec.wfst.cpu.search import LONG_TRACE, CpuSearch
 from wfstdec.wfst.final import best_end
 
 STEPS_PER_FRAME = 2
@@ -127,8 +127,8 @@ class GroupSearch(CpuSearch):
             i, frame, _ = at.tolist()
             alone[i] = self._finish_alone(utterances[i][frame:])
             at[:2] = i + 1, 0
-        self._backend.give_state(self._utterance, self._boosted)
-        said = read_paths(self._backend.rule, steps, ends["first"], ends["count"])
+        self._memory.states[self._boosted].give(self._utterance)
+        said = read_paths(self._memory.rule, steps, ends["first"], ends["count"])
         return [
             alone[i] if i in alone else _path(said[i], ends[i])
             for i in range(len(utterances))
@@ -142,7 +142,8 @@ class GroupSearch(CpuSearch):
         at: np.ndarray,
     ) -> tuple[int, np.ndarray]:
         """Go on until all is done, or a trace must be folded: (status, steps)."""
-        scratch = self._backend.take_scratch(0, self._boosted)
+        scratches = self._memory.scratches[self._boosted]
+        scratch = scratches.take(0)
         try:
             while True:
                 status = search_group(
@@ -160,7 +161,7 @@ class GroupSearch(CpuSearch):
                         status, scratch, len(given[at[0]]) - int(at[1])
                     )
         finally:
-            self._backend.give_scratch(scratch, self._boosted)
+            scratches.give(scratch)
 
     def _finish_alone(self, rest: np.ndarray) -> BestPath:
         """Go on with an utterance as a search of its own, which folds its trace."""

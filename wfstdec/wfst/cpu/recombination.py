@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.kernels import state_of
-from wfstdec.boost.tables import is_hot
+from wfstdec.boost.kernels import is_hot, state_of
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import arrays as k

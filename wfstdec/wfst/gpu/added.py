@@ -1,31 +1,30 @@
 """Words that utterances add, where kernels can read them: once per list.
 
-store = OverlayStore(graph, device)
-store.get(added).record                         # an OVERLAY, as `UTTERANCE` has it
+stored = stored_overlays(graph, device)
+stored.of(added).record                         # an OVERLAY, as `UTTERANCE` has it
 of_batch = BatchOverlays(device_graph, boosts)  # a CompiledBoosts per utterance
 of_batch.records, of_batch.read(...)            # up to the device, and paths back
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.boost.oov import AddedWords
+from wfstdec.boost.oov import OovWords
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit.pool import Once
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.wfst.added import Overlays
+from wfstdec.wfst.added import overlay_of
 from wfstdec.wfst.gpu import layout as d
 
 if TYPE_CHECKING:
@@ -69,31 +68,16 @@ class DeviceOverlay:
         device.wait()  # the next to use it may be on another stream
 
 
-class OverlayStore:
+def stored_overlays(
+    graph: PackedGraph, device: Device
+) -> Once[OovWords, DeviceOverlay]:
     """The overlays of a graph on a device; each list once for all batches that have it.
 
     Args:
         graph: The graph.
         device: The device.
     """
-
-    def __init__(self, graph: PackedGraph, device: Device) -> None:
-        self._overlays, self._device = Overlays(graph), device
-        self._lock = threading.Lock()
-        self._stored: WeakKeyDictionary[AddedWords, DeviceOverlay]
-        self._stored = WeakKeyDictionary()
-
-    def get(self, added: AddedWords) -> DeviceOverlay:
-        """The overlay of some words.
-
-        Raises:
-            DeviceMemoryError: It does not fit.
-        """
-        with self._lock:
-            if added not in self._stored:
-                overlay = self._overlays.of(added)
-                self._stored[added] = DeviceOverlay(self._device, overlay)
-            return self._stored[added]
+    return Once(lambda added: DeviceOverlay(device, overlay_of(graph, added)))
 
 
 class BatchOverlays:
@@ -114,10 +98,10 @@ class BatchOverlays:
     def __init__(
         self, device_graph: DeviceGraph, boosts: Sequence[CompiledBoosts]
     ) -> None:
-        self._rule, store = rule_of(device_graph.graph), device_graph.overlays
+        self._rule, stored = rule_of(device_graph.graph), device_graph.overlays
         with device_graph.device.on_stream(None):
             self._kept = [
-                None if one.added is None else store.get(one.added) for one in boosts
+                None if one.added is None else stored.of(one.added) for one in boosts
             ]
         self.overlays = [None if one is None else one.overlay for one in self._kept]
         self.records = np.zeros(len(boosts), d.OVERLAY)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from wfstdec.gpu.boosts import PhraseStore
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.gpu.boosts import DevicePhrases
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit.pool import Once
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.gpu.added import OverlayStore
+from wfstdec.wfst.gpu.added import stored_overlays
 from wfstdec.wfst.gpu.memory import ScratchPool
 
 
@@ -38,8 +41,9 @@ class DeviceGraph:
     def __init__(self, graph: PackedGraph, device: Device, first_capacity: int) -> None:
         self.graph, self.device = graph, device
         self.scratch = ScratchPool(device, first_capacity)
-        self.phrases = PhraseStore(device)
-        self.overlays = OverlayStore(graph, device)
+        self.phrases: Once[PhraseBoosts, DevicePhrases]
+        self.phrases = Once(partial(DevicePhrases, device))
+        self.overlays = stored_overlays(graph, device)
         arrays = {
             "arcs": graph.arcs,
             "states": d.state_arcs_of(graph),

@@ -1,0 +1,314 @@
+"""The probe: known answers in emulation, each found wrong where a fault is planted."""
+
+import ctypes
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_emulation.device import EmulatedDevice, compile_kernels, load_library
+
+from tools.gpu import constants, kernel_resources, log_add, probe, probe_program
+from tools.gpu.assumptions import ASSUMPTIONS
+from tools.gpu.probe_program import PROBE, Machine
+from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, UNFIT_STATUS, WRONG_STATUS
+
+ROOT = Path(__file__).parents[3]
+STAND_IN = ROOT / "tests" / "support" / "stand_in"
+MOST_SHARED = 227 * 1024
+needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+
+SUBNORMAL = "subnormal numbers, no fma, IEEE division"
+PLANTS = (
+    ("a record by value", "", "given.third", "given.third >> 1"),
+    ("a record by value", "", "given.second", "given.second * 1.0e30f"),
+    (
+        "all shared memory that a block may have",
+        "words[i] = ",
+        "i * FACTOR",
+        "i < 56 * 1024 ? i * FACTOR : 0u",
+    ),
+    (
+        "64-bit atomicMin",
+        "atomicMin(&least[i % LEASTS], ",
+        "task.keys[i]",
+        "task.keys[i] & 0xffffffffull",
+    ),
+    (
+        "64-bit compare-and-swap",
+        "there = ",
+        "atomicCAS(&table[slot], EMPTY, key)",
+        "EMPTY",
+    ),
+    ("ld.relaxed.cta", "u64 w = ", "peek(wide)", "peek(wide) ^ 1"),
+    ("ld.relaxed.cta", "u32 n = ", "peek(narrow)", "peek(narrow) + step % 3"),
+    ("ld.global.nc.v4", "", "quad.d", "quad.a"),
+    (
+        "shuffles and sums over a block",
+        "",
+        "__shfl_xor_sync(WHOLE_WARP, mine, 1)",
+        "__shfl_xor_sync(WHOLE_WARP, mine, 2)",
+    ),
+    ("shuffles and sums over a block", "WHOLE_WARP, ", "mine & 1", "mine & 2"),
+    (SUBNORMAL, "", "a * b + c", "__builtin_fmaf(a, b, c)"),
+    (SUBNORMAL, "", "a / b", "a * (1.0f / b)"),
+    (
+        SUBNORMAL,
+        "found[3 * n + i] = __float_as_uint(",
+        "a * b",
+        "fabsf(a * b) < 1.17549435e-38f ? 0.0f : a * b",
+    ),
+    ("float16", "", "from_half(i)", "i & 0x7c00 ? from_half(i) : 0.0f"),
+    (
+        "redux.sync",
+        "",
+        "__reduce_min_sync(WHOLE_WARP, mine)",
+        "__reduce_add_sync(WHOLE_WARP, mine)",
+    ),
+    ("log_add, 2^20 inputs", "", "(1.0f + r * p)", "__builtin_fmaf(r, p, 1.0f)"),
+)
+"""An assumption, what stands before an expression of the kernels, that expression, and
+what a device would make of it where the assumption does not hold."""
+
+
+@functools.cache
+def library():
+    """The kernels with all plants in; `plant` chooses one."""
+    source = PROBE.source()
+    for i, (_, before, right, wrong) in enumerate(PLANTS):
+        assert source.count(before + right) == 1, right
+        either = f"{before}(planted == {i} ? ({wrong}) : ({right}))"
+        source = source.replace(before + right, either)
+    head = 'static int planted = -1;\nextern "C" void plant(int which) '
+    return compile_kernels(head + "{ planted = which; }\n" + source, PROBE.kernels)
+
+
+def machine(planted=None, capability=90, **options):
+    """The emulation, with a plant or none."""
+    which = -1 if planted is None else planted
+    load_library(library()).plant(ctypes.c_int(which))
+    return Machine(
+        lambda threads: EmulatedDevice(threads, library=library(), **options),
+        MOST_SHARED,
+        capability,
+    )
+
+
+def wrong_ones(machine):
+    """What every assumption that does not hold says, by name."""
+    told = {one.name: one.check(machine) for one in ASSUMPTIONS}
+    return {name: wrong for name, wrong in told.items() if wrong is not None}
+
+
+@needs_compiler
+@pytest.mark.parametrize("preempt", [0, 7])
+def test_all_assumptions_hold_in_emulation(preempt):
+    assert wrong_ones(machine(preempt=preempt)) == {}
+
+
+@needs_compiler
+@pytest.mark.parametrize("planted", range(len(PLANTS)))
+def test_an_assumption_that_does_not_hold_is_found(planted):
+    name = PLANTS[planted][0]
+    found = wrong_ones(machine(planted))
+    assert set(found) == {name} and "expected 0x" in found[name]
+
+
+@needs_compiler
+def test_a_device_without_redux_is_not_asked_for_it():
+    """The emulation has it: where it must not be, that is found."""
+    assert set(wrong_ones(machine(capability=75))) == {"redux.sync"}
+
+
+def test_no_numba_and_no_graph():
+    code = (
+        "import sys, tools.gpu.probe\n"
+        "print([m for m in ('numba', 'wfstdec.graph', 'wfstdec.wfst') "
+        "if m in sys.modules])"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+# -------------------------------------------------------------------- the real compiler
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120"])
+def test_the_kernels_compile_and_are_what_they_ask_for(target):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra `nvrtc`")
+    ptx, log = kernel_resources.compile_for(target, PROBE.source())
+    assert "warning" not in log
+    kernels = kernel_resources.resources(log)
+    assert set(kernels) == set(PROBE.kernels)
+    assert all(kernel.spilled == 0 for kernel in kernels.values())
+    assert kernels["fill_shared"].shared == 0, "it asks for all there is"
+    assert not re.search(r"\bfma\.|\.ftz\b", ptx)
+
+    def body(name):
+        return kernel_resources.body_of(ptx, name)
+
+    # Through pointers whose memory the compiler does not know: no `.shared`, `.global`.
+    assert re.search(r"\batom\.(?!shared|global)[\w.]*min\.u64", body("least_keys"))
+    assert re.search(r"\batom\.(?!shared|global)[\w.]*cas\.b64", body("claim_slots"))
+    for wide in ("u32", "u64"):
+        assert f"ld.relaxed.cta.{wide}" in body("peek_at_words")
+    assert "ld.global.nc.v4" in body("read_quads")
+    assert ("redux.sync" in body("reduce")) == (target != "sm_75")
+    assert "div.rn.f32" in body("calculate")
+    assert "ld.global.cg" in body("time_lines") and "ld.shared" in body("time_loads")
+    source = probe_program.SEARCH.source(probe_program.PLAIN)
+    ptx, _ = kernel_resources.compile_for(target, source)
+    assert all(f".entry {name}(" in ptx for name in probe_program.SEARCH.kernels)
+
+
+# --------------------------------------------------------------------------- log_add
+def test_log_add_has_the_bits_that_are_kept():
+    a, b = log_add.inputs()
+    found = log_add.log_add(a, b)
+    assert found.dtype == np.float32
+    assert log_add.digest(found) == log_add.KEPT
+    finite = np.isfinite(a) & np.isfinite(b)
+    a, b, found = (x[finite].astype(np.float64) for x in (a, b, found))
+    exact = -np.logaddexp(-a, -b)
+    assert np.abs(found - exact).max() < 1.2e-7 + np.spacing(np.float32(80)) / 2
+    x = np.abs(a - b).astype(np.float32)
+    gain = log_add.log_one_plus(x) - np.log1p(np.exp(-x.astype(np.float64)))
+    assert np.abs(gain).max() < 1.2e-7
+
+
+def test_log_add_at_its_ends():
+    inf, zero = np.float32(np.inf), np.float32(0)
+    a = np.array([inf, inf, 3, 0, 0, 0], np.float32)
+    b = np.array([inf, 3, inf, 0, 17.5, 17.4], np.float32)
+    found = log_add.log_add(a, b)
+    assert found[:3].tolist() == [inf, 3, 3]
+    assert found[3] == -np.float32(np.log(2)) and found[4] == zero > found[5]
+
+
+# ------------------------------------------------------------------------- constants
+def stand_in_cupy():
+    from cupy_stand_in import stand_in
+
+    return stand_in()
+
+
+@needs_compiler
+def test_what_is_timed_is_what_it_says():
+    """The emulation's clock counts barriers."""
+    found = constants.barriers(machine(), stand_in_cupy())
+    assert [found[f"{n} threads, cycles"] for n in constants.BLOCKS] == [1.0] * 5
+    loads = constants.loads(machine(), stand_in_cupy())
+    assert {name.split(",")[0] for name in loads} == {"shared", "L1", "L2", "memory"}
+    assert all(value > 0 for name, value in loads.items() if name.endswith("ns"))
+
+
+@needs_compiler
+def test_a_walk_that_went_elsewhere_gives_no_time(monkeypatch):
+    monkeypatch.setattr(constants, "_end_of", lambda chain, steps: -1)
+    with pytest.raises(AssertionError, match="shared: another way was gone"):
+        constants.loads(machine(), stand_in_cupy())
+
+
+def test_a_constant_that_is_not_measured_keeps_none_of_the_others(monkeypatch, capsys):
+    def broken(machine, cupy):
+        raise RuntimeError("cudaErrorUnknown")
+
+    measures = {"one": broken, "two": lambda *_: {"a load, ns": 1.5}}
+    monkeypatch.setattr(probe, "MEASURES", measures)
+    status = probe.measure_constants(None, None, probe.Lines(None))
+    assert status == UNFINISHED_STATUS
+    told = capsys.readouterr().out
+    assert "one: NOT MEASURED: RuntimeError: cudaErrorUnknown" in told
+    assert "two: a load, ns 1.5" in told
+
+
+def test_what_no_search_needs_yet_does_not_shut_the_gate():
+    def raises(_):
+        raise RuntimeError("cudaErrorIllegalInstruction")
+
+    def status(*found):
+        checks = [
+            types.SimpleNamespace(name="x", check=check, needed=needed)
+            for check, needed in found
+        ]
+        return probe.check_assumptions(None, probe.Lines(None), checks)
+
+    fine, wrong = (lambda _: None), (lambda _: "1 of 2 words differ")
+    assert status((fine, True), (fine, False)) == OK_STATUS
+    assert status((wrong, False), (fine, True)) == WRONG_STATUS
+    assert status((wrong, True), (fine, True), (wrong, False)) == UNFIT_STATUS
+    assert status((raises, True)) == UNFIT_STATUS
+
+
+# ----------------------------------------------------------- the step, on a stand-in
+def run(tmp_path, fault, **more):
+    """The probe in a process: (exit status, lines by name, what it printed)."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)]),
+        "STAND_IN_FAULT": fault,
+        "CUPY_CACHE_DIR": str(tmp_path / "kernels"),
+    }
+    output = tmp_path / "probe.jsonl"
+    words = [sys.executable, "-m", "tools.gpu.probe", "--output", str(output)]
+    try:
+        done = subprocess.run(
+            words, cwd=ROOT, env=environment, capture_output=True, text=True, **more
+        )
+        status, printed = done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired as error:
+        status, printed = None, error.stdout.decode()
+    lines = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    return status, {line["name"]: line for line in lines}, printed
+
+
+@needs_compiler
+def test_all_lines_come_home(tmp_path):
+    status, lines, printed = run(tmp_path, "")
+    assert status == OK_STATUS, printed
+    assert "a stand-in" in lines["device"]["told"] and lines["device"]["limits"]
+    loads = [name for name in lines if name.startswith("loads ")]
+    assert len(loads) == 6 and all(lines[name]["ok"] for name in loads)
+    order = list(lines)
+    gate = order.index("gate")
+    assert order[7:gate] == [one.name for one in ASSUMPTIONS]
+    assert order[gate + 1 :] == list(constants.MEASURES)
+    assert all(lines[name]["figures"] for name in constants.MEASURES)
+    assert lines["gate"]["told"] == "open; kernels are loaded by the file"
+    assert len(printed.splitlines()) == len(lines)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fault", "expected", "last", "told"),
+    [
+        ("no device", UNFIT_STATUS, "gate", "SHUT: backend 'cuda' finds no usable GPU"),
+        ("no files", OK_STATUS, "a copy", "open; kernels are loaded by its bytes"),
+        ("no loads", UNFIT_STATUS, "gate", "SHUT: "),
+        ("no halves", UNFIT_STATUS, "gate", "SHUT: the search cannot run"),
+    ],
+)
+def test_a_device_that_is_no_good(tmp_path, fault, expected, last, told):
+    status, lines, printed = run(tmp_path, fault)
+    assert status == expected, printed
+    assert list(lines)[-1] == last and lines["gate"]["told"].startswith(told)
+    assert "Traceback" not in printed
+    by_file = lines.get("loads search by the file")
+    if by_file is not None:
+        assert by_file["ok"] == (fault == "no halves")
+    if fault == "no halves":
+        assert "words differ" in lines["float16"]["told"] and not lines["float16"]["ok"]
+
+
+@needs_compiler
+def test_what_came_before_a_hang_is_home(tmp_path):
+    status, lines, printed = run(tmp_path, "no lines", timeout=5)
+    assert status is None and "an endless kernel" in printed
+    assert lines["gate"]["ok"] and "a dependent load" in lines
+    assert "a line of L2" not in lines

@@ -1,0 +1,101 @@
+"""Arrays lent to threads, and tables that are made once for a key.
+
+    scratches = Pool(make_scratch, fits=has_room)
+    scratch = scratches.take(4096)                # one that was given back, or new
+    scratches.give(scratch)
+
+    overlays = Once(make_overlay)
+    overlays.of(words)                            # made at the first call
+
+Both may be used by any number of threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+class Pool(Generic[_Item]):
+    """Objects of which every thread borrows one at a time.
+
+    Args:
+        make: Makes another one; called with what `take` was given.
+        fits: Whether one that is kept will do, called with it and the same; those that
+            will not are dropped. None where all will do.
+        beside: A pool of what threads borrow while they work: this one then keeps no
+            more than that, and at least one. None keeps all that come back, which is
+            right where no more than one for each thread is ever away.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., _Item],
+        *,
+        fits: Callable[..., bool] | None = None,
+        beside: Pool[Any] | None = None,
+    ) -> None:
+        self._make, self._fits, self._beside = make, fits, beside
+        self._lock = threading.Lock()
+        self._kept: list[_Item] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of: a copy begins empty."""
+        return _pool, (self._make, self._fits, self._beside)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, *needs: Any) -> _Item:
+        """Borrow one that is kept, or a new one; it is nobody else's until given back.
+
+        Args:
+            needs: What `make` and `fits` are called with.
+        """
+        with self._lock:
+            while self._kept:
+                item = self._kept.pop()
+                if self._fits is None or self._fits(item, *needs):
+                    return item
+        return self._make(*needs)
+
+    def give(self, item: _Item) -> None:
+        """Put one back, unless there are enough."""
+        with self._lock:
+            if self._beside is None or len(self._kept) < max(1, len(self._beside)):
+                self._kept.append(item)
+
+
+class Once(Generic[_Key, _Value]):
+    """Values made once for each key, and forgotten with it.
+
+    Args:
+        make: Makes the value of a key; it must not keep the key alive. One call at a
+            time: other threads wait, and then have the same value.
+    """
+
+    def __init__(self, make: Callable[[_Key], _Value]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: WeakKeyDictionary[_Key, _Value] = WeakKeyDictionary()
+
+    def of(self, key: _Key) -> _Value:
+        """Look up the value of a key; make it at the first call."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._make(key)
+            return self._made[key]
+
+    def forget(self, key: _Key) -> None:
+        """Let the value of a key be made anew."""
+        with self._lock:
+            self._made.pop(key, None)
+
+
+def _pool(make: Any, fits: Any, beside: Any) -> Pool[Any]:
+    return Pool(make, fits=fits, beside=beside)

@@ -1,0 +1,83 @@
+"""Scratch that the threads of one trie backend borrow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.jit.pool import Pool
+from wfstdec.jit.sorting import STACK
+from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.lexicon_trie import LexiconTrie
+from wfstdec.trie.search_space import SearchSpace
+
+
+class SearchMemory:
+    """A pool of scratch, and how large arrays are made at first.
+
+    Args:
+        space: What is searched.
+        capacity: Candidates and nodes that arrays hold at first; they grow.
+
+    Attributes:
+        space: The same.
+        capacity: The same.
+        most_words: The most pronunciations that end at one node of any trie so far.
+    """
+
+    def __init__(self, space: SearchSpace, capacity: int) -> None:
+        self.space, self.capacity, self.most_words = space, capacity, 1
+        self.make_room_for(space.trie)
+        self._scratches: Pool[k.Scratch] = Pool(new_scratch, fits=_fits)
+
+    def make_room_for(self, trie: LexiconTrie) -> None:
+        """Let scratch be large enough for this trie too."""
+        most = int(np.diff(trie.node_pron_splits).max(initial=1))
+        self.most_words = max(self.most_words, most)
+
+    def take(self, num_tokens: int, entries: int) -> k.Scratch:
+        """Borrow scratch for so many tokens and entries."""
+        candidates = max(self.capacity, 4 * entries)
+        return self._scratches.take(num_tokens, entries, candidates, self.most_words)
+
+    def give(self, scratch: k.Scratch) -> None:
+        """Put scratch back."""
+        self._scratches.give(scratch)
+
+
+def new_scratch(
+    num_tokens: int, entries: int, candidates: int, most_words: int
+) -> k.Scratch:
+    """Make scratch for so many tokens, entries, candidates and words of a node."""
+    return k.Scratch(
+        candidates=np.empty(candidates, k.CANDIDATE),
+        new_entries=np.empty(candidates, k.NEW_ENTRY),
+        keys=np.empty(max(candidates, num_tokens), np.uint64),
+        slots=np.zeros(1 << (2 * candidates).bit_length(), np.int64),
+        stack=np.empty(STACK, np.int64),
+        counts=np.zeros(8, np.int64),
+        sources=np.empty(entries, k.ENTRY),
+        unscaled=np.zeros(num_tokens, np.float32),
+        costs=np.zeros(num_tokens, np.float32),
+        found_tokens=np.zeros(num_tokens, np.int32),
+        found_costs=np.zeros(num_tokens, np.float32),
+        next_tokens=np.zeros(num_tokens, np.int32),
+        next_costs=np.full(num_tokens, np.inf, np.float32),
+        inside_tokens=np.empty(num_tokens + 1, np.int32),
+        inside_nodes=np.empty(num_tokens + 1, np.int32),
+        lookahead_cache=np.zeros(1 << k.CACHE_BITS, k.CACHED_LOOKAHEAD),
+        word_costs=np.empty(most_words, np.float32),
+        word_states=np.empty(most_words, np.int32),
+        word_credits=np.empty(most_words, np.float32),
+        word_boosts=np.empty(most_words, np.int32),
+        word_bonuses=np.empty(most_words, np.float32),
+        word_prons=np.empty(most_words, np.int32),
+        word_labels=np.empty(most_words, np.int64),
+    )
+
+
+def _fits(
+    scratch: k.Scratch, num_tokens: int, entries: int, _candidates: int, most_words: int
+) -> bool:
+    fits = len(scratch.word_costs) >= most_words
+    fits = fits and len(scratch.costs) == num_tokens
+    return fits and len(scratch.sources) >= entries

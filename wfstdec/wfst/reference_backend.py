@@ -1,0 +1,42 @@
+"""The WFST search in plain Python as a backend: `reference.py` and its lattices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.graph.arcs import NO_ARCS
+from wfstdec.graph.concatenation import Whole, concatenate
+from wfstdec.graph.packed import PackedGraph
+from wfstdec.wfst.added import overlay_of, tables_with
+from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.reference import ReferenceSearch
+from wfstdec.wfst.reference_lattice import RecordingSearch
+
+
+class ReferenceBackend:
+    """A graph, as it is."""
+
+    def __init__(self, graph: PackedGraph) -> None:
+        self.graph = graph
+
+    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
+        """Begin an utterance."""
+        return ReferenceSearch(self._whole(boosts)[0], options, boosts)
+
+    def start_recording(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RecordingSearch:
+        """Begin an utterance of which a lattice is wanted."""
+        whole, added = self._whole(boosts)
+        return RecordingSearch(self.graph, whole, added, options, boosts)
+
+    def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
+        """The graph with the words that are added, and their arcs, ARC [A']."""
+        graph, added = self.graph, boosts.added
+        if added is None:
+            arcs = np.arange(graph.num_arcs)
+            return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
+        overlay = overlay_of(graph, added)
+        tables = tables_with(graph.tables, added)
+        return concatenate(graph, overlay, tables), overlay.arcs
