@@ -62,9 +62,8 @@ LEFT_OUT = re.compile(
 
 HOST_LINES, KERNEL_LINES, SMALL_LINES = 400, 600, 100
 LONG = {
-    "boost.tables": "rows of words and of phrases for kernels, and the kernels on them",
+    "boost.compile": "from a checked list to what every search takes, and its scale",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
-    "search.paths.word_cut": "one segmentation: its tables and its kernels",
 }
 """Modules over the limits, with the reason."""
 SMALL = {
@@ -78,10 +77,7 @@ SMALL = {
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
-    "search.contract": "the contract of all backends",
     "trie.lattice_tables": "to go: the vocabulary in the place of tables of lattices",
-    "wfst.cpu.layout": "to go: one layout of boosts",
-    "wfst.cpu.traceback": "to go: one path for all searches",
     "wfst.partial": "to go: one reader of what can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""
