@@ -55,7 +55,7 @@ def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
 
 
 def _label(tokenizer: Any, token: str) -> str:
-    """What pyctcdecode calls a token."""
+    """Name of a token in pyctcdecode."""
     if token == getattr(tokenizer, "pad_token", None):
         return _BLANK
     if token == getattr(tokenizer, "word_delimiter_token", None):

@@ -110,7 +110,7 @@ class ForcedAligner:
         return len(self.tokens)
 
     def with_options(self, **changes: Any) -> Self:
-        """The same aligner with some options changed.
+        """Make an aligner of the same model with some options changed.
 
         Raises:
             OptionError: A value is out of range.

@@ -1,4 +1,4 @@
-"""What the user gets of an aligned text: words and tokens with times, and doubts."""
+"""Alignment of a text: words and tokens with times, confidences, and misfits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Misfit(NamedTuple):
     confidence: float
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Summarise in one line for people."""
         first, last = self.first_word + 1, self.end_word
         where = f"words {first}-{last} {self.text!r}"
         if first == last:
@@ -97,5 +97,5 @@ class Alignment:
 
     @property
     def fits(self) -> bool:
-        """Whether there is no misfit."""
+        """True where there is no misfit."""
         return not self.misfits

@@ -1,4 +1,4 @@
-"""How near an alignment is to what the model would have said by itself.
+"""Confidence: how near an alignment is to what the model would say by itself.
 
 near = Nearness.of(log_probs, hypothesis, blank)
 near.confidence(start_frame, end_frame)

@@ -38,7 +38,7 @@ _STAR, _SKIP, _NOTHING = "\nstar", "\nskip", "\nnothing"  # what no text has as 
 
 @dataclass(frozen=True)
 class LinearGraph:
-    """How the graphs of texts are made.
+    """Maker of the graphs of texts.
 
     Attributes:
         tokens: The token table; with the star as one more token behind, if there may

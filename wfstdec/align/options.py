@@ -1,4 +1,4 @@
-"""What a user can set on alignment; checked at birth."""
+"""Options of alignment, checked when they are made."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def read_alignment(
 def _word_tokens(
     words: Sequence[Word], tokens: Sequence[Token]
 ) -> tuple[tuple[int, int], ...]:
-    """Which tokens lie in the frames of each word."""
+    """Find the tokens in the frames of each word."""
     spans, at = [], 0
     for word in words:
         while at < len(tokens) and tokens[at].start_frame < word.start_frame:
@@ -88,7 +88,7 @@ def _word_tokens(
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the text and the audio do not fit."""
+    """Places in which text and audio do not fit."""
 
     found: Found
     near: Nearness
@@ -113,7 +113,7 @@ class _Places:
         )
 
     def _pieces(self) -> Iterator[tuple[MisfitKind | None, int, int, int]]:
-        """What covers the frames in order: kind, place of the word, first frame, end.
+        """Cover the frames in order: kind, position of the word, first frame, end.
 
         A word has no kind; the place of what is no word is that of the next one.
         """

@@ -83,7 +83,7 @@ class LogProbs:
 
 
 class Found(NamedTuple):
-    """What a search came to.
+    """Result of a search.
 
     Attributes:
         hypothesis: The cheapest path; its words are places in the text.
@@ -146,7 +146,7 @@ def _one_pass(decoder: WfstDecoder, logprobs: LogProbs, beam: float) -> Hypothes
 
 
 def _costs_nothing_negative(graph: PackedGraph) -> bool:
-    """What the proof needs: nothing but log-probs makes a path cheaper."""
+    """Check the proof's premise: nothing but log-probs makes a path cheaper."""
     return bool(
         graph.arcs["cost"].min(initial=0.0) >= 0.0 and graph.final_cost.min() >= 0.0
     )

@@ -25,7 +25,7 @@ def add_speech_flags(
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """What the searches search."""
+    """Add the flags of models that searches search."""
     add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa", "--lm")
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
     add_flags(parser, "--open-vocabulary")
@@ -43,7 +43,7 @@ def speech_of(args: argparse.Namespace) -> Speech:
 
 
 def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
-    """What the flags name.
+    """Read the models that flags name.
 
     Args:
         args: The command line.

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
 def _read_lists(
     args: argparse.Namespace,
 ) -> tuple[BoostFile | None, BoostFile | None]:
-    """What `--boost` and `--phrases` name; errors as of their readers.
+    """Read the files of `--boost` and `--phrases`; errors as of their readers.
 
     Raises:
         OptionError: Flags of phrases without phrases.

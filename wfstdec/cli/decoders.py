@@ -21,7 +21,7 @@ from wfstdec.transducer import need_torch
 
 @dataclass(frozen=True)
 class Kind:
-    """What a decoder is made of.
+    """Kind of decoder: what makes it, and its options.
 
     Attributes:
         inputs: The flags that it reads besides its options, by name; it cannot do

@@ -75,7 +75,7 @@ READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")
 
 
 def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading:
-    """What a command line wants of lattices.
+    """Make the reading of lattices that a command line asks for.
 
     Raises:
         OptionError: They do not go together, or one is out of range.

@@ -118,5 +118,5 @@ def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """One line, without the place in our sources."""
+    """Show a warning in one line, without the place in our sources."""
     tqdm.write(f"warning: {message}", file=sys.stderr)

@@ -26,7 +26,7 @@ _WORTH = {
 
 
 def phrase_options(args: argparse.Namespace) -> PhraseOptions:
-    """What phrases are worth.
+    """Options of phrases: what they are worth.
 
     Raises:
         OptionError: A number is out of range.

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _judged(args: argparse.Namespace) -> tuple[list[Judged], list[Judged]]:
-    """What to tune on, and what to test on."""
+    """Lattices to tune on, and to test on."""
     lattices, references = open_lattices(args.lattices), read_text(args.ref)
     if args.test_lattices is not None:
         test_references = read_text(args.test_ref)

@@ -75,7 +75,7 @@ def result_format(args: argparse.Namespace) -> str:
 
 
 def subtitle_options(args: argparse.Namespace) -> SubtitleOptions | None:
-    """What a command line says of subtitles; None where it says nothing.
+    """Options of subtitles on a command line; None where there are none.
 
     Raises:
         OptionError: Flags of subtitles for another format; a value is out of range.

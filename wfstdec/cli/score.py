@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def oracle_line(kind: str, oracle: Oracle) -> str:
-    """As Kaldi's lines."""
+    """Format a line as Kaldi does."""
     found = f"{oracle.wer:.2f} [ {oracle.errors} / {oracle.words} ]"
     return f"%WER {found} of the best in {kind}"
 

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _ranges(args: argparse.Namespace, options: Iterable[str]) -> dict[str, Range]:
-    """Where to look for each option: ranges of the scales, or that of insertions."""
+    """Ranges of each option: of the scales, or that of insertions."""
     scales = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
     return {name: tuple(scales.get(name, args.insertion_range)) for name in options}
 

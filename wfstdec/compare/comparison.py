@@ -25,7 +25,7 @@ from wfstdec.text.files import atomic_write
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 
 ONLY_SETTING = "only setting"
-"""What a setting is called that has no options: the one of a search without widths."""
+"""Name of a setting that has no options: the one of a search without widths."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Comparison:
         return pareto(point for point in self.points if point.boosts == boosts)
 
     def to_json(self) -> str:
-        """As text; `from_json` gives an equal object."""
+        """Write as text; `from_json` gives an equal object."""
         content = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
         return json.dumps(_plain(content), indent=1, allow_nan=False) + "\n"
 
@@ -175,7 +175,7 @@ def load_comparison(path: str | os.PathLike[str]) -> Comparison:
 
 
 def pareto(points: Iterable[Point]) -> list[Point]:
-    """Those that no other beats in WER and RTFx, the fastest first."""
+    """Points that no other beats in WER and RTFx, the fastest first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (-point.rtfx, point.wer)):
         if not front or point.wer < front[-1].wer:

@@ -1,4 +1,4 @@
-"""How good word confidences are: reliability, normalised cross-entropy, ROC.
+"""Quality of word confidences: reliability, normalised cross-entropy, ROC.
 
 A word of a hypothesis is right where the alignment with the reference pairs it with an
 equal word (Kaldi's choice among alignments). Of N words with confidences:
@@ -36,7 +36,7 @@ class Reliability(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """How good confidences are.
+    """Figures of the quality of confidences.
 
     Attributes:
         nce: Normalised cross-entropy.
@@ -95,7 +95,7 @@ def score_confidences(
 
 
 def right_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[bool]:
-    """Which words of a hypothesis are right."""
+    """Mark the words of a hypothesis that are right."""
     pairs = align(reference, hypothesis)
     return [said == heard for said, heard in pairs if heard != GAP]
 

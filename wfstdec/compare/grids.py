@@ -30,7 +30,7 @@ WIDTHS = (
 
 WFST_GRID = ("beam=6,8,10,13,17",)
 TRIE_GRID = ("beam:beam_size=5:16,6:16,7:32,8:32,10:128,14:256",)
-"""What is tried where nothing else is asked for. The trie's pairs lie on the Pareto
+"""Settings that are tried by default. The trie's pairs lie on the Pareto
 front of 63 pairs of beams, 4 to 14, and sizes, 8 to 512, on 100 utterances of
 LibriSpeech, or a hair's breadth behind it; search errors count against the last."""
 
@@ -146,7 +146,7 @@ def _combinations(axes: Iterable[_Axis]) -> list[Setting]:
 
 
 def _width(values: tuple[Any, ...]) -> tuple[float, ...]:
-    """What widths are sorted by: None is infinite."""
+    """Sort key of widths: None is infinite."""
     for value in values:
         if value is not None and not isinstance(value, int | float):
             raise OptionError(f"width {value!r}, expected a number or 'none'")

@@ -1,4 +1,4 @@
-"""What figures were taken on: the machine (nothing about who owns it), the files."""
+"""Machine and files that figures were taken on (nothing about who owns it)."""
 
 from __future__ import annotations
 

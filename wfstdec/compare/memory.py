@@ -104,4 +104,4 @@ def _can_reset() -> bool:
 
 
 IS_EXACT = _can_reset()
-"""Whether the system lets the peak be reset."""
+"""True where the system lets the peak be reset."""

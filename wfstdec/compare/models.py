@@ -1,4 +1,4 @@
-"""What searches search, named once: a graph, tokens, a lexicon, a language model.
+"""Models of searches, named once: a graph, tokens, a lexicon, a language model.
 
 models = Models(graph="graph.npz", tokens="tokens.txt", lexicon="lexicon.txt",
                 lm="lm.arpa.gz", separator="<wb>")
@@ -300,7 +300,7 @@ class Models:
 def _tuned_by(
     searches: list[DecoderSearch], insertion: str, *, has_lm: bool
 ) -> list[DecoderSearch]:
-    """The same searches, with the options that can change what they find."""
+    """Mark the options of searches that can change what they find."""
     names = ("lm_scale", insertion) if has_lm else (insertion,)
     return [replace(search, tunable=names) for search in searches]
 

@@ -1,4 +1,4 @@
-"""How well listed phrases are recognised: precision, recall, F.
+"""Scores of listed phrases: precision, recall, F.
 
 An occurrence of a phrase is a place in a text at which its words stand one after the
 other; occurrences may overlap, also those of one phrase. Counts are of an utterance and
@@ -61,7 +61,7 @@ class PhraseCounter:
                 self._by_length[len(words)].add(words)
 
     def __len__(self) -> int:
-        """How many phrases there are."""
+        """Number of phrases."""
         return sum(map(len, self._by_length.values()))
 
     def count(self, words: Sequence[str]) -> Counter[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What takes part in a comparison, and what it gives.
+"""Protocols of what takes part in a comparison, and what it gives.
 
 A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance. A
 `Peer` is somebody else's decoder, which gives texts and no costs.
@@ -23,7 +23,7 @@ Setting = Mapping[str, Any]
 
 
 class Outcome(NamedTuple):
-    """What a search found in an utterance.
+    """Text of an utterance that a search found, and its cost.
 
     Attributes:
         text: The words, joined by single spaces.
@@ -48,7 +48,7 @@ Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Outcome
 
 @dataclass(frozen=True)
 class SearchFacts:
-    """What holds for a search at all its settings.
+    """Facts of a search that hold at all its settings.
 
     Attributes:
         options: All options by name; settings change some.
@@ -70,7 +70,7 @@ class Search(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables and plots call it."""
+        """Name in tables and plots."""
 
     @property
     def settings(self) -> Sequence[Setting]:
@@ -78,11 +78,11 @@ class Search(Protocol):
 
     @property
     def takes_boosts(self) -> bool:
-        """Whether it can be given boosts."""
+        """True where it can be given boosts."""
 
     @property
     def facts(self) -> SearchFacts:
-        """What holds at all settings."""
+        """Facts that hold at all settings."""
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """The boosts of each utterance as `Decode` takes them; called untimed."""
@@ -91,7 +91,7 @@ class Search(Protocol):
         """Make a decoder that runs in one thread."""
 
     def lattice_decoder(self, setting: Setting) -> LatticeDecoder | None:
-        """The same decoder for its lattices; None where it keeps none."""
+        """Make the decoder of a setting for lattices; None where it keeps none."""
 
 
 class Peer(Protocol):
@@ -122,7 +122,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PeerInputs:
-    """What a peer can be made of; what is None was not given.
+    """Inputs that a peer can be made of; None was not given.
 
     Attributes:
         tokens: The token table.

@@ -23,9 +23,9 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 
 SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
-"""What is tried first."""
+"""Scales that are tried first."""
 HALVINGS = 3
-"""How often the factor between neighbours is halved after that."""
+"""Number of times that the factor between neighbours is halved after that."""
 _DIGITS = 4
 
 
@@ -42,7 +42,7 @@ class Judged(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """How good confidences are at a scale of posteriors."""
+    """Quality of confidences at a scale of posteriors."""
 
     scale: float
     quality: Quality
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class ScaleTuning:
-    """What was found.
+    """Best scale, and all that were measured.
 
     Attributes:
         best: The best trial; of equal ones the scale nearer to 1.
@@ -120,7 +120,7 @@ def judge_all(
 
 
 def measure(judged: Sequence[Judged], scale: float) -> Measured:
-    """How good the confidences of some lattices are at a scale.
+    """Measure the confidences of some lattices at a scale.
 
     Raises:
         FormatError: All words are right, or all are wrong.

@@ -68,7 +68,7 @@ def table(comparison: Comparison) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """How much was decoded, and on what."""
+    """Headline: how much was decoded, and on what machine."""
     facts: Mapping[str, Any] = comparison.facts
     machine = facts["machine"]
     return (
@@ -119,7 +119,7 @@ def _model_s(point: Point) -> tuple[str, str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """What the figures are, in a few lines below the table."""
+    """Notes on the figures, a few lines below the table."""
     facts = comparison.facts
     loads: dict[str, list[str]] = {}
     for name, one in comparison.searches.items():
@@ -141,7 +141,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 
 def _oracle_note(comparison: Comparison) -> list[str]:
-    """What the errors of lists and lattices are."""
+    """Note on the errors of lists and lattices."""
     sizes = {point.kept.nbest for point in comparison.points if point.kept}
     return [
         f"Best of list, of lattice: the WER of the best of {size} texts, and of the "

@@ -193,7 +193,7 @@ def _point(
     speech: Speech,
     counter: PhraseCounter,
 ) -> Point:
-    """What was measured of a candidate; its siblings end with the widest."""
+    """Make the point of a candidate; its siblings end with the widest."""
     siblings = [
         other.found
         for other in candidates

@@ -30,7 +30,7 @@ from wfstdec.wfst.options import WfstOptions
 
 @dataclass(frozen=True, eq=False)
 class DecoderSearch:
-    """One of our decoders with some settings; a `Search`.
+    """Decoder of ours with some settings; a `Search`.
 
     Attributes:
         name: What tables and plots call it.
@@ -112,7 +112,7 @@ class PeerSearch:
 
     @property
     def facts(self) -> SearchFacts:
-        """What all settings of the peer have in common; nothing, if there is one."""
+        """Facts that all settings of the peer share; none, if there is but one."""
         first, *others = self.peer.settings()
         return SearchFacts(
             {
@@ -123,7 +123,7 @@ class PeerSearch:
         )
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
-        """As they are: nothing takes them."""
+        """Leave boosts as they are: nothing takes them."""
         return boosts
 
     def prepare(self, setting: Setting) -> Decode:

@@ -27,7 +27,7 @@ from wfstdec.metrics import WordErrors, score_texts
 COARSE = 5
 """Values of each option in the first grid; the ends of the range are two of them."""
 HALVINGS = 3
-"""How often the step is halved after that."""
+"""Number of times that the step is halved after that."""
 DIGITS = 6
 """Values are rounded to so many."""
 
@@ -37,7 +37,7 @@ RANGES: Mapping[str, Range] = {
     "word_insertion": (-4.0, 4.0),
     "boost_scale": (0.0, 2.0),
 }
-"""Where to look if nobody says; the scale of boosts only where there are any."""
+"""Default ranges of options; the scale of boosts only where there are any."""
 
 _log = logging.getLogger("wfstdec.compare")
 _Place = tuple[float, ...]
@@ -77,7 +77,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was found.
+    """Best options, and all that was tried.
 
     Attributes:
         best: The best trial.
@@ -195,7 +195,7 @@ def tune(
 
 
 def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
-    """What `tune` calls, for a grid that is one search at one setting.
+    """Make what `tune` calls of a grid that is one search at one setting.
 
     Raises:
         OptionError: It is several.

@@ -67,7 +67,7 @@ def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArray
 
 
 def least_final_costs(fst: FstArrays, label: int) -> np.ndarray:
-    """What it costs at least to end in each state over arcs with one input label.
+    """Least costs to end from each state over arcs with one input label.
 
         cost[s] = min(final_cost[s], arc.cost + cost[arc.nextstate] over such arcs)
 

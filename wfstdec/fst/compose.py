@@ -29,7 +29,7 @@ _NO_ARC = -1
 
 
 class _Side(NamedTuple):
-    """One side; the arcs of each state are sorted by the label to match.
+    """Side of a composition; arcs of each state are sorted by the label to match.
 
     Attributes:
         start: The start state.
@@ -229,7 +229,7 @@ def _trimmed(fst: FstArrays) -> FstArrays:
 def _reaching_end(
     splits: np.ndarray, nextstate: np.ndarray, final_cost: np.ndarray
 ) -> np.ndarray:
-    """Which states lead to a final one: a search along reversed arcs."""
+    """Mark states that lead to a final one: a search along reversed arcs."""
     num_states = len(final_cost)
     entering = np.zeros(num_states + 1, np.int64)
     for arc in range(len(nextstate)):

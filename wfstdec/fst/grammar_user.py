@@ -153,7 +153,7 @@ def _check_words(acceptor: WordAcceptor, ids: Mapping[str, int]) -> None:
 
 
 def _is_backoff_model(fst: FstArrays) -> bool:
-    """Whether no state has two arcs of one label, and no cycle is all epsilons."""
+    """Tell whether no state has two arcs of one label, and no cycle is all epsilons."""
     key = fst.arc_state() * (int(fst.ilabel.max(initial=0)) + 1) + fst.ilabel
     if len(np.unique(key)) < len(key):
         return False

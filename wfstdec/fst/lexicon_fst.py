@@ -76,7 +76,7 @@ class Fillers:
 
     @property
     def ends_words(self) -> bool:
-        """Whether a filler must stand between two words."""
+        """Tell whether a filler must stand between two words."""
         return self.separator is not None and not self.separator_optional
 
 

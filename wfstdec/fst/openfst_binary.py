@@ -46,7 +46,7 @@ Symbols = dict[int, str]
 
 @dataclass(frozen=True, eq=False)
 class FstContent:
-    """What an OpenFst file holds.
+    """Content of an OpenFst file.
 
     Attributes:
         fst: The FST.
@@ -210,7 +210,7 @@ def _vector_body(cursor: _Cursor, start: int, num_states: int) -> FstArrays:
 
 @jit
 def _scan_states(body: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Where each state begins, and the number of states; -1 if one is cut off."""
+    """Find the offset of each state, and their number; -1 if one is cut off."""
     offsets = np.zeros(most + 1, np.int64)
     pos = 0
     for state in range(most):

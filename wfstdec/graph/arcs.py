@@ -13,7 +13,7 @@ import numpy as np
 ARC = np.dtype(
     [("ilabel", "<u4"), ("olabel", "<u4"), ("nextstate", "<u4"), ("cost", "<f4")]
 )
-"""One arc, 16 bytes. The upper bits of `ilabel` are flags, see below."""
+"""Record of an arc, 16 bytes. The upper bits of `ilabel` are flags, see below."""
 
 LABEL_MASK = (1 << 28) - 1
 """The bits of `ilabel` that hold the label: 0 for epsilon, else token + 1."""

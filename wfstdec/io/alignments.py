@@ -26,7 +26,7 @@ def alignment_text_line(utterance: str, alignment: Alignment) -> str:
 
 
 def alignment_json_line(utterance: str, alignment: Alignment) -> str:
-    """One JSON object: words, their tokens, times, confidences, misfits, costs."""
+    """Format a JSON object: words, tokens, times, confidences, misfits, costs."""
     cost = alignment.total_cost
     fields = {
         "id": utterance,
@@ -46,7 +46,7 @@ def alignment_json_line(utterance: str, alignment: Alignment) -> str:
 def alignment_writer(
     format: str, *, subtitles: SubtitleOptions | None = None
 ) -> Callable[[str, Alignment], str]:
-    """What writes alignments in one of `FORMATS`.
+    """Make a writer of alignments in one of `FORMATS`.
 
     Args:
         format: Its name.

@@ -46,7 +46,7 @@ _FIELDS = ("text", "pronunciations", "bonus")
 
 @dataclass(frozen=True)
 class BoostFile:
-    """What a boost file holds: the lists of many utterances.
+    """Content of a boost file: the lists of many utterances.
 
     Attributes:
         common: Word to bonus (None follows from the list) or `BoostEntry`, or phrase to
@@ -63,7 +63,7 @@ class BoostFile:
 
     @property
     def favoured(self) -> set[str]:
-        """What has a number above 0, or none, in any list."""
+        """Texts that have a number above 0, or none, in any list."""
         lists = (self.common, *self.own.values())
         return {
             one for found in lists for one, number in found.items() if _favours(number)
@@ -154,7 +154,7 @@ def _are_json(lines: list[tuple[str, str]]) -> bool:
 
 
 def _is_of_words(line: str) -> bool:
-    """Whether a JSON line has a list of words; malformed ones raise when read."""
+    """Tell whether a JSON line has a list of words; malformed ones raise when read."""
     try:
         found = json.loads(line)
     except json.JSONDecodeError:

@@ -27,7 +27,7 @@ def text_line(utterance: str, hypothesis: Hypothesis) -> str:
 
 
 def json_line(utterance: str, hypothesis: Hypothesis) -> str:
-    """One JSON object: id, text, words with times, costs, how the search ended."""
+    """Format a JSON object: id, text, words with times, costs, how the search ended."""
     return _json(_fields(utterance, hypothesis))
 
 
@@ -57,7 +57,7 @@ FORMATS: dict[str, Callable[[str, Hypothesis], str]] = {
     "vtt": lambda _, hypothesis: vtt_text(hypothesis.words),
     "textgrid": lambda _, hypothesis: textgrid_text(hypothesis),
 }
-"""What an utterance adds to a result file, newline included, by format name."""
+"""Formatters of an utterance's part of a file, newline included, by format name."""
 
 ENDINGS = {
     "text": ".txt",
@@ -67,15 +67,15 @@ ENDINGS = {
     "vtt": ".vtt",
     "textgrid": ".TextGrid",
 }
-"""How the names of files in a format end."""
+"""Endings of file names by format."""
 
 NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
     "jsonl": nbest_json_line,
 }
-"""The same for several hypotheses, by the names of those formats that can hold them."""
+"""Formatters of several hypotheses, by the formats that can hold them."""
 
 Write = Callable[[str, Sequence[Hypothesis]], str]
-"""What an utterance and its hypotheses, best first, add to a result file."""
+"""Formatter of an utterance and its hypotheses, best first."""
 
 
 def format_named(format: str | None, path: str | os.PathLike[str] | None = None) -> str:
@@ -97,7 +97,7 @@ def format_named(format: str | None, path: str | os.PathLike[str] | None = None)
 def result_writer(
     format: str, *, nbest: int = 1, subtitles: SubtitleOptions | None = None
 ) -> Write:
-    """What writes hypotheses in a format.
+    """Make a writer of hypotheses in a format.
 
     Args:
         format: One of `FORMATS`.
@@ -132,7 +132,7 @@ def _fields(utterance: str, hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def _fields_of_text(hypothesis: Hypothesis) -> dict[str, Any]:
-    """What differs between the hypotheses of an utterance."""
+    """Fields that differ between the hypotheses of an utterance."""
     words = [_fields_of_word(word) for word in hypothesis.words]
     return {
         "text": hypothesis.text,

@@ -21,7 +21,7 @@ from wfstdec.search.options import CheckedOptions
 
 @dataclass(frozen=True)
 class SubtitleOptions(CheckedOptions):
-    """What subtitlers use; a word alone may be longer.
+    """Limits of subtitles, those that subtitlers use; a word alone may be longer.
 
     Attributes:
         max_chars: Characters of a line at most.
@@ -110,7 +110,7 @@ def _fits(words: Sequence[Word], options: SubtitleOptions) -> bool:
 
 
 def _wrapped(texts: Sequence[str], max_chars: int) -> Iterator[str]:
-    """As few lines as there can be; a longer word has one of its own."""
+    """Wrap into as few lines as possible; a longer word has one of its own."""
     line = texts[0]
     for text in texts[1:]:
         if len(line) + 1 + len(text) > max_chars:
@@ -122,7 +122,7 @@ def _wrapped(texts: Sequence[str], max_chars: int) -> Iterator[str]:
 
 
 def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
-    """As few lines as there can be, the longest of them as short as it can be."""
+    """Wrap into as few lines as possible, the longest as short as possible."""
     lines = list(_wrapped(texts, options.max_chars))
     low, high = max(map(len, texts)), max(map(len, lines))
     while low < high:
@@ -156,7 +156,7 @@ SUBTITLES: dict[str, Callable[[Sequence[Word], SubtitleOptions | None], str]] = 
     "srt": srt_text,
     "vtt": vtt_text,
 }
-"""What makes a whole file of words, by format name."""
+"""Makers of a whole file from words, by format name."""
 
 
 def _escaped(line: str) -> str:

@@ -16,7 +16,7 @@ from wfstdec.search.hypothesis import Token, Word
 
 
 class Timed(Protocol):
-    """What has words and tokens with times: hypotheses, alignments."""
+    """Words and tokens with times: hypotheses, alignments."""
 
     @property
     def words(self) -> Sequence[Word]:

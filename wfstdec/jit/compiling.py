@@ -58,7 +58,7 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """The same, but it is inlined into whatever calls it."""
+    """Compile a part of kernels that is inlined into whatever calls it."""
     return _as_part(numba.njit(**_PART, forceinline=True)(function))
 
 

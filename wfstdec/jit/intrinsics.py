@@ -51,5 +51,5 @@ def lowest_bit(bits):
 
 @inlined
 def bits_below(bits, bit):
-    """How many bits of a uint64 are set below `bit`, a uint64 with one bit set."""
+    """Count the bits of a uint64 that are set below `bit`, which has one bit set."""
     return count_bits(bits & (bit - _ONE))

@@ -65,7 +65,7 @@ class BackoffModel:
 
     @property
     def num_bytes(self) -> int:
-        """What the arrays take."""
+        """Memory of the arrays."""
         return sum(array.nbytes for array in self.automaton)
 
     @property

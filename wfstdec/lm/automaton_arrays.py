@@ -61,7 +61,7 @@ DTYPES = {
 
 
 def frozen(automaton: Automaton) -> Automaton:
-    """The same in the right types, read-only: kernels are then compiled once."""
+    """Convert an automaton to its types, read-only: kernels are compiled once."""
     arrays = []
     for name, dtype in DTYPES.items():
         array = np.ascontiguousarray(getattr(automaton, name), dtype).view(np.ndarray)

@@ -48,12 +48,12 @@ class Histories:
 
     @property
     def is_bos(self) -> np.ndarray:
-        """Which n-gram is `<s>`, the history that sentences begin with; bool [M]."""
+        """Mark the n-gram `<s>`, the history that sentences begin with; bool [M]."""
         return (self.trie.label == self.bos) & (self.trie.depth == 1)
 
     @property
     def is_end(self) -> np.ndarray:
-        """Which n-grams end with `</s>`, bool [M]: no histories, but final costs."""
+        """Mark n-grams that end with `</s>`, bool [M]: no histories but final costs."""
         return self.trie.label == self.eos
 
     def predicting(self) -> np.ndarray:

@@ -94,7 +94,7 @@ class KenlmModel:
 
 
 class _Words:
-    """What the module knows; nothing is listed."""
+    """Words of the `kenlm` module: it knows them, but lists none."""
 
     def __init__(self, model: Any) -> None:
         self._model = model

@@ -127,7 +127,7 @@ def final(lm, model, state):
 
 @inlined
 def unanswered(lm):
-    """Whether the model must be asked, and what was done be done again."""
+    """Tell whether the model must be asked, and the step be done again."""
     return _unanswered(lm)
 
 
@@ -145,7 +145,7 @@ def state_order(lm, state):
 
 @inlined
 def row_of_state(lm, state):
-    """Where arrays that are made for the states of a model have this one."""
+    """Row of a state in arrays that are made for the states of a model."""
     return _row(lm, state)
 
 

@@ -25,7 +25,7 @@ from wfstdec.text.symbols import TokenTable
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | LazyLM
 """An ARPA file, a KenLM binary, a folder that `NgramLM.save` wrote, or an object."""
 TakenLM = ArpaModel | NgramLM | UserLM | LazyLM
-"""The same once files are read."""
+"""Language models that need no file read any more."""
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
@@ -50,7 +50,7 @@ def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
 
 
 def read_any_lm(lm: AnyLM) -> TakenLM:
-    """As `read_lm`; what has no n-grams to list stays as it is, or is asked later.
+    """Read a model, also one without n-grams to list, which is asked later.
 
     Raises:
         ArpaError: A malformed file.
@@ -77,7 +77,7 @@ def any_lm_over(
     labels: TokenTable | Sequence[str],
     unk_cost: float | None = None,
 ) -> NgramLM | LazyLM:
-    """As `lm_over`, also of a user's own model, which is asked as a search goes.
+    """Lay a model out over labels, also a user's own, asked as a search goes.
 
     Raises:
         ArpaError: As `NgramLM.from_arpa`.

@@ -95,7 +95,7 @@ def _conditions(a: Automaton, num_labels: int) -> Iterator[tuple[bool, str]]:
 
 
 def _has_full_roots(a: Automaton, num_labels: int) -> bool:
-    """Whether roots are dense where label tables are; one model or all have one."""
+    """Tell whether roots are dense where label tables are: of one model or of all."""
     roots = np.flatnonzero(a.backoff_state < 0)
     sizes = np.diff(a.state_arc_splits)[roots]
     return not len(a.label_alias) or bool((sizes == num_labels + 1).all())

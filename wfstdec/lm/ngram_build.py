@@ -31,7 +31,7 @@ _log = logging.getLogger("wfstdec.lm")
 
 
 class ArpaLabels(NamedTuple):
-    """How the W words of a file and the L labels of a table go together.
+    """Labels of the W words of a file, in a table of L.
 
     Attributes:
         of_word: int32 [W], the label of each word of the file, `NO_LABEL` where it

@@ -25,4 +25,4 @@ NULL_AUTOMATON = frozen(
         label_alias=np.zeros(0),
     )
 )
-"""One model of one state, the root: each label leads back to it at cost 0."""
+"""Automaton of one state, the root: each label leads back to it at cost 0."""

@@ -103,20 +103,20 @@ class LazyLM:
         return self.asked.words
 
     def answers(self) -> Answers:
-        """What the model has answered; a search keeps to one until it ends."""
+        """Table of the model's answers; a search keeps to one until it ends."""
         with self.lock:
             if self._answers.num_pairs > self._max_pairs:
                 self._answers = Answers(self)
             return self._answers
 
     def word_costs(self) -> np.ndarray:
-        """What each label costs where nothing was said, float32 [L]; in one batch."""
+        """Cost of each label at the empty history, float32 [L]; asked in one batch."""
         if self._word_costs is None:
             self._word_costs = read_only(self._costs(self.names))
         return self._word_costs
 
     def unk_cost(self) -> float:
-        """What `<unk>` costs where nothing was said; inf where there is none."""
+        """Cost of `<unk>` at the empty history; inf where there is none."""
         return float(self._costs((UNK,))[0])
 
     def _costs(self, texts: Sequence[str]) -> np.ndarray:
@@ -154,7 +154,7 @@ class Answers:
 
     @property
     def num_pairs(self) -> int:
-        """How many answers there are."""
+        """Number of answers."""
         return int(self._known.counts[USED])
 
     def labels_of(self, texts: Sequence[str]) -> np.ndarray:
@@ -294,7 +294,7 @@ def _moved(table: LazyTable, factor: int) -> LazyTable:
 
 
 AnyModel = Automaton | LazyLM
-"""What a search space holds."""
+"""Language models of a search space."""
 _Found = TypeVar("_Found")
 
 
@@ -376,7 +376,7 @@ class LmQueries:
         return np.float32(cost), int(after)
 
     def unknown(self, state: int) -> tuple[np.float32, int]:
-        """The same of a label that is none of the table."""
+        """Ask for a label that is none of the table."""
         return self.step(state, int(kernels.unknown_label(self._arrays.now)))
 
     def final(self, state: int) -> np.float32:

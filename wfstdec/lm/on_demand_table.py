@@ -1,4 +1,4 @@
-"""What a model was asked, as kernels look it up: a hash table of (state, label).
+"""Answers of a model as kernels look them up: a hash table of (state, label).
 
     cost, nextstate = step(table, 0, state, label)      # see `kernels.py`
     if unanswered(table): ...                           # the host asks the model
@@ -77,7 +77,7 @@ def new_table(size: int, num_labels: int, start: int = 0) -> LazyTable:
 
 @inlined
 def table_step(lm, model, state, label):
-    """As `kernels.step`; a pair that is not known costs inf, and leads to -1."""
+    """Look up a step; a pair that is not known costs inf, and leads to -1."""
     if model < 0:
         return float32(0), int32(state)
     if state < 0:  # behind a pair that is not known
@@ -93,7 +93,7 @@ def table_step(lm, model, state, label):
 
 @inlined
 def table_final(lm, model, state):
-    """As `kernels.final`; inf where it is not known."""
+    """Look up a final cost; inf where it is not known."""
     if model < 0:
         return float32(0)
     if state < 0:
@@ -103,7 +103,7 @@ def table_final(lm, model, state):
 
 @inlined
 def table_unanswered(lm):
-    """Whether anything was noted."""
+    """Tell whether any question was noted."""
     return lm.counts[MISSES] + lm.counts[FULL] > 0
 
 
@@ -121,7 +121,7 @@ def table_order(lm, state):
 
 @inlined
 def table_row(lm, state):
-    """Where arrays by state have a state: they have but one."""
+    """Row of any state in arrays by state: they have but one."""
     return int64(0)
 
 

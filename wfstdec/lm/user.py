@@ -25,12 +25,12 @@ from typing import Any, Protocol, runtime_checkable
 from wfstdec.errors import LanguageModelError
 
 UNK = "<unk>"
-"""What a model is asked for in the place of a word that has no text for it."""
+"""Text that stands for words which the model has no text for."""
 
 
 @runtime_checkable
 class UserLM(Protocol):
-    """What a model of words must have; costs are nats, lower is better.
+    """Methods of a user's model of words; costs are nats, lower is better.
 
     A state is anything hashable that never changes. States that are equal are one to
     the search; objects whose class says nothing of `==` are told apart by the words
@@ -87,7 +87,7 @@ class Asked:
         return getattr(self._model, "empty", self._model.start)()
 
     def name_of(self, word: str) -> str | None:
-        """What the model is asked for in the place of a word; None: it cannot be."""
+        """Text that the model is asked for in place of a word; None: it cannot be."""
         if self.words is None or word in self.words:
             return word
         return UNK if UNK in self.words else None
@@ -174,7 +174,7 @@ def digest(state: Any) -> bytes | None:
 
 
 def _parts(state: Any) -> bytes | None:
-    """What is digested of a state."""
+    """Bytes of a state for its digest; None where it has none."""
     if isinstance(state, str):
         return b"s%d:" % len(state) + state.encode("utf-8", "surrogatepass")
     if isinstance(state, bytes):

@@ -47,7 +47,7 @@ class Alphabet:
 
     @property
     def is_bpe(self) -> bool:
-        """Whether labels are pieces."""
+        """True where labels are pieces."""
         return self._is_bpe
 
     @property
@@ -159,7 +159,7 @@ def _from_hashes(label: str) -> str:
 
 
 def spelled_share(alphabet: Alphabet, unigrams: Collection[str]) -> float:
-    """What share of words has no character that labels lack; 1 for no words."""
+    """Share of words that have no character that labels lack; 1 for no words."""
     known = set("".join(alphabet.labels))
     spelled = sum(known.issuperset(word) for word in unigrams)
     return spelled / len(unigrams) if unigrams else 1.0
@@ -206,12 +206,12 @@ def _kind(label: str, is_bpe: bool) -> int:
 
 
 def _without_marks(label: str) -> str:
-    """What is left of a piece where a word begins with it."""
+    """Strip the mark of a piece with which a word begins."""
     return label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN)
 
 
 def _spelled(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each text stands, int64 [N + 1]; the code points of all, int32."""
+    """Splits of texts, int64 [N + 1]; the code points of all, int32."""
     splits = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=splits[1:])
     joined = "".join(texts).encode("utf-32-le", "surrogatepass")

@@ -57,7 +57,7 @@ WordFrames = tuple[str, Frames]
 OutputBeam = tuple[str, Any, list[WordFrames], float, float]
 """Text, state of the language model, words with frames, logit score, whole score."""
 OutputBeamMPSafe = tuple[str, list[WordFrames], float, float]
-"""The same without the state."""
+"""Beam of an output without the state."""
 
 
 class BeamSearchDecoderCTC:
@@ -368,7 +368,7 @@ def _rebuilt(
 
 
 def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:
-    """What can be gone through for each utterance again."""
+    """Keep an iterable that is gone through for each utterance again."""
     if hotwords is None or isinstance(hotwords, str):
         return hotwords
     return tuple(hotwords)

@@ -42,12 +42,12 @@ _FEW_KNOWN = 0.1
 
 
 class AbstractLanguageModel(abc.ABC):
-    """What a search asks of a language model."""
+    """Interface of a language model, as a search asks it."""
 
     @property
     @abc.abstractmethod
     def order(self) -> int:
-        """How many words, the predicted one among them, it looks at."""
+        """Number of words that it looks at, the predicted one among them."""
 
     @abc.abstractmethod
     def get_start_state(self) -> Any:
@@ -55,7 +55,7 @@ class AbstractLanguageModel(abc.ABC):
 
     @abc.abstractmethod
     def score_partial_token(self, partial_token: str) -> float:
-        """What the beginning of a word is worth, until the word is said; nats."""
+        """Score the beginning of a word, until the word is complete; nats."""
 
     @abc.abstractmethod
     def score(
@@ -212,7 +212,7 @@ class LanguageModel(AbstractLanguageModel):
 
     @property
     def scorer(self) -> Scorer:
-        """What has the probabilities."""
+        """Scorer that has the probabilities."""
         return self._scorer
 
     @property

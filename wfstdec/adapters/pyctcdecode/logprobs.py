@@ -84,7 +84,7 @@ def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
 
 
 def _are_probabilities(frames: np.ndarray) -> bool:
-    """Whether no number is below 0 and rows sum to 1."""
+    """Tell whether no number is below 0 and rows sum to 1."""
     if not len(frames) or not frames[0].min() >= 0 or not frames.min() >= 0:
         return False
     sums = frames.sum(axis=1, dtype=np.float64)
@@ -179,7 +179,7 @@ def _add_up_float32(frames, bits, best, total):
 
 @kernel
 def _add_up_float64(frames, best, total):
-    """The same in float64."""
+    """Sum in float64."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
         x = frames[t]
@@ -218,7 +218,7 @@ def _first_of(x, value):
 
 @inlined
 def _has_any(block, least):
-    """Whether one of some numbers is not below another; no loop is left early."""
+    """Tell whether any number is not below another; no loop is left early."""
     found = int32(0)
     for i in range(len(block)):
         found += int32(block[i] >= least)

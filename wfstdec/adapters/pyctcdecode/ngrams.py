@@ -26,7 +26,7 @@ from wfstdec.text.files import read_lines
 from wfstdec.text.kenlm_binary import read_kenlm_header
 
 _NO_UNK_LOG10 = -100.0
-"""What KenLM gives `<unk>` where a file has none."""
+"""Log-prob that KenLM gives `<unk>` where a file has none."""
 _MARKS = {"<s>", "</s>", "<unk>", "<UNK>"}
 _EPSILON = "<eps>"
 _MOST_KNOWN = 1 << 20
@@ -54,7 +54,7 @@ class Scorer(Protocol):
         ...
 
     def has(self, word: str) -> bool:
-        """Whether it has the word."""
+        """Tell whether the model has the word."""
         ...
 
     def start(self, boundary: bool) -> Any:

@@ -1,4 +1,4 @@
-"""What a call of the decoder says, checked; what kernels search with, made of it."""
+"""Parameters of a call of the decoder, checked, and of the kernels, made of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWN_METHODS = ("score", "score_partial_token", "get_start_state")
 
 
 class Limits(NamedTuple):
-    """What a call says of the search; see `BeamSearchDecoderCTC.decode_beams`."""
+    """Limits of the search in a call; see `BeamSearchDecoderCTC.decode_beams`."""
 
     beam_width: int
     beam_prune_logp: float
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What a decoder is."""
+    """Facts of a decoder that are of all its calls."""
 
     tokens: k.Tokens
     is_bpe: bool
@@ -61,7 +61,7 @@ def check_limits(limits: Limits) -> None:
 def make_search(
     model: Any, limits: Limits, start: Any, hotwords: WordTree, own: Own
 ) -> tuple[k.Search, AskedModel | None]:
-    """What the kernels search with, and the model that the host asks for them.
+    """Make what the kernels search with, and the model that the host asks for them.
 
     Args:
         model: The language model, or None.

@@ -77,7 +77,7 @@ def _new_part(search, store, parent, char, slot):
 
 @inlined
 def _score_part(search, node):
-    """What a part is worth while it is under way, and as a word."""
+    """Score a part while it is under way, and as a word."""
     params, vocabulary, hot = search.params, int64(node.vocabulary), int64(node.hot)
     length, word = int64(node.length), int32(-1)
     if vocabulary >= 0:
@@ -146,7 +146,7 @@ def _new_text(search, store, parent, word, slot):
 
 @inlined
 def word_score(search, state, label, is_known):
-    """What the language model says of a word, with the reward for having it."""
+    """Score a word by the language model, with the reward for having it."""
     params = search.params
     cost = step(search.automaton, 0, state, label)[0]
     logp = -float(cost)
@@ -157,7 +157,7 @@ def word_score(search, state, label, is_known):
 
 @inlined
 def end_score(search, state):
-    """What the language model says of the end of an utterance."""
+    """Score the end of an utterance by the language model."""
     if not search.params.boundary:
         return 0.0
     return -search.params.alpha * float(final(search.automaton, 0, state))

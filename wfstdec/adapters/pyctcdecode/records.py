@@ -1,4 +1,4 @@
-"""What the kernels of the pyctcdecode adapter work on: records, and tuples of arrays.
+"""Records and tuples of arrays that the kernels of the pyctcdecode adapter work on.
 
 A beam is (text, part, last): the words said, the word under way, the last token. Words
 under way are nodes of a tree of characters (`PART`), texts nodes of a tree of words
@@ -132,7 +132,7 @@ class SearchParams(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What an utterance is searched with; nothing in it changes."""
+    """Models and options of a search of an utterance; nothing in it changes."""
 
     tokens: Tokens
     params: SearchParams
@@ -144,7 +144,7 @@ class Search(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What an utterance keeps between frames, and scratch.
+    """Arrays that an utterance keeps between frames, and scratch.
 
     Attributes:
         beams: BEAM [beam_width], the best first.

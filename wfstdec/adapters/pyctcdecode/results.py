@@ -1,4 +1,4 @@
-"""What a search has found, as users read it: texts, frames of words, scores.
+"""Results of a search as users read them: texts, frames of words, scores.
 
 endings = read_endings(store, 1)             # the best one; None for all
 endings[0].text, endings[0].words            # 'a b', [('a', (3, 5)), ('b', (7, 8))]
@@ -19,7 +19,7 @@ _BETWEEN = "\0"
 
 
 class Found(NamedTuple):
-    """How an utterance may have been said.
+    """Text of an utterance, with frames and scores.
 
     Attributes:
         text: Its words.
@@ -81,7 +81,7 @@ def text_of(store: k.Store, node: int) -> str:
 
 @kernel
 def _measure(store, order, sizes):
-    """How many characters and words endings have, with one character behind each."""
+    """Count characters and words of endings, with one character behind each."""
     for i in order:
         entry = store.entries[i]
         node = int64(entry.text)

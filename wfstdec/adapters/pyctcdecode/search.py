@@ -1,4 +1,4 @@
-"""One utterance through the kernels; what is too small grows, and the host is asked.
+"""Search of an utterance by kernels; what is too small grows, the host is asked.
 
 searcher = Searcher(pool, search, asked)
 found = searcher.run(kept_tokens, 1)          # `Found`, best first
@@ -77,7 +77,7 @@ class AskedModel:
     def _ended(
         self, store: k.Store, node: int, with_nothing: bool
     ) -> tuple[float, int]:
-        """What the end of an utterance adds, and the state behind it."""
+        """Score the end of an utterance, and give the state behind it."""
         at = int(store.texts[node]["state"])
         if not with_nothing:
             return self._end(store, node), at
@@ -86,7 +86,7 @@ class AskedModel:
         return score, len(self.states) - 1
 
     def _end(self, store: k.Store, node: int) -> float:
-        """What the end adds: asked for, or the difference that it makes to a word."""
+        """Score the end: asked for, or the difference that it makes to a word."""
         text = store.texts[node]
         if hasattr(self._model, "score_end"):
             return self._model.score_end(self.states[text["state"]])

@@ -33,7 +33,7 @@ _SOURCES: Mapping[str, tuple[ModuleType, ...]] = {
     "decoder": (constants, alphabet, decoder, building),
     "language_model": (constants, language_model, hotwords, ngrams),
 }
-"""Where the names of each module come from; later ones win."""
+"""Modules of ours that each module takes its names from; later ones win."""
 _FACE = ("Alphabet", "BeamSearchDecoderCTC", "LanguageModel", "build_ctcdecoder")
 
 

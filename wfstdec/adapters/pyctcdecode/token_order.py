@@ -20,7 +20,7 @@ _EMPTY = -1
 
 
 def table_size(num_tokens: int) -> int:
-    """How long the tables must be for sets of so many integers."""
+    """Length of tables for sets of so many integers."""
     return max(_FIRST_SIZE, 1 << (4 * (num_tokens + 1)).bit_length())
 
 
@@ -124,7 +124,7 @@ def _fitting(wanted):
 
 @inlined
 def _slot(table, size, number):
-    """Where a number stands in a table, or the empty place where it belongs."""
+    """Find the slot of a number in a table, or the empty one where it belongs."""
     mask, shifted, at = size - 1, number, number & (size - 1)
     while True:
         last = at + _PROBES if at + _PROBES <= mask else at

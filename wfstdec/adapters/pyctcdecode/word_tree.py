@@ -91,7 +91,7 @@ def enter(slots, parent, char, node):
 
 @inlined
 def first_slot(parent, char, mask):
-    """Where a pair of integers stands in a table of mask + 1 slots, or before it."""
+    """First slot to look for a pair of integers in a table of mask + 1 slots."""
     key = uint64(int64(parent)) * _PARENT + uint64(int64(char)) * _CHAR
     return int64((key ^ (key >> _HALF)) & uint64(mask))
 
@@ -139,7 +139,7 @@ def compile_hotwords(words: tuple[str, ...]) -> WordTree:
 
 
 class HotwordScorer:
-    """The same in Python, for whoever asks for scores outside of a search.
+    """Scorer of hotwords in Python, for whoever asks outside of a search.
 
     Args:
         words: Hotwords; phrases count word by word.
@@ -168,15 +168,15 @@ class HotwordScorer:
         return cls(split_hotwords(hotwords), weight)
 
     def __contains__(self, item: str) -> bool:
-        """Whether a hotword begins so."""
+        """Tell whether a hotword begins so."""
         return item in self._shortest
 
     def score(self, text: str) -> float:
-        """What the hotwords of a text are worth."""
+        """Score the hotwords of a text."""
         return self._weight * sum(word in self._words for word in text.split())
 
     def score_partial_token(self, token: str) -> float:
-        """What the beginning of a hotword is worth."""
+        """Score the beginning of a hotword."""
         if token not in self:
             return 0.0
         return self._weight * len(token) / self._shortest[token]

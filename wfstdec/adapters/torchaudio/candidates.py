@@ -103,7 +103,7 @@ def _join(candidates, i, j, log_add):
 
 @inlined
 def _same(a, b):
-    """Whether two candidates are one hypothesis."""
+    """Tell whether two candidates are one hypothesis."""
     same = a.lm == b.lm and a.label == b.label and a.node == b.node
     return same and a.token == b.token and a.blank == b.blank
 

@@ -22,7 +22,7 @@ Array = Any
 
 
 class CTCHypothesis(NamedTuple):
-    """One answer for an utterance.
+    """Answer for an utterance, one of the n best.
 
     Attributes:
         tokens: int64 [L], blanks and repeats left out; the silence before the first and
@@ -128,7 +128,7 @@ class CTCDecoder:
         self._ended = True
 
     def get_final_hypothesis(self) -> list[CTCHypothesis]:
-        """What was said in it, the best first; before its end, what it looks like.
+        """Hypotheses of the utterance, best first; before its end, as it looks.
 
         Raises:
             InputError: No utterance has begun.

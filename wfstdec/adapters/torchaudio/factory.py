@@ -38,7 +38,7 @@ File = str | os.PathLike[str]
 
 
 class _Inputs(NamedTuple):
-    """What a decoder is made of, read.
+    """Inputs of a decoder, read.
 
     Attributes:
         tokens: The tokens.

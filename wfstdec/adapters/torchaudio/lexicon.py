@@ -28,7 +28,7 @@ from wfstdec.text.files import read_lines
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of, trie_of
 
 UNKNOWN = "<unk>"
-"""What flashlight calls the unknown word, whatever `unk_word` is."""
+"""Flashlight's name of the unknown word, whatever `unk_word` is."""
 _SPACE = re.compile(r"[ \t\n\r\v\f]+")
 
 Spellings = dict[str, list[list[str]]]
@@ -52,7 +52,7 @@ class Names:
     default: int | None = None
 
     def __len__(self) -> int:
-        """How many numbers there are."""
+        """Number of entries."""
         return len(self.names)
 
     def index(self, name: str, role: str = "", used_by: str = "") -> int:
@@ -197,7 +197,7 @@ def arc_gains(trie: LexiconTrie, word_gain: np.ndarray, unk_gain: float) -> np.n
 
 
 def arc_kinds(trie: LexiconTrie) -> np.ndarray:
-    """What the child of each arc is for, `GOES_ON` and `ENDS`, uint8 [N - 1]."""
+    """Kinds of the child of each arc, `GOES_ON` and `ENDS`, uint8 [N - 1]."""
     goes_on = np.diff(trie.node_child_splits)[trie.child_node] > 0
     ends = np.diff(trie.node_pron_splits)[trie.child_node] > 0
     return (GOES_ON * goes_on + ENDS * ends).astype(np.uint8)

@@ -43,13 +43,13 @@ Answers = tuple[np.ndarray, np.ndarray]
 
 
 class History(Protocol):
-    """What a model knows of one utterance; state 0 is the start."""
+    """States that a model made in an utterance; state 0 is the start."""
 
     def answer(self, arc_of: np.ndarray) -> Answers:
-        """What follows states by labels, both in int32 [N, 2]."""
+        """Find the states that follow by labels, both in int32 [N, 2]."""
 
     def finish(self, states: np.ndarray, lm_states: np.ndarray) -> Answers:
-        """What the end of the utterance makes of states, int32 [N] both."""
+        """Find the states behind the end of the utterance, int32 [N] both."""
 
 
 class Model(Protocol):
@@ -286,7 +286,7 @@ def check_size(labels: Names, num_tokens: int) -> None:
 
 
 def _with_unknown(arpa: ArpaModel) -> ArpaModel:
-    """The same with an `<unk>` as KenLM adds it where there is none."""
+    """Add an `<unk>` as KenLM does where there is none."""
     if arpa.unk is not None:
         return arpa
     first = arpa.ngrams[0]

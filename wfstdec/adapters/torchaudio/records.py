@@ -1,4 +1,4 @@
-"""What the kernels of flashlight's search work on: records, and tuples of arrays.
+"""Records and tuples of arrays that the kernels of flashlight's search work on.
 
 Scores are as there: higher is better, natural log for the network's, log10 for the
 language model's, which `lm_weight` scales.
@@ -49,7 +49,7 @@ TRACE = np.dtype([("previous", "<i4"), ("token", "<i4"), ("word", "<i4")])
 """A frame of a path: the one before, its token, the word that ended there or -1."""
 
 DONE, MORE_CANDIDATES, MORE_TRACE, MORE_ARCS, MISSED = range(5)
-"""How a frame may end; all but `DONE` leave everything as it was, for another try."""
+"""Outcomes of a frame; all but `DONE` leave everything as it was, for another try."""
 BEAM_SIZE, TRACE_SIZE, NUM_STATES, NUM_ARCS, ANSWERED = range(5)
 """Places in `UtteranceState.counts`."""
 COUNT, STATUS, NEXT_CUT = range(3)
@@ -61,7 +61,7 @@ GOES_ON, ENDS = 1, 2
 
 
 class Rules(NamedTuple):
-    """What is searched, and how; N nodes, V tokens.
+    """Models and options of a search; N nodes, V tokens.
 
     Attributes:
         trie: The lexicon; that of no words where there is none.
@@ -138,7 +138,7 @@ class Scratch(NamedTuple):
 
 
 class UtteranceState(NamedTuple):
-    """One utterance: K hypotheses, their trace, and what the language model said.
+    """Arrays of an utterance: K hypotheses, their trace, the language model's answers.
 
     A state of the language model here is a history of labels, as flashlight has it, or
     an object of the user's; an arc leads from a state by a label to another.

@@ -1,4 +1,4 @@
-"""One utterance of flashlight's search: arrays that grow, and what the model is asked.
+"""Search of an utterance by flashlight's rules; arrays grow, a model is asked.
 
     search = Search(rules, model)
     search.advance(emissions)                    # float32 [T, V], any number of times
@@ -170,7 +170,7 @@ def _slots_for(count: int) -> int:
 
 
 def _doubled(array: np.ndarray) -> np.ndarray:
-    """The same in an array twice as long."""
+    """Copy into an array twice as long."""
     longer = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

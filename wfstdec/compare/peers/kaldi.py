@@ -97,7 +97,7 @@ class FasterDecoder:
 
     @property
     def reached_final(self) -> bool:
-        """Whether the last utterance's best path ends in a final state."""
+        """True where the last utterance's best path ends in a final state."""
         return bool(self._decoder.reached_final())
 
 
