@@ -8,8 +8,8 @@ import pytest
 from cli_files import TOKENS, write_files
 
 import wfstdec
+from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.errors import OptionError, TokenTableError
-from wfstdec.search.phrases import phrase_compiler
 
 A, B, C = (TOKENS.index(name) for name in "abc")
 WB = TOKENS.index("<wb>")

@@ -24,8 +24,8 @@ from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.errors import BoostError
 from wfstdec.graph.overlay import make_overlay
 from wfstdec.wfst import added
-from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.boost_support import Overlays
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch

@@ -22,11 +22,11 @@ from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.command import Run, make_parser, parse
 from tools.bench.report import Row, errors_of
 from wfstdec import TrieOptions, WfstOptions, compare
+from wfstdec.boost.phrase_compilers import Vocabulary, phrase_compiler
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.plotting import COLOURS, MARKERS, check_plot
 from wfstdec.compare.searches import DecoderSearch
-from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.text.arpa import read_arpa
 
 Grid = Mapping[str, Sequence[Any]]

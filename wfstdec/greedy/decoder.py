@@ -38,6 +38,7 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.greedy.backends import BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
@@ -45,7 +46,6 @@ from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
 from wfstdec.trie.hypotheses import HypothesisBuilder

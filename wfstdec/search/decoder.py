@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.phrase_compilers import Vocabulary, phrase_compiler
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
@@ -29,7 +30,6 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend, GroupBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
-from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.search.sessions import Sessions
 
 _Given = TypeVar("_Given")

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
+from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
 from wfstdec.transducer.automata import TorchNgramLM

@@ -21,6 +21,7 @@ import numpy as np
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.oov import G2pLike, Pronouncer
+from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.loading import (
@@ -39,7 +40,6 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (

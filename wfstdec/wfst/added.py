@@ -1,13 +1,4 @@
-"""Words added for an utterance, in a search of a graph: an overlay, texts, times.
-
-    overlays = Overlays(graph)
-    overlays.of(added)                  # laid out once, however many utterances have it
-    tables_with(graph.tables, added)    # words and pronunciations of both
-
-An added word costs what the language model asks for `<unk>`, which is what the graph's
-calls cost; a further pronunciation of a word that the graph has costs what this one
-does whatever was said before, since that is all that is known behind a call.
-"""
+"""Vocabularies of graphs with the words that are added for an utterance."""
 
 from __future__ import annotations
 
@@ -17,47 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from wfstdec.boost.oov import AddedWords
-from wfstdec.errors import BoostError, GraphError
-from wfstdec.graph.overlay import Overlay, SaidWords, calls_of, make_overlay
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.word_cut import Aligner
 from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.vocabulary import Vocabulary, with_words
-
-
-class Overlays:
-    """The overlays of one graph.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: PackedGraph) -> None:
-        self._graph, self._lock = graph, threading.Lock()
-        self._made: WeakKeyDictionary[AddedWords, Overlay] = WeakKeyDictionary()
-
-    def of(self, added: AddedWords) -> Overlay:
-        """That of some words; made once."""
-        with self._lock:
-            if added not in self._made:
-                self._made[added] = make_overlay(self._graph, _said(self._graph, added))
-            return self._made[added]
-
-
-def check_added(graph: PackedGraph, utterance: int | None = None) -> None:
-    """See that words may be added to searches of a graph.
-
-    Args:
-        graph: The graph.
-        utterance: Whose words they are, for the error.
-
-    Raises:
-        BoostError: It has no calls.
-    """
-    try:
-        calls_of(graph)
-    except GraphError as error:
-        raise BoostError(str(error), utterance) from None
 
 
 class Readings:
@@ -89,13 +42,3 @@ def tables_with(tables: Vocabulary, added: AddedWords) -> Vocabulary:
         added.word, added.splits, added.tokens, np.zeros(len(added.word), np.float32)
     )
     return with_words(tables, added.words, said)
-
-
-def _said(graph: PackedGraph, added: AddedWords) -> SaidWords:
-    costs, calls = graph.tables.word_cost, calls_of(graph)
-    known = added.word < added.num_known
-    cost = np.zeros(len(added.word), np.float32)
-    if len(costs):
-        of_word = costs[added.word[known]] - np.float32(calls.word_cost)
-        cost[known] = np.where(np.isfinite(of_word), of_word, np.float32(0))
-    return SaidWords(added.word, added.splits, added.tokens, cost, added.bonus)

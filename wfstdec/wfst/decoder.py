@@ -18,6 +18,7 @@ import numpy as np
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
 from wfstdec.boost.oov import G2pLike, Pronouncer
+from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
@@ -27,8 +28,7 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.phrases import Vocabulary
-from wfstdec.wfst.added import Readings, check_added
+from wfstdec.wfst.added import Readings
 from wfstdec.wfst.backend_choice import (
     BACKENDS,
     CPU,
@@ -37,6 +37,7 @@ from wfstdec.wfst.backend_choice import (
     Batch,
     batch_of,
 )
+from wfstdec.wfst.boost_support import check_added, check_phrases
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.lattice_pack import (
     Recorded,
@@ -47,7 +48,6 @@ from wfstdec.wfst.lattice_pack import (
 from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
-from wfstdec.wfst.phrase_labels import check_phrases
 
 
 class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):

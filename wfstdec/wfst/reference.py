@@ -51,7 +51,8 @@ from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.search.paths.label_path import BestPath, PathSoFar
 from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.added import Overlays, tables_with
+from wfstdec.wfst.added import tables_with
+from wfstdec.wfst.boost_support import Overlays
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_paths import (
     CommonBeginning,

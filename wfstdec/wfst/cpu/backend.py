@@ -32,7 +32,7 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.label_path import BestPath, PathSoFar
 from wfstdec.search.paths.traceback import History, rule_of
-from wfstdec.wfst.added import Overlays
+from wfstdec.wfst.boost_support import Overlays
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import frame as cpu_kernels
 from wfstdec.wfst.cpu import traceback as trace

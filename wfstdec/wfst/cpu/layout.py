@@ -11,9 +11,9 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import ilabel_of
+from wfstdec.wfst.boost_support import steps_on
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.emitting import MAX_LABELS
-from wfstdec.wfst.phrase_labels import steps_on
 
 
 def graph_arrays(graph: PackedGraph) -> k.GraphArrays:

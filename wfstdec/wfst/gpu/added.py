@@ -25,7 +25,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.wfst.added import Overlays
+from wfstdec.wfst.boost_support import Overlays
 from wfstdec.wfst.gpu import layout as d
 
 if TYPE_CHECKING:
