@@ -18,7 +18,6 @@ import numpy as np
 from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import FormatError
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.labels import is_of_tokens
 from wfstdec.lattice.oracle import lattice_errors
 from wfstdec.metrics import count_errors
 from wfstdec.search.lattices import LatticeDecoder
@@ -83,7 +82,7 @@ def kept_errors(
         (lattice,) = decoder.decode_lattice([x], boosts=given)
         texts = [one.text.split() for one in reading("", lattice)]
         of_lists += min(count_errors(reference, text).total for text in texts)
-        has_words = not is_of_tokens(lattice.tables)
+        has_words = not lattice.words_are_tokens
         if has_words:
             of_lattices += lattice_errors(lattice, reference)
     words = sum(map(len, references))

@@ -12,7 +12,6 @@ import numpy as np
 from wfstdec.errors import LatticeError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.labels import is_of_tokens
 
 
 def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
@@ -25,7 +24,7 @@ def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
     Raises:
         LatticeError: The lattice is one of bare tokens.
     """
-    if is_of_tokens(lattice.tables):
+    if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
             "search with a lexicon or a graph"

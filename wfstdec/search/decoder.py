@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.compile import BoostCompiler, BoostsLike, CompiledBoosts
-from wfstdec.boost.phrase_compilers import Vocabulary, phrase_compiler
+from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseCompiler, PhraseOptions
 from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
@@ -31,6 +31,7 @@ from wfstdec.search.contract import Backend, BatchBackend, GroupBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.sessions import Sessions
+from wfstdec.text.vocabulary import Vocabulary
 
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")

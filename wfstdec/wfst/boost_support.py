@@ -45,7 +45,7 @@ def check_phrases(
         BoostError: They are of tokens, and the graph's arcs do not say which of them
             repeat a token.
     """
-    if phrases.unit == "token" and not graph.tables.marks_repeats:
+    if phrases.unit == "token" and not graph.info.marks_repeats:
         raise BoostError(
             "phrases of tokens, but the graph does not say which arcs repeat a token, "
             "expected a graph of `wfstdec build`; or compile the phrases for words",
@@ -98,7 +98,7 @@ def check_added(graph: PackedGraph, utterance: int | None = None) -> None:
 
 
 def _said(graph: PackedGraph, added: AddedWords) -> SaidWords:
-    costs, calls = graph.tables.word_cost, calls_of(graph)
+    costs, calls = graph.info.word_cost, calls_of(graph)
     known = added.word < added.num_known
     cost = np.zeros(len(added.word), np.float32)
     if len(costs):

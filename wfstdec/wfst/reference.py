@@ -51,7 +51,6 @@ from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.search.paths.label_path import BestPath, PathSoFar
 from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.added import tables_with
 from wfstdec.wfst.boost_support import Overlays
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_paths import (
@@ -113,8 +112,8 @@ class ReferenceBackend:
             arcs = np.arange(graph.num_arcs)
             return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
         overlay = Overlays(graph).of(added)
-        tables = tables_with(graph.tables, added)
-        return concatenate(graph, overlay, tables), overlay.arcs
+        vocabulary = graph.tables.with_oov(added)
+        return concatenate(graph, overlay, vocabulary), overlay.arcs
 
 
 class ReferenceSearch:
