@@ -91,7 +91,9 @@ def test_lists_in_any_order_are_one(tmp_path):
 def test_a_list_is_laid_out_once(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(
-        boost_support, "make_overlay", lambda *args: made.append(1) or make_overlay(*args)
+        boost_support,
+        "make_overlay",
+        lambda *args: made.append(1) or make_overlay(*args),
     )
     decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
     boosts = [BoostEntry("nab", ["n a b"], 1.0)]

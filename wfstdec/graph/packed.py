@@ -42,7 +42,7 @@ class PackedGraph:
     repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
     labels are at most V; word labels are in the table; costs are -1e20 or more, those
     of arcs finite; nextstates exist; the flags of an arc say what is there; a final
-    state can be reached; no cycle of epsilon arcs; tables agree with each other.
+    state can be reached; no cycle of epsilon arcs; words have tokens of the table.
 
     Attributes:
         arcs: `ARC` [A].
@@ -97,7 +97,7 @@ class PackedGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits over arcs, final costs and tables: equal means the same."""
+        """32 hex digits over arcs, final costs and words: equal means the same."""
         return packed_file.fingerprint_of(self._arrays())
 
     @staticmethod

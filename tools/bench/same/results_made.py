@@ -340,7 +340,9 @@ def random_graph(like: Any, rng: np.random.Generator, num_states: int = 6) -> An
 
 def packed_like(graph: Any, fst: Any, repeats: np.ndarray) -> Any:
     """Arcs packed with all else that a graph has, in checkouts old and new."""
-    known = [graph.tables, graph.info] if hasattr(graph, "info") else [graph.tables]
+    known = [getattr(graph, "vocabulary", None) or graph.tables]
+    if hasattr(graph, "info"):
+        known.append(graph.info)
     return type(graph).pack(fst, repeats, *known)
 
 

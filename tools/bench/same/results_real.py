@@ -308,7 +308,7 @@ def graph_record(graph: Any) -> dict[str, Any]:
 
 def separators_of(graph: Any) -> tuple[int, ...]:
     """Tokens that may stand between words, in checkouts old and new."""
-    tables = graph.tables
+    tables = getattr(graph, "vocabulary", None) or graph.tables
     return tables.separators if hasattr(tables, "separators") else tables.fillers
 
 
