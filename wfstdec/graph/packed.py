@@ -42,7 +42,7 @@ class PackedGraph:
     repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
     labels are at most V; word labels are in the table; costs are -1e20 or more, those
     of arcs finite; nextstates exist; the flags of an arc say what is there; a final
-    state can be reached; no cycle of epsilon arcs; words have tokens of the table.
+    state can be reached; no cycle of epsilon arcs; words, tokens and separators agree.
 
     Attributes:
         arcs: `ARC` [A].
