@@ -26,7 +26,7 @@ def pieces_on(lattice, arcs):
         found += [(None, 1)] * (first - end) + [(text, stop - first)]
         end = stop
     rest = said.rows[end:, 0].tolist()
-    found += [(None, 1) for token in rest if token in lattice.tables.fillers]
+    found += [(None, 1) for token in rest if token in lattice.tables.separators]
     return tuple(found)
 
 

@@ -154,7 +154,7 @@ def with_costs(lattices: list[Lattice]) -> list[Lattice]:
     said = tables.pronunciations
     place = np.arange(len(said)) - said.word_splits[said.word]
     cost = (0.3 * place).astype(np.float32)
-    priced = replace(tables, pronunciations=replace(said, cost=cost))
+    priced = replace(tables, entries=replace(said, cost=cost))
     return [replace(one, tables=priced) for one in lattices]
 
 

@@ -23,6 +23,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts, PhraseCompiler
 from wfstdec.boost.lists import BoostsLike
+from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import DeviceError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
@@ -30,8 +31,8 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import Backend, BatchBackend, GroupBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_utterances
-from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.search.sessions import Sessions
+from wfstdec.text.vocabulary import Vocabulary
 
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")

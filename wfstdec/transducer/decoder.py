@@ -24,9 +24,9 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.hypotheses import TransducerBuilder, TransducerResult
@@ -60,7 +60,6 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         device: Where the model is.
 
     Attributes:
-        tokens: The token table, of V + 1.
         lms: Language models and their weights.
 
     Raises:
@@ -92,8 +91,9 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         if batch_size < 1:
             raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
         self.model, self.input = model, input
-        self.tokens = check_model(model)
-        self.separator = token_named(separator, self.tokens, "separator")
+        table = check_model(model)
+        between = token_named(separator, table, "separator")
+        self._vocabulary = Vocabulary.of(table, separator=between)
         self.lms = _models(lm, self.tokens, unk_cost)
         backend = TransducerBackend(
             model,
@@ -127,7 +127,17 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
     @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
-        return Vocabulary(self.tokens, separator=self.separator)
+        return self._vocabulary
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table, of V + 1."""
+        return self._vocabulary.tokens
+
+    @property
+    def separator(self) -> int | None:
+        """The token between words, or None."""
+        return self._vocabulary.separator
 
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""

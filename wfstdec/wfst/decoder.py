@@ -28,8 +28,8 @@ from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.phrases import Vocabulary
-from wfstdec.wfst.added import Readings, check_added
+from wfstdec.search.paths.word_cut import aligner_of
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.backend_choice import (
     BACKENDS,
     CPU,
@@ -38,6 +38,7 @@ from wfstdec.wfst.backend_choice import (
     Batch,
     batch_of,
 )
+from wfstdec.wfst.boost_support import check_added, check_phrases
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.lattice_pack import (
     Recorded,
@@ -48,7 +49,6 @@ from wfstdec.wfst.lattice_pack import (
 from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
-from wfstdec.wfst.phrase_labels import check_phrases
 
 
 class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
@@ -102,7 +102,6 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
             threads=threads,
         )
         self.graph = graph
-        self._readings = Readings(graph.tables)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
 
@@ -174,16 +173,8 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What the tables of the graph have."""
-        tables = self.graph.tables
-        known = len(tables.fillers) == 1  # of several, none is the separator
-        return Vocabulary(
-            tables.tokens,
-            tables.words,
-            tables.pronunciations.lexicon(tables.words),
-            separator=tables.fillers[0] if known else None,
-            separator_optional=known and not tables.separated,
-        )
+        """Its tokens, words and pronunciations: the graph's."""
+        return self.graph.tables
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
@@ -217,15 +208,15 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         self, search: SettlingSearch, boosts: CompiledBoosts, min_frames: int
     ) -> list[Lattice]:
         self._lattice_reader()  # raises where there is none
-        tables, _ = self._readings.of(boosts.added)
+        vocabulary = self.vocabulary.with_oov(boosts.added)
         made = self.graph, self.options
         shift, found = self.frame_shift_s, search.settle(min_frames)
-        return [segment_lattice(*made, one, shift, tables) for one in found]
+        return [segment_lattice(*made, one, shift, vocabulary) for one in found]
 
     def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
-        tables, _ = self._readings.of(boosts.added)
+        vocabulary = self.vocabulary.with_oov(boosts.added)
         shift = self.frame_shift_s
-        return lattice_of(self.graph, self.options, recorded, shift, tables)
+        return lattice_of(self.graph, self.options, recorded, shift, vocabulary)
 
     def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
         return self._nbest_of(search.record(), boosts)
@@ -237,7 +228,7 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         return hypotheses_of(lattice, found, credited, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        _, aligner = self._readings.of(boosts.added)
+        aligner = aligner_of(self.vocabulary.with_oov(boosts.added))
         return PartialReader(aligner, self.frame_shift_s)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
@@ -269,8 +260,9 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         return HypothesisBatch(self._reader(boosts[0]), paths, boosts)
 
     def _reader(self, boosts: CompiledBoosts) -> Reader:
-        reading = self._readings.of(boosts.added)
-        return Reader(*reading, self.options, self.frame_shift_s)
+        vocabulary = self.vocabulary.with_oov(boosts.added)
+        aligner = aligner_of(vocabulary)
+        return Reader(vocabulary, aligner, self.options, self.frame_shift_s)
 
     def _hypothesis(
         self,
@@ -285,23 +277,20 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
     """How added words are said, or why a graph cannot add any."""
-    tables = graph.tables
+    vocabulary = graph.tables
     if graph.calls is None:
         return (
             "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
             "model that has <unk>, or with unk_cost: build it again"
         )
+    lexicon = vocabulary.pronunciations.lexicon
     return Pronouncer(
-        tables.tokens,
-        lambda: tables.pronunciations.lexicon(tables.words),
-        tables.fillers,
-        g2p,
+        vocabulary.tokens, lambda: lexicon(graph.words), vocabulary.separators, g2p
     )
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
     """What bonuses the words of a graph get in a list without numbers."""
-    tables = graph.tables
-    lexicon = tables.pronunciations.lexicon(tables.words)
+    lexicon = graph.tables.pronunciations.lexicon(graph.words)
     unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
-    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)
+    return DefaultBonuses(graph.words, lexicon, graph.info.word_cost, unk_cost)

@@ -309,7 +309,7 @@ def lattice_of(
     options: WfstOptions,
     recorded: Recorded,
     frame_shift_s: float,
-    tables: Vocabulary | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> Lattice:
     """The lattice of what was recorded.
 
@@ -318,13 +318,13 @@ def lattice_of(
         options: Of the search.
         recorded: What is kept.
         frame_shift_s: Seconds per frame.
-        tables: Of the graph with the words that are added; None where none are.
+        vocabulary: Of the graph, with OOV words; None without any.
     """
     best, first = recorded.best, int(recorded.states["frame"][0])
     lattice = Lattice(
         states=recorded.states,
         arcs=recorded.arcs,
-        tables=tables or graph.tables,
+        tables=vocabulary or graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
@@ -334,6 +334,7 @@ def lattice_of(
         num_frames=best.num_frames - first,
         died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
         frame_shift_s=frame_shift_s,
+        info=graph.info,
     )
     return _with_own_cost(lattice) if first else lattice
 
@@ -343,14 +344,14 @@ def segment_lattice(
     options: WfstOptions,
     segment: Segment,
     frame_shift_s: float,
-    tables: Vocabulary | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> Lattice:
     """The lattice of a segment; arguments as of `lattice_of`."""
     first, last = segment.states["frame"][[0, -1]].tolist()
     lattice = Lattice(
         states=segment.states,
         arcs=segment.arcs,
-        tables=tables or graph.tables,
+        tables=vocabulary or graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
@@ -359,6 +360,7 @@ def segment_lattice(
         reached_final=False,
         num_frames=last - first,
         frame_shift_s=frame_shift_s,
+        info=graph.info,
     )
     return _with_own_cost(lattice)
 

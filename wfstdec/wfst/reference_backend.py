@@ -8,7 +8,7 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.wfst.added import overlay_of, tables_with
+from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference import ReferenceSearch
 from wfstdec.wfst.reference_lattice import RecordingSearch
@@ -38,5 +38,5 @@ class ReferenceBackend:
             arcs = np.arange(graph.num_arcs)
             return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
         overlay = overlay_of(graph, added)
-        tables = tables_with(graph.tables, added)
-        return concatenate(graph, overlay, tables), overlay.arcs
+        vocabulary = graph.tables.with_oov(added)
+        return concatenate(graph, overlay, vocabulary), overlay.arcs

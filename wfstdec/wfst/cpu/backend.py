@@ -25,7 +25,7 @@ from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.added import overlay_of
+from wfstdec.wfst.boost_support import overlay_of, steps_on
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.groups import GroupSearch
@@ -33,7 +33,6 @@ from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
-from wfstdec.wfst.phrase_labels import steps_on
 
 
 class CpuBackend:
