@@ -27,6 +27,7 @@ from wfstdec.boost.tables import (
 )
 from wfstdec.jit.pool import Once
 from wfstdec.lm.on_demand import LmArrays
+from wfstdec.search.scheduling import HostBackend
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
@@ -44,7 +45,7 @@ NO_PHRASES = no_phrases()
 NO_ADDED = no_added()
 
 
-class CpuBackend:
+class CpuBackend(HostBackend):
     """A space, boosts laid out for the kernels, and memory of searches.
 
     Args:
@@ -53,24 +54,21 @@ class CpuBackend:
     """
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
+        super().__init__(space.num_tokens)
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
         self._words = Once(_WordProns(space).list)
         self._phrases: Once[PhraseBoosts, PhraseRows] = Once(lay_out)
         self._added = Once(_AddedTries(self.memory).lay_out)
 
-    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
+    def start(
+        self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> CpuSearch:
         """Begin an utterance."""
-        search, lm = self.inputs_of(options, boosts)
-        return CpuSearch(self.memory, search, lm, options, boosts)
-
-    def start_recording(
-        self, options: TrieOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
-        options = replace(options, nbest=1)
-        search, lm = self.inputs_of(options, boosts)
-        return RecordingSearch(self.memory, search, lm, options, boosts)
+        kind: type[CpuSearch] = CpuSearch
+        if record:
+            kind, options = RecordingSearch, replace(options, nbest=1)
+        return kind(self.memory, *self.inputs_of(options, boosts), options, boosts)
 
     def inputs_of(
         self, options: TrieOptions, boosts: CompiledBoosts
