@@ -151,8 +151,8 @@ class Reader(Protocol[_Found_contra]):
     def partial(self, look: Any) -> Partial:
         """Read how far a search has come: of one search, again and again."""
 
-    def nbest(self, found: Any, num: int) -> list[Hypothesis]:
-        """Read at most so many hypotheses of different texts, best first."""
+    def nbest(self, found: Any, num: int | None) -> list[Hypothesis]:
+        """Read hypotheses, best first: `num` at most, or all that there are."""
         raise AssertionError("this decoder finds only the best")
 
     def lattice(self, found: Any) -> Lattice:

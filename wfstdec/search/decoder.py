@@ -145,7 +145,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._check_nbest(record)
         utterances = self._backend.inputs(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
-        num = int(self.options.nbest)
+        num = self.options.nbest
 
         def read(i: int, found: Any) -> list[Hypothesis]:
             return self._reader(compiled[i]).nbest(found, num)

@@ -194,7 +194,7 @@ class Sessions:
         self._check_nbest()
         found, reader = self._finish(session)
         with naming(session):
-            return reader.nbest(found, int(self._options.nbest))
+            return reader.nbest(found, self._options.nbest)
 
     def settled_lattices(
         self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES

@@ -170,7 +170,7 @@ class TransducerReader(Reader[TransducerResult]):
         """Read how far the search has come."""
         return self._partial.read(look)
 
-    def nbest(self, found: TransducerResult, num: int) -> list[Hypothesis]:
+    def nbest(self, found: TransducerResult, num: int | None) -> list[Hypothesis]:
         """Read the paths, at most so many; a greedy search finds one."""
         return [self._builder.build(path, self._boosts) for path in found.paths[:num]]
 

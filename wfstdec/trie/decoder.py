@@ -334,7 +334,9 @@ class TrieReader(Reader[list[TokenPath] | Recorded]):
         """Read how far the search has come."""
         return self._partial.read(look)
 
-    def nbest(self, found: list[TokenPath] | Recorded, num: int) -> list[Hypothesis]:
+    def nbest(
+        self, found: list[TokenPath] | Recorded, num: int | None
+    ) -> list[Hypothesis]:
         """Read the first hypothesis of each text, at most so many."""
         if isinstance(found, Recorded):
             return [self.hypothesis(found)]

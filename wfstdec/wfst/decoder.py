@@ -256,10 +256,10 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
         """Read how far the search has come."""
         return self._partial.read(look)
 
-    def nbest(self, found: Recorded, num: int) -> NbestList:
+    def nbest(self, found: Recorded, num: int | None) -> NbestList:
         """Read the best texts of the lattice."""
         lattice = self.lattice(found)
-        paths = nbest_paths(lattice, num)
+        paths = nbest_paths(lattice, 1 if num is None else int(num))
         credited = None if lattice.first_frame else self._boosts  # of all that was said
         return hypotheses_of(lattice, paths, credited, self._how)
 
