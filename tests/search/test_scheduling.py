@@ -51,7 +51,7 @@ class AddingReader(Reader):
 
 
 def frames(*values):
-    return np.array([[value, 0] for value in values], np.float32)
+    return np.array([[value, 0] for value in values], np.float32).reshape(-1, 2)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

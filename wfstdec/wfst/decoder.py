@@ -258,8 +258,9 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
 
     def nbest(self, found: Recorded, num: int | None) -> NbestList:
         """Read the best texts of the lattice."""
+        assert num is not None
         lattice = self.lattice(found)
-        paths = nbest_paths(lattice, 1 if num is None else int(num))
+        paths = nbest_paths(lattice, int(num))
         credited = None if lattice.first_frame else self._boosts  # of all that was said
         return hypotheses_of(lattice, paths, credited, self._how)
 
