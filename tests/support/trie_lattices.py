@@ -10,7 +10,7 @@ def lattice_by(search, decoder, compiled, chunks):
     """The lattice of an utterance in chunks."""
     for chunk in chunks:
         search.advance(np.ascontiguousarray(chunk, np.float32))
-    return decoder._lattice(search.record(), compiled)
+    return decoder._reader(compiled).lattice(search.finish())
 
 
 def alignment_on(lattice, arcs):

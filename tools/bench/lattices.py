@@ -36,7 +36,7 @@ from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import count_errors, score_texts
-from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.decoder import Decoder
 from wfstdec.wfst.options import WfstOptions
 
 _CUT, _COMPACT = "rescoring_of_cut_paths", "compact"
@@ -115,7 +115,7 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
 
 
 def timed(
-    decoder: LatticeDecoder,
+    decoder: Decoder,
     case: Case,
     lattices: list[Lattice],
     lms: dict[str, NgramLM],

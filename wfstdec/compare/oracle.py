@@ -21,7 +21,7 @@ from wfstdec.errors import FormatError, LatticeError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.metrics import count_errors
-from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import read_lines
 
 _Kept = TypeVar("_Kept")
@@ -58,7 +58,7 @@ class KeptErrors:
 
 
 def kept_errors(
-    decoder: LatticeDecoder,
+    decoder: Decoder,
     utterances: Sequence[np.ndarray],
     references: Sequence[Sequence[str]],
     nbest: int,

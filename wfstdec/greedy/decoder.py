@@ -41,14 +41,16 @@ from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.options import BACKENDS, GreedyOptions
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
+from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.trie.hypotheses import HypothesisBuilder
-from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.progress import PartialReader, TokensSoFar
 from wfstdec.trie.search_space import token_space
 
 
@@ -133,8 +135,21 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
-    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
+    def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
+        return GreedyReader(self._builder, boosts)
 
-    def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
-        return self._builder.build(result, boosts)
+
+class GreedyReader(Reader[TokenPath]):
+    """Reads paths of greedy searches; see `Reader`."""
+
+    def __init__(self, builder: HypothesisBuilder, boosts: CompiledBoosts) -> None:
+        self._builder, self._boosts = builder, boosts
+        self._partial = PartialReader(builder)
+
+    def hypothesis(self, found: TokenPath) -> Hypothesis:
+        """Read the path."""
+        return self._builder.build(found, self._boosts)
+
+    def partial(self, look: TokensSoFar) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)

@@ -37,10 +37,12 @@ from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
+from wfstdec.search.contract import Reader
+from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.sessions import Partial
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (
@@ -58,14 +60,14 @@ from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
-from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.progress import PartialReader, TokensSoFar
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
+class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -114,6 +116,7 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     """
 
     options: TrieOptions
+    _nbest_from = "search"
 
     def __init__(
         self,
@@ -292,51 +295,18 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         """
         return super().decode_nbest(logprobs, lengths, boosts)
 
-    def _check_nbest(self) -> None:
-        """Any number of texts is found, but by sessions with lattices."""
-        if self._records and self.options.nbest > 1:
-            raise OptionError(
-                f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
-                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
-                "sessions without lattices"
-            )
-
-    def _check_recording(self) -> None:
+    def _check_lattices(self) -> None:
+        super()._check_lattices()
         if self.options.merge == "sum":
             raise OptionError(
                 "merge='sum' for a lattice, whose costs are those of single paths, "
                 "expected 'max'"
             )
 
-    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
+    def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         vocabulary = self._lattice_vocabulary.with_oov(boosts.added)
-        return lattice_of(
-            recorded,
-            vocabulary,
-            self.options,
-            self.frame_shift_s,
-            words_are_tokens=self.lexicon is None,
-        )
-
-    def _nbest(
-        self, result: list[TokenPath], boosts: CompiledBoosts
-    ) -> list[Hypothesis]:
-        """The first hypothesis of each text, `nbest` of them."""
-        found: dict[str, Hypothesis] = {}
-        for path in result:
-            hypothesis = self._builder.build(path, boosts)
-            found.setdefault(hypothesis.text, hypothesis)
-            if len(found) == self.options.nbest:
-                break
-        return list(found.values())
-
-    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
-
-    def _hypothesis(
-        self, result: list[TokenPath], boosts: CompiledBoosts
-    ) -> Hypothesis:
-        return self._builder.build(result[0], boosts)
+        parts = vocabulary, self.options, self.frame_shift_s
+        return TrieReader(self._builder, boosts, *parts)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
@@ -369,6 +339,56 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
             num_tokens=len(self.tokens),
             blank=self.tokens.blank,
             open_words=opened,
+        )
+
+
+class TrieReader(Reader[list[TokenPath] | Recorded]):
+    """Reads what searches of a trie found; see `Reader`."""
+
+    def __init__(
+        self,
+        builder: HypothesisBuilder,
+        boosts: CompiledBoosts,
+        vocabulary: Vocabulary,
+        options: TrieOptions,
+        frame_shift_s: float,
+    ) -> None:
+        self._builder, self._boosts = builder, boosts
+        self._vocabulary, self._options = vocabulary, options
+        self._shift = frame_shift_s
+        self._partial = PartialReader(builder)
+
+    def hypothesis(self, found: list[TokenPath] | Recorded) -> Hypothesis:
+        """Read the best path."""
+        best = found.path if isinstance(found, Recorded) else found[0]
+        return self._builder.build(best, self._boosts)
+
+    def partial(self, look: TokensSoFar) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)
+
+    def nbest(
+        self, found: list[TokenPath] | Recorded, num: int | None
+    ) -> list[Hypothesis]:
+        """Read the first hypothesis of each text, at most so many."""
+        if isinstance(found, Recorded):
+            return [self.hypothesis(found)]
+        texts: dict[str, Hypothesis] = {}
+        for path in found:
+            hypothesis = self._builder.build(path, self._boosts)
+            texts.setdefault(hypothesis.text, hypothesis)
+            if len(texts) == num:
+                break
+        return list(texts.values())
+
+    def lattice(self, found: Recorded) -> Lattice:
+        """Read the lattice."""
+        return lattice_of(
+            found,
+            self._vocabulary,
+            self._options,
+            self._shift,
+            words_are_tokens=not self._builder.space.has_lexicon,
         )
 
 

@@ -31,7 +31,7 @@ a state before those into it. The states are the nodes of the search's trace.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float32, uint32
@@ -41,7 +41,6 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.search.lattices import RecordingSearch
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
@@ -292,16 +291,6 @@ def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
             cuts.append(frame)
             last = frame
     return cuts
-
-
-class SettlingSearch(RecordingSearch, Protocol):
-    """One utterance under way, whose settled parts can be had."""
-
-    def settle(self, shortest: int) -> list[Segment]:
-        """The segments that are settled since the last call; they are forgotten.
-
-        `shortest`: the fewest frames of a segment.
-        """
 
 
 def lattice_of(

@@ -8,28 +8,31 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.contract import SEGMENTS
+from wfstdec.search.scheduling import HostBackend
 from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference import ReferenceSearch
 from wfstdec.wfst.reference_lattice import RecordingSearch
 
 
-class ReferenceBackend:
+class ReferenceBackend(HostBackend):
     """A graph, as it is."""
 
+    can = HostBackend.can | {SEGMENTS}
+
     def __init__(self, graph: PackedGraph) -> None:
+        super().__init__(len(graph.tokens))
         self.graph = graph
 
-    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
+    def start(
+        self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self._whole(boosts)[0], options, boosts)
-
-    def start_recording(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
         whole, added = self._whole(boosts)
-        return RecordingSearch(self.graph, whole, added, options, boosts)
+        if record:
+            return RecordingSearch(self.graph, whole, added, options, boosts)
+        return ReferenceSearch(whole, options, boosts)
 
     def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
         """The graph with the words that are added, and their arcs, ARC [A']."""
