@@ -4,4 +4,4 @@ BACKENDS = {
     "reference": "wfstdec.greedy.reference:ReferenceBackend",
     "cpu": "wfstdec.greedy.cpu.backend:CpuBackend",
 }
-"""Name to module, and what makes the backend of a search space there."""
+"""Name to module, and what makes the backend of a `reference.Searched` there."""

@@ -33,24 +33,25 @@ the acoustic cost is that of the label, not of the best, wherever they differ.
 from __future__ import annotations
 
 import os
-from typing import Any, Self
 
 import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.backends import BACKENDS
 from wfstdec.greedy.options import GreedyOptions
+from wfstdec.greedy.reference import Searched
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
+from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.hypotheses import LmAccount, PathReader
+from wfstdec.search.paths.partial import PartialReader
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.words import BareTokens
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
-from wfstdec.trie.hypotheses import HypothesisBuilder
-from wfstdec.trie.progress import PartialReader
-from wfstdec.trie.search_space import token_space
 
 
 class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
@@ -102,30 +103,30 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         self.tokens = load_tokens(tokens, blank)
         self.separator = token_named(separator, self.tokens, "separator")
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
-        space = token_space(len(self.tokens), self.lm, self.tokens.blank)
+        self._automaton = NULL_AUTOMATON if self.lm is None else self.lm.automaton
+        self._cutter = BareTokens(self.tokens, self.separator)
+        searched = Searched(self._automaton, len(self.tokens), self.tokens.blank)
         super().__init__(
             options or GreedyOptions(),
-            make_backend(BACKENDS, backend, space),
+            make_backend(BACKENDS, backend, searched),
             BoostCompiler((), {}, len(self.tokens)),
             num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._builder = HypothesisBuilder(space, self)
 
     @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
         return Vocabulary(self.tokens, separator=self.separator)
 
-    def with_options(self, **changes: Any) -> Self:
-        """As `Decoder.with_options`."""
-        other = super().with_options(**changes)
-        other._builder = HypothesisBuilder(self._builder.space, other)
-        return other
-
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
+        return PartialReader(self._cutter, self.frame_shift_s)
 
     def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
-        return self._builder.build(result, boosts)
+        return self._reader().hypothesis(result, boosts)
+
+    def _reader(self) -> PathReader:
+        options, names = self.options, self.tokens.names
+        account = LmAccount(options, self._automaton, options.token_insertion)
+        return PathReader(self._cutter, account, names, self.frame_shift_s)

@@ -12,7 +12,7 @@ With `input="features"` the model's own encoder comes first. As audio comes in:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,15 +23,17 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.hypotheses import PathReader
+from wfstdec.search.paths.partial import PartialReader
+from wfstdec.search.paths.words import BareTokens
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
-from wfstdec.transducer.hypotheses import TransducerBuilder, TransducerResult
+from wfstdec.transducer.hypotheses import TransducerAccount, TransducerResult
 from wfstdec.transducer.model import EncoderModel, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.progress import PartialReader
 
 BLANK_NAME = "<blank>"
 
@@ -108,7 +110,7 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
             frame_shift_s=frame_shift_s,
             threads=1,
         )
-        self._builder = TransducerBuilder(self)
+        self._cutter = BareTokens(self.tokens, self.separator)
 
     @property
     def num_tokens(self) -> int:
@@ -127,12 +129,6 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
         return Vocabulary(self.tokens, separator=self.separator)
-
-    def with_options(self, **changes: Any) -> Self:
-        """As `Decoder.with_options`."""
-        other = super().with_options(**changes)
-        other._builder = TransducerBuilder(other)
-        return other
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
@@ -194,15 +190,20 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         self, result: TransducerResult, boosts: CompiledBoosts
     ) -> list[Hypothesis]:
         paths = result.paths[: self.options.nbest]
-        return [self._builder.build(path, boosts) for path in paths]
+        return self._reader().hypotheses(paths, [boosts] * len(paths))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
+        return PartialReader(self._cutter, self.frame_shift_s)
 
     def _hypothesis(
         self, result: TransducerResult, boosts: CompiledBoosts
     ) -> Hypothesis:
-        return self._builder.build(result.paths[0], boosts)
+        return self._reader().hypothesis(result.paths[0], boosts)
+
+    def _reader(self) -> PathReader:
+        account = TransducerAccount(self.options, self.lms)
+        names = self.tokens.names
+        return PathReader(self._cutter, account, names, self.frame_shift_s)
 
 
 def check_model(model: TransducerModel) -> TokenTable:

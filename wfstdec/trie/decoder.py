@@ -38,7 +38,10 @@ from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.paths.hypotheses import LmAccount, PathReader
+from wfstdec.search.paths.partial import PartialReader
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
@@ -52,14 +55,14 @@ from wfstdec.text.loading import (
 )
 from wfstdec.text.open_spelling import OpenSpelling, open_spelling
 from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import OpenWord
+from wfstdec.text.vocabulary import Vocabulary as Labels
 from wfstdec.trie.backends import BACKENDS
-from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lattice_tables import LatticeTables
-from wfstdec.trie.lexicon_trie import build_trie
+from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.progress import PartialReader
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
@@ -110,6 +113,7 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         tokens: The token table.
         words: The word table, `words[0]` being `<eps>`; empty without a lexicon.
         lm: The language model, or None.
+        open_spelling: How tokens make open words; None where there are none.
 
     Raises:
         InputError: One of its subclasses, for what is wrong with a file or option.
@@ -144,7 +148,7 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         self.words: tuple[str, ...] = ()
         self.lexicon: Lexicon | None = None
         self.open_vocabulary = open_vocabulary
-        spelling = None
+        self.open_spelling: OpenSpelling | None = None
         if lexicon is None and open_vocabulary is not None:
             lexicon = spelled_words(lm, self.tokens, self.separator)
         if lexicon is None:
@@ -156,8 +160,10 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
             self.lm = None if lm is None else any_lm_over(lm, self.words, unk_cost)
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
-                spelling = open_spelling(self.tokens, self.separator, self.lexicon)
-            space = self._lexicon_space(options, spelling)
+                self.open_spelling = open_spelling(
+                    self.tokens, self.separator, self.lexicon
+                )
+            space = self._lexicon_space(options)
         super().__init__(
             options,
             make_backend(BACKENDS, backend, space),
@@ -174,13 +180,8 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._builder = HypothesisBuilder(space, self, spelling)
+        self._space, self._cutter = space, self._cutter_of(space)
         self._tables = LatticeTables(self, space)
-
-    @property
-    def open_spelling(self) -> OpenSpelling | None:
-        """How tokens make open words; None where there are none."""
-        return self._builder.spelling
 
     def _pronouncer(self, g2p: G2pLike) -> Pronouncer | str:
         """How added words are said; or why there are none."""
@@ -245,8 +246,6 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         other = super().with_options(**changes)
         if self.lexicon is None:
             _check_token_options(other.options)
-        builder = self._builder
-        other._builder = HypothesisBuilder(builder.space, other, builder.spelling)
         return other
 
     def decode_nbest(
@@ -286,20 +285,37 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     ) -> list[Hypothesis]:
         """The first hypothesis of each text, `nbest` of them."""
         found: dict[str, Hypothesis] = {}
+        reader = self._reader(boosts)
         for path in result:
-            hypothesis = self._builder.build(path, boosts)
+            hypothesis = reader.hypothesis(path, boosts)
             found.setdefault(hypothesis.text, hypothesis)
             if len(found) == self.options.nbest:
                 break
         return list(found.values())
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
+        return PartialReader(self._reader(boosts).cutter, self.frame_shift_s)
 
     def _hypothesis(
         self, result: list[TokenPath], boosts: CompiledBoosts
     ) -> Hypothesis:
-        return self._builder.build(result[0], boosts)
+        return self._reader(boosts).hypothesis(result[0], boosts)
+
+    def _reader(self, boosts: CompiledBoosts) -> PathReader:
+        """Make what reads paths of searches with these boosts."""
+        options = self.options
+        return PathReader(
+            self._cutter.with_added(boosts.added),
+            LmAccount(
+                options,
+                self._space.automaton,
+                options.token_insertion,
+                options.word_insertion if self._space.has_lexicon else None,
+            ),
+            self.tokens.names,
+            self.frame_shift_s,
+            at_once=isinstance(self.lm, LazyLM),
+        )
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
@@ -315,14 +331,28 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         _check_token_options(options)
         return token_space(len(self.tokens), self.lm, self.tokens.blank)
 
-    def _lexicon_space(
-        self, options: TrieOptions, spelling: OpenSpelling | None
-    ) -> SearchSpace:
+    def _cutter_of(self, space: SearchSpace) -> BareTokens | PronouncedWords:
+        """Make what cuts the paths of a space into words."""
+        if not space.has_lexicon:
+            return BareTokens(self.tokens, self.separator)
+        opened, fillers = None, () if self.separator is None else (self.separator,)
+        if self.open_spelling is not None:
+            costs = float(space.open.token_cost), float(space.open.word_cost)
+            opened = OpenWord(len(self.words), self.open_spelling.kind, *costs)
+        trie = space.trie
+        return PronouncedWords(
+            Labels(self.tokens, self.words, fillers=fillers, open_word=opened),
+            Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost),
+        )
+
+    def _lexicon_space(self, options: TrieOptions) -> SearchSpace:
         assert self.lexicon is not None
         trie, opened = build_trie(self.lexicon, word_ids(self.words)), None
-        if spelling is not None:
+        if self.open_spelling is not None:
             assert self.open_vocabulary is not None
-            opened = open_words(self.open_vocabulary, spelling, trie, self.words)
+            opened = open_words(
+                self.open_vocabulary, self.open_spelling, trie, self.words
+            )
         return lexicon_space(
             trie,
             self.lm,

@@ -26,7 +26,10 @@ from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import BatchBackend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.paths.hypotheses import GraphAccount, HypothesisBatch, PathReader
 from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.lattice import NbestList, hypotheses_of
+from wfstdec.search.paths.partial import PartialReader
 from wfstdec.search.phrases import Vocabulary
 from wfstdec.wfst.added import Readings, check_added
 from wfstdec.wfst.backend_choice import (
@@ -37,16 +40,13 @@ from wfstdec.wfst.backend_choice import (
     Batch,
     batch_of,
 )
-from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.lattice_pack import (
     Recorded,
     SettlingSearch,
     lattice_of,
     segment_lattice,
 )
-from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.partial import PartialReader
 from wfstdec.wfst.phrase_labels import check_phrases
 
 
@@ -236,8 +236,7 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         return hypotheses_of(lattice, found, credited, self._reader(boosts))
 
     def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        _, aligner = self._readings.of(boosts.added)
-        return PartialReader(aligner, self.frame_shift_s)
+        return PartialReader(self._reader(boosts).cutter, self.frame_shift_s)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
@@ -267,9 +266,10 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         """Of paths with the same added words."""
         return HypothesisBatch(self._reader(boosts[0]), paths, boosts)
 
-    def _reader(self, boosts: CompiledBoosts) -> Reader:
-        reading = self._readings.of(boosts.added)
-        return Reader(*reading, self.options, self.frame_shift_s)
+    def _reader(self, boosts: CompiledBoosts) -> PathReader:
+        tables, aligner = self._readings.of(boosts.added)
+        account = GraphAccount(self.options)
+        return PathReader(aligner, account, tables.tokens.names, self.frame_shift_s)
 
     def _hypothesis(
         self,

@@ -49,7 +49,8 @@ from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.added import Overlays, tables_with
 from wfstdec.wfst.options import WfstOptions

@@ -1,6 +1,6 @@
 """The CPU backend of the greedy search: `reference.py`, the same bits faster.
 
-backend = CpuBackend(space)
+backend = CpuBackend(searched)
 search = backend.start(options, boosts)       # one utterance
 search.advance(logprobs)                      # float32 [T, V], any number of times
 search.finish()                               # a TokenPath
@@ -13,21 +13,20 @@ import numpy as np
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.greedy.reference import Fusion, Progress
-from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.trie.progress import TokensSoFar
-from wfstdec.trie.search_space import SearchSpace
+from wfstdec.greedy.reference import Fusion, Progress, Searched
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import TokenPath, TokenRows
 
 
 class CpuBackend:
-    """A space, as it is."""
+    """What is searched, as it is."""
 
-    def __init__(self, space: SearchSpace) -> None:
-        self.space = space
+    def __init__(self, searched: Searched) -> None:
+        self.searched = searched
 
     def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> CpuSearch:
         """Begin an utterance."""
-        return CpuSearch(Fusion(self.space, options, boosts))
+        return CpuSearch(Fusion(self.searched, options, boosts))
 
 
 class CpuSearch:
@@ -36,7 +35,7 @@ class CpuSearch:
     def __init__(self, fusion: Fusion) -> None:
         self._fusion = fusion
         self._search = _search_of(fusion)
-        first, num_tokens = fusion.begin(), fusion.space.num_tokens
+        first, num_tokens = fusion.begin(), fusion.searched.num_tokens
         states = first.label, first.last, first.lm_state, first.boost_state
         self._utterance = k.UtteranceState(
             counts=np.array([*states, *k.NOTHING_YET], np.int64),
@@ -62,7 +61,7 @@ class CpuSearch:
         """End the utterance."""
         return self._fusion.end(*self._so_far())
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
         return self._fusion.so_far(*self._so_far())
 
@@ -75,8 +74,8 @@ class CpuSearch:
 def _search_of(fusion: Fusion) -> k.Search:
     options = fusion.options
     return k.Search(
-        blank=fusion.space.blank,
-        lm=fusion.space.automaton,
+        blank=fusion.searched.blank,
+        lm=fusion.searched.lm,
         phrases=fusion.phrases,
         pricing=fusion.pricing,
         lm_scale=np.float32(options.lm_scale),

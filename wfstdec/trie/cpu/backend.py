@@ -32,7 +32,8 @@ from wfstdec.boost.tables import (
 )
 from wfstdec.jit.sorting import STACK
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import SettledTokens, TokenPath, TokenRows
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
@@ -49,7 +50,6 @@ from wfstdec.trie.cpu.final import (
     unfinished_endings,
 )
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost
 from wfstdec.trie.traceback import Ending, Outcome, best_endings, path_of, start_cost
@@ -276,7 +276,7 @@ class CpuSearch:
             for ending in self._best_of(endings)
         ]
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
         self._settled.add(*settle_trace(self._utterance))
         counts, utterance = self._utterance.counts, self._in_order()
@@ -290,13 +290,12 @@ class CpuSearch:
             ended = accepted["cost"].min(initial=np.inf)
         (best,) = _as_endings(unfinished[at : at + 1])
         entry = utterance.frontier[at // 2]
-        return TokensSoFar(
-            num_settled=self._settled.num_whole,
-            since=lambda first: self._tokens(best, first),
-            pron=self._ending_pron(entry),
+        pron = self._ending_pron(entry)
+        return PathSoFar(
+            settled=self._settled,
+            said_since=lambda token, _: TokenRows(self._tokens(best, token), pron),
             num_frames=int(counts[k.FRAMES]),
             final_cost=float(ended) - float(best.cost),
-            added=self._boosts.added,
         )
 
     def _ending_pron(self, entry: np.ndarray) -> int:

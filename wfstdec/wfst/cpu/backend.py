@@ -30,7 +30,8 @@ from wfstdec.boost.tables import (
 )
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.traceback import History, rule_of
 from wfstdec.wfst.added import Overlays
 from wfstdec.wfst.cpu import arrays as k

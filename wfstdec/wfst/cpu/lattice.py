@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wfstdec.search.paths.label_path import PathSoFar
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import lattice_kernels as gathering
 from wfstdec.wfst.cpu import lattice_kernels as recording
