@@ -47,10 +47,10 @@ STRANGERS = {
     "lattice": {"boost", "fst"},
     "trie": {"wfst", "graph"},
     "wfst": {"trie", "fst"},
-    "greedy": {"wfst", "graph", "transducer"},
+    "greedy": {"wfst", "trie", "graph", "transducer"},
     "align": {"trie", "greedy", "transducer"},
     "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "transducer", "align"},
-    "transducer": {"wfst", "graph", "fst", "gpu", "greedy"},
+    "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy"},
 }
 """Rooms above, or beside, that a room has nothing to do with all the same."""
 

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from wfstdec.search.endpoints import EndpointRule as EndpointRule
     from wfstdec.search.hypothesis import Hypothesis as Hypothesis
     from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
+    from wfstdec.search.paths.lattice import lattice_hypotheses as lattice_hypotheses
+    from wfstdec.search.paths.segments import SegmentReader as SegmentReader
     from wfstdec.text.lexicon import Lexicon as Lexicon
     from wfstdec.text.lexicon import read_lexicon as read_lexicon
     from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
     from wfstdec.wfst.backend_choice import BackendChoice as BackendChoice
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import WfstOptions as WfstOptions
-    from wfstdec.wfst.segments import SegmentReader as SegmentReader
 
 __version__ = "0.1.0"
 
@@ -93,7 +94,7 @@ _HOMES = {
     "PackedGraph": "wfstdec.graph.packed",
     "PhraseCompiler": "wfstdec.boost.compile",
     "PhraseOptions": "wfstdec.boost.phrases",
-    "SegmentReader": "wfstdec.wfst.segments",
+    "SegmentReader": "wfstdec.search.paths.segments",
     "TokenTable": "wfstdec.text.symbols",
     "TorchNgramLM": "wfstdec.transducer.automata",
     "TorchPhrases": "wfstdec.transducer.phrases",
@@ -109,6 +110,7 @@ _HOMES = {
     "build_graph": "wfstdec.fst.tlg",
     "build_lm": "wfstdec.lm.loading",
     "from_openfst": "wfstdec.fst.openfst_io",
+    "lattice_hypotheses": "wfstdec.search.paths.lattice",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
     "load_transducer": "wfstdec.transducer.torch_model",

@@ -16,8 +16,8 @@ from wfstdec.io.kaldi_lattices import read_kaldi_lattices
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.file import LatticeWriter, open_lattices, save_lattices
 from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.search.paths.lattice import hypotheses_of
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.lattice_paths import hypotheses_of
 
 
 def lattice_of_seed(seed):

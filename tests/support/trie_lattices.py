@@ -3,7 +3,7 @@
 import numpy as np
 
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.trie.lattice_paths import said_on
+from wfstdec.search.paths import lattice as paths
 
 
 def lattice_by(search, decoder, compiled, chunks):
@@ -21,11 +21,12 @@ def alignment_on(lattice, arcs):
 
 def pieces_on(lattice, arcs):
     """Words and what is between them, with how many tokens, as oracles have them."""
-    said, end, found = said_on(lattice, np.array(arcs, np.int64)), 0, []
-    for text, (first, stop) in zip(said.texts, said.spans, strict=True):
+    path, end, found = paths.tokens_on(lattice, np.array(arcs, np.int64)), 0, []
+    cut = paths.word_ends(lattice).spans(path)
+    for text, (first, stop) in zip(cut.texts, cut.spans, strict=True):
         found += [(None, 1)] * (first - end) + [(text, stop - first)]
         end = stop
-    rest = said.rows[end:, 0].tolist()
+    rest = path.token[end:].tolist()
     found += [(None, 1) for token in rest if token in lattice.tables.separators]
     return tuple(found)
 

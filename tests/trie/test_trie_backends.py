@@ -78,7 +78,7 @@ def search(backend, decoder, boosts, chunks):
 def test_the_bits_of_the_reference(name, kind):
     for seed in range(60):
         rng, case, decoder, boosts = draw(seed, kind)
-        space = decoder._builder.space
+        space = decoder._space
         want = search(
             make_backend(BACKENDS, "reference", space), decoder, boosts, [case.logprobs]
         )
@@ -93,7 +93,7 @@ def test_the_bits_of_the_reference(name, kind):
 def test_arrays_that_grow_change_nothing(kind):
     for seed in range(60, 90):
         _, case, decoder, boosts = draw(seed, kind)
-        space = decoder._builder.space
+        space = decoder._space
         tight, roomy = CpuBackend(space, 1), CpuBackend(space, 1 << 16)
         chunks = [case.logprobs] * 6
         want = search(roomy, decoder, boosts, chunks)
@@ -117,7 +117,7 @@ def test_costs_that_rounding_makes_equal(name, merge):
             blank_skip_threshold=None,
         )
         few_values = np.round(np.tile(case.logprobs, (2, 1))[:6] * 8) / 8 - 0.3
-        space = wide._builder.space
+        space = wide._space
         backend, reference = (
             make_backend(BACKENDS, n, space) for n in (name, "reference")
         )

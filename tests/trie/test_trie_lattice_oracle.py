@@ -14,8 +14,8 @@ from trie_lattices import alignment_on, near_paths, pieces_on
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.mbr import posteriors, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.lattice_paths import hypotheses_of, nbest_texts
 from wfstdec.trie.options import BACKENDS, TrieOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")

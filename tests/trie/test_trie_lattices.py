@@ -79,7 +79,7 @@ def random_options(rng):
 
 def recording(name, decoder, compiled):
     """A search of a backend of its own."""
-    backend = make_backend(BACKENDS, name, decoder._builder.space)
+    backend = make_backend(BACKENDS, name, decoder._space)
     return backend.start(decoder.options, compiled, record=True)
 
 
@@ -172,7 +172,7 @@ def test_pruning_at_any_time_changes_nothing(kind):
         rng, x, decoder, compiled = drawn(seed, kind)
         wide = recording("cpu", decoder, compiled)
         expected = lattice_by(wide, decoder, compiled, [x])
-        backend = CpuBackend(decoder._builder.space, 1)
+        backend = CpuBackend(decoder._space, 1)
         options = replace(decoder.options, nbest=1)
         inputs = *backend.inputs_of(options, compiled), options, compiled
         small = RecordingSearch(backend.memory, *inputs, first_arcs=1)
@@ -200,7 +200,7 @@ def test_the_best_path_is_the_1_best(kind):
         (path,) = search.finish()
         assert tokens_on(lattice, lattice.best_arcs()) == tuple(path.token.tolist())
         assert lattice.search_cost == path.search_cost
-        assert lattice.reached_final == path.complete
+        assert lattice.reached_final == path.reached_final
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -68,7 +68,7 @@ def search(backend, decoder, compiled, chunks):
 def test_the_bits_of_the_reference(name, tokens):
     for seed in range(80):
         rng, made, decoder, compiled = draw(seed, tokens)
-        space, x = decoder._builder.space, made.case.logprobs
+        space, x = decoder._space, made.case.logprobs
         reference = make_backend(BACKENDS, "reference", space)
         backend = make_backend(BACKENDS, name, space)
         want = search(reference, decoder, compiled, [x])
@@ -83,7 +83,7 @@ def test_arrays_that_grow_change_nothing(tokens):
     for seed in range(80, 100):
         _, made, decoder, compiled = draw(seed, tokens)
         decoder = decoder.with_options(beam_size=min(100, decoder.options.beam_size))
-        space = decoder._builder.space
+        space = decoder._space
         tight, roomy = CpuBackend(space, 1), CpuBackend(space, 1 << 16)
         chunks = [made.case.logprobs] * 4
         want = search(roomy, decoder, compiled, chunks)

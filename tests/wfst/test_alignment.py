@@ -12,7 +12,8 @@ from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
 from wfstdec.search.paths.label_path import PathTokens
-from wfstdec.search.paths.word_cut import BEGINNING, Aligner
+from wfstdec.search.paths.word_cut import Aligner
+from wfstdec.search.paths.words import BEGINNING
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder

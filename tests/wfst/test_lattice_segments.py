@@ -19,11 +19,11 @@ from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.mbr import minimum_bayes_risk, posteriors, word_confidences
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import make_backend
+from wfstdec.search.paths.lattice import hypotheses_of
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.search import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.lattice_paths import hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 
 NAMES = ("reference", "cpu")

@@ -24,8 +24,8 @@ from wfstdec.lattice.file import LatticeFile, LatticeWriter
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.paths.lattice import hypotheses_of
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.lattice_paths import hypotheses_of
 
 UNBOUNDED = {"beam": np.inf, "max_active": None}
 CAN = [name for name in BACKENDS if name != "cuda"]

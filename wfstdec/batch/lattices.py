@@ -8,11 +8,10 @@ rescore_file("dev.lat", "dev.hyp", lm="large.arpa.gz", lm_scale=0.8)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from wfstdec.errors import LatticeError
@@ -20,15 +19,17 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeFile, open_lattices
-from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
-from wfstdec.lattice.nbest import NbestPaths, nbest_paths
+from wfstdec.lattice.mbr import minimum_bayes_risk
+from wfstdec.lattice.nbest import NbestPaths
 from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.trie import lattice_paths
-from wfstdec.trie.lattice_paths import nbest_texts
-from wfstdec.wfst.lattice_paths import hypotheses_of
+from wfstdec.search.paths.lattice import (
+    confidences_of,
+    hypotheses_of,
+    nbest_texts,
+)
 
 
 @dataclass(frozen=True)
@@ -53,42 +54,17 @@ class LatticeReading:
         """The hypotheses of a lattice, best first."""
         if self.write is not None:
             self.write(utterance, lattice)
-        of_trie = lattice.labels_at_word_end
-        found = (nbest_texts if of_trie else nbest_paths)(lattice, self.nbest)
+        found = nbest_texts(lattice, self.nbest)
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
             found = NbestPaths([least.arcs], [least.excess], True)
-        hypotheses = hypotheses_on(lattice, found)
+        hypotheses = hypotheses_of(lattice, found)
         if self.confidence:
-            sure = confidences_on(lattice, self.posterior_scale, found.arcs[0])
+            sure = confidences_of(lattice, found.arcs[0], self.posterior_scale)
             words = zip(hypotheses[0].words, sure, strict=True)
             timed = tuple(word._replace(confidence=c) for word, c in words)
             hypotheses[0] = replace(hypotheses[0], words=timed)
         return hypotheses
-
-
-def hypotheses_on(lattice: Lattice, found: NbestPaths) -> list[Hypothesis]:
-    """The hypotheses of paths through a lattice, of whichever decoder it is."""
-    if lattice.labels_at_word_end:
-        return lattice_paths.hypotheses_of(lattice, found)
-    return list(hypotheses_of(lattice, found))
-
-
-def confidences_on(
-    lattice: Lattice, scale: float = 1.0, arcs: np.ndarray | None = None
-) -> Sequence[float]:
-    """How sure each word of a path is, of whichever decoder the lattice is.
-
-    Args:
-        lattice: Any.
-        scale: As of `posteriors`.
-        arcs: The path; None is the best one.
-    """
-    arcs = lattice.best_arcs() if arcs is None else arcs
-    sure = word_confidences(lattice, scale, arcs).confidences
-    if lattice.labels_at_word_end:
-        return lattice_paths.of_words(lattice, arcs, sure)
-    return sure
 
 
 def rescore_file(

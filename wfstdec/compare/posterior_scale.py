@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wfstdec.batch.lattices import confidences_on, hypotheses_on
 from wfstdec.compare.confidences import Quality, quality, right_words
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.search.paths.lattice import confidences_of, lattice_hypotheses
 
 SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
 """Scales that are tried first."""
@@ -113,7 +112,7 @@ def judge_all(
         if name not in references:
             raise FormatError(f"utterance {name!r} has no reference, expected one")
         lattice = lattices[name]
-        (best,) = hypotheses_on(lattice, nbest_paths(lattice, 1))
+        (best,) = lattice_hypotheses(lattice)
         words = [word.text for word in best.words]
         found.append(Judged(lattice, right_words(references[name], words)))
     return found
@@ -127,7 +126,7 @@ def measure(judged: Sequence[Judged], scale: float) -> Measured:
         OptionError: The scale is below 0 or infinite.
     """
     right = [one for utterance in judged for one in utterance.right]
-    found = [confidences_on(one.lattice, scale) for one in judged]
+    found = [confidences_of(one.lattice, scale=scale) for one in judged]
     return Measured(scale, quality([c for some in found for c in some], right))
 
 

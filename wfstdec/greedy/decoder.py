@@ -33,25 +33,27 @@ the acoustic cost is that of the label, not of the best, wherever they differ.
 from __future__ import annotations
 
 import os
-from typing import Any, Self
 
 import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.options import BACKENDS, GreedyOptions
+from wfstdec.greedy.reference import Searched
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
+from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.backends import make_backend
 from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.hypotheses import LmAccount, PathReader
+from wfstdec.search.paths.partial import PartialReader
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.words import BareTokens
 from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.trie.hypotheses import HypothesisBuilder
-from wfstdec.trie.progress import PartialReader, TokensSoFar
-from wfstdec.trie.search_space import token_space
 
 
 class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
@@ -103,16 +105,17 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         between = token_named(separator, table, "separator")
         self._vocabulary = Vocabulary.of(table, separator=between)
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
-        space = token_space(len(self.tokens), self.lm, self.tokens.blank)
+        self._automaton = NULL_AUTOMATON if self.lm is None else self.lm.automaton
+        self._cutter = BareTokens(self.tokens, self.separator)
+        searched = Searched(self._automaton, len(self.tokens), self.tokens.blank)
         super().__init__(
             options or GreedyOptions(),
-            make_backend(BACKENDS, backend, space),
+            make_backend(BACKENDS, backend, searched),
             BoostCompiler((), {}, len(self.tokens)),
             num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._builder = HypothesisBuilder(space, self)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -129,27 +132,24 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         """The token between words, or None."""
         return self._vocabulary.separator
 
-    def with_options(self, **changes: Any) -> Self:
-        """As `Decoder.with_options`."""
-        other = super().with_options(**changes)
-        other._builder = HypothesisBuilder(self._builder.space, other)
-        return other
-
     def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
-        return GreedyReader(self._builder, boosts)
+        options, names = self.options, self.tokens.names
+        account = LmAccount(options, self._automaton, options.token_insertion)
+        paths = PathReader(self._cutter, account, names, self.frame_shift_s)
+        return GreedyReader(paths, boosts)
 
 
 class GreedyReader(Reader[TokenPath]):
     """Reads paths of greedy searches; see `Reader`."""
 
-    def __init__(self, builder: HypothesisBuilder, boosts: CompiledBoosts) -> None:
-        self._builder, self._boosts = builder, boosts
-        self._partial = PartialReader(builder)
+    def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
+        self._paths, self._boosts = paths, boosts
+        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
 
     def hypothesis(self, found: TokenPath) -> Hypothesis:
         """Read the path."""
-        return self._builder.build(found, self._boosts)
+        return self._paths.hypothesis(found, self._boosts)
 
-    def partial(self, look: TokensSoFar) -> Partial:
+    def partial(self, look: PathSoFar) -> Partial:
         """Read how far the search has come."""
         return self._partial.read(look)

@@ -5,20 +5,42 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
+from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.acoustics import price_frame, pricing_of
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import (
+    NO_PRON,
+    TokenPath,
+    TokenRows,
+    tokens_so_far,
+)
 from wfstdec.search.scheduling import HostBackend
-from wfstdec.trie.progress import TokensSoFar
-from wfstdec.trie.search_space import NONE, SearchSpace
 
 F = np.float32
+NO_TOKEN = -1
+"""No token can begin."""
+
+
+class Searched(NamedTuple):
+    """All that a greedy search is made of, beside log-probs, options and boosts.
+
+    Attributes:
+        lm: The language model over tokens; `lm.null` without one.
+        num_tokens: V.
+        blank: The blank.
+    """
+
+    lm: Automaton
+    num_tokens: int
+    blank: int
 
 
 @dataclass
@@ -50,9 +72,9 @@ class Fusion:
     """A language model and the phrases of an utterance, either may be missing."""
 
     def __init__(
-        self, space: SearchSpace, options: GreedyOptions, boosts: CompiledBoosts
+        self, searched: Searched, options: GreedyOptions, boosts: CompiledBoosts
     ) -> None:
-        self.space, self.options = space, options
+        self.searched, self.options = searched, options
         self.pricing = pricing_of(options)
         phrases = boosts.phrases
         self.phrases = NULL_AUTOMATON if phrases is None else phrases.automaton
@@ -60,66 +82,66 @@ class Fusion:
 
     def begin(self) -> Progress:
         """Before the first frame."""
-        lm_state = int(self.space.automaton.model_start[0])
-        blank = self.space.blank
+        lm_state = int(self.searched.lm.model_start[0])
+        blank = self.searched.blank
         return Progress(blank, blank, lm_state, self.boost_start)
 
     def end(
         self, progress: Progress, tokens: Sequence[tuple[int, int, int]] | np.ndarray
     ) -> TokenPath:
         """The path of an utterance: tokens as rows of token, start, end."""
-        space, scale = self.space, F(self.options.lm_scale)
-        last = reference.final(space.automaton, 0, progress.lm_state)
+        scale = F(self.options.lm_scale)
+        last = reference.final(self.searched.lm, 0, progress.lm_state)
         refund = reference.final(self.phrases, 0, progress.boost_state)
         complete = progress.died_at_frame < 0 and bool(last < np.inf)
         cost = progress.cost + (float(F(scale * last)) if complete else 0.0)
         return TokenPath(
             rows=rows_of(tokens),
-            last_pron=NONE,
+            last_pron=NO_PRON,
             acoustic=progress.acoustic,
             search_cost=cost + float(refund),
-            complete=complete,
+            reached_final=complete,
             num_frames=progress.frames,
             died_at_frame=progress.died_at_frame,
         )
 
     def so_far(
         self, progress: Progress, tokens: Sequence[tuple[int, int, int]] | np.ndarray
-    ) -> TokensSoFar:
+    ) -> PathSoFar[TokenRows]:
         """How far a search has come; only the last token may go on."""
-        goes_on = len(tokens) and progress.label != self.space.blank
+        goes_on = len(tokens) and progress.label != self.searched.blank
         rows, end = rows_of(tokens), self.end(progress, tokens)
-        return TokensSoFar(
-            num_settled=len(rows) - bool(goes_on),
-            since=lambda first: rows[first:],
-            pron=NONE,
+        final_cost = end.search_cost - progress.cost if end.reached_final else math.inf
+        return tokens_so_far(
+            rows,
+            len(rows) - bool(goes_on),
             num_frames=progress.frames,
-            final_cost=end.search_cost - progress.cost if end.complete else math.inf,
+            final_cost=final_cost,
         )
 
 
 def rows_of(tokens: Sequence[tuple[int, int, int]] | np.ndarray) -> np.ndarray:
     """Token, start and end of each as the rows of `TokenPath`, int32 [N, 4]."""
-    rows = np.full((len(tokens), 4), NONE, np.int32)
+    rows = np.full((len(tokens), 4), NO_PRON, np.int32)
     rows[:, :3] = np.array(tokens, np.int32).reshape(len(tokens), 3)
     return rows
 
 
 class ReferenceBackend(HostBackend):
-    """A space, as it is."""
+    """A greedy search's model and tokens, as they are."""
 
     can = frozenset()
 
-    def __init__(self, space: SearchSpace) -> None:
-        super().__init__(space.num_tokens)
-        self.space = space
+    def __init__(self, searched: Searched) -> None:
+        super().__init__(searched.num_tokens)
+        self.searched = searched
 
     def start(
         self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> ReferenceSearch:
         """Begin an utterance."""
         assert not record
-        return ReferenceSearch(Fusion(self.space, options, boosts))
+        return ReferenceSearch(Fusion(self.searched, options, boosts))
 
 
 class ReferenceSearch:
@@ -141,19 +163,19 @@ class ReferenceSearch:
         """End the utterance."""
         return self._fusion.end(self._progress, self._tokens)
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
         return self._fusion.so_far(self._progress, list(self._tokens))
 
     def _frame(self, logprobs: np.ndarray) -> None:
         now = self._progress
-        blank = self._fusion.space.blank
+        blank = self._fusion.searched.blank
         unscaled, costs = price_frame(logprobs, self._fusion.pricing, blank)
         best = min(range(len(unscaled)), key=lambda v: (unscaled[v], v))
         label, begins = self._stage_one(best, costs)
         if begins and costs[best] < np.inf:
             label = self._choose(best, costs)
-        if label == NONE or not costs[label] < np.inf:
+        if label == NO_TOKEN or not costs[label] < np.inf:
             now.died_at_frame = now.frames
             return
         now.acoustic += float(unscaled[label])
@@ -168,7 +190,7 @@ class ReferenceSearch:
     def _stage_one(self, best: int, costs: list[np.float32]) -> tuple[int, bool]:
         """The label by acoustics alone, and whether a token begins."""
         now = self._progress
-        if best == self._fusion.space.blank:
+        if best == self._fusion.searched.blank:
             return best, False
         held = best == now.last and costs[now.label] < np.inf
         return (now.label, False) if best == now.label or held else (best, True)
@@ -176,12 +198,12 @@ class ReferenceSearch:
     def _choose(self, best: int, costs: list[np.float32]) -> int:
         """The token that begins, -1 where none can; the models step by it."""
         fusion, now = self._fusion, self._progress
-        space, options = fusion.space, fusion.options
-        least, chosen, after, paid = F(np.inf), NONE, (0, 0), F(0)
+        searched, options = fusion.searched, fusion.options
+        least, chosen, after, paid = F(np.inf), NO_TOKEN, (0, 0), F(0)
         for v in [best, *range(len(costs))]:
-            if v in (space.blank, now.label) or not costs[v] < np.inf:
+            if v in (searched.blank, now.label) or not costs[v] < np.inf:
                 continue
-            lm_cost, lm_state = reference.step(space.automaton, 0, now.lm_state, v)
+            lm_cost, lm_state = reference.step(searched.lm, 0, now.lm_state, v)
             if not lm_cost < math.inf:
                 continue
             phrase_cost, boost_state = reference.step(
@@ -192,7 +214,7 @@ class ReferenceSearch:
             if cost < least:
                 least, chosen, paid = cost, v, extra
                 after = lm_state, boost_state
-        if chosen != NONE:
+        if chosen != NO_TOKEN:
             now.lm_state, now.boost_state = after
             now.cost += float(paid) + float(options.token_insertion)
         return chosen

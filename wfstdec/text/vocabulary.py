@@ -10,15 +10,14 @@ A graph has one, a decoder, a lattice: each finds word ids and tokens in its own
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from wfstdec.jit.pool import Once
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.open_spelling import Kind, OpenSpelling, spelling_of
 from wfstdec.text.pronunciations import Pronunciations
@@ -26,7 +25,6 @@ from wfstdec.text.symbols import EPSILON_WORD, TokenTable
 
 OPEN_WORD = "<open>"
 """Stands in a word table for all words that are spelled by tokens."""
-_MAKING = threading.Lock()
 
 
 class OovWords(Protocol):
@@ -197,21 +195,7 @@ class Vocabulary:
             oov: By word ids of a search: those of OOV words follow all others, be
                 open words among these or not. None for none.
         """
-        if oov is None:
-            return self
-        with _MAKING:
-            if oov not in self._made:
-                word = np.where(
-                    oov.word < oov.num_known,
-                    oov.word,
-                    oov.word + (len(self.words) - oov.num_known),
-                )
-                cost = np.zeros(len(word), np.float32)
-                more = Pronunciations(
-                    word.astype(np.int32), oov.splits, oov.tokens, cost
-                )
-                self._made[oov] = self.extended(oov.words, more)
-            return self._made[oov]
+        return self if oov is None else self._made.of(oov)
 
     def extended(
         self, words: tuple[str, ...], pronunciations: Pronunciations
@@ -230,8 +214,15 @@ class Vocabulary:
         )
 
     @cached_property
-    def _made(self) -> WeakKeyDictionary[OovWords, Vocabulary]:
-        return WeakKeyDictionary()
+    def _made(self) -> Once[OovWords, Vocabulary]:
+        return Once(self._extended_by)
+
+    def _extended_by(self, oov: OovWords) -> Vocabulary:
+        beyond = oov.word + (len(self.words) - oov.num_known)
+        word = np.where(oov.word < oov.num_known, oov.word, beyond)
+        cost = np.zeros(len(word), np.float32)
+        more = Pronunciations(word.astype(np.int32), oov.splits, oov.tokens, cost)
+        return self.extended(oov.words, more)
 
     def __getstate__(self) -> dict[str, Any]:
         """All attributes, for pickles and copies, which remember nothing."""

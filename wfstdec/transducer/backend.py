@@ -20,6 +20,8 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.errors import LogprobError, OptionError, ShapeError, naming
 from wfstdec.search.contract import Read
 from wfstdec.search.logprobs import check_lengths, split_batch
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import TokenRows, tokens_so_far
 from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.beam import Beam
@@ -35,7 +37,6 @@ from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.phrases import TorchPhrases, phrases_of
 from wfstdec.transducer.steps import Searcher, Source
-from wfstdec.trie.progress import TokensSoFar
 
 _SETTLE_FROM = 64
 """Tokens that are the same in all hypotheses leave the beam when there are so many."""
@@ -290,16 +291,15 @@ class TransducerSearch:
             )
         )
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
         beam, best = self._beam, int(self._beam.score[0].argmax())
         rows = np.concatenate([*self._settled, rows_of(beam, 0, best)])
         fusion = self._searcher.fusion
         ends = fusion.final(beam.fusion, beam.score.shape[1])
-        return TokensSoFar(
-            num_settled=self._num_settled + _common(beam),
-            since=lambda first: rows[first:],
-            pron=-1,
+        return tokens_so_far(
+            rows,
+            self._num_settled + _common(beam),
             num_frames=self._come,
             final_cost=-float(ends[best]) + 0.0,
         )

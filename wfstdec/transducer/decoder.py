@@ -12,7 +12,7 @@ With `input="features"` the model's own encoder comes first. As audio comes in:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,16 +24,19 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.hypotheses import PathReader
+from wfstdec.search.paths.partial import PartialReader
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.words import BareTokens
 from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
-from wfstdec.transducer.hypotheses import TransducerBuilder, TransducerResult
+from wfstdec.transducer.hypotheses import TransducerAccount, TransducerResult
 from wfstdec.transducer.model import EncoderModel, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.progress import PartialReader, TokensSoFar
 
 BLANK_NAME = "<blank>"
 
@@ -113,7 +116,7 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
             frame_shift_s=frame_shift_s,
             threads=1,
         )
-        self._builder = TransducerBuilder(self)
+        self._cutter = BareTokens(self.tokens, self.separator)
 
     @property
     def num_tokens(self) -> int:
@@ -143,12 +146,7 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         """The token between words, or None."""
         return self._vocabulary.separator
 
-    def with_options(self, **changes: Any) -> Self:
-        """As `Decoder.with_options`."""
-        other = super().with_options(**changes)
-        other._builder = TransducerBuilder(other)
-        return other
-
+    @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
         """Frames of the model's encoder, [T', D] for each utterance.
 
@@ -162,27 +160,31 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         return self._backend.encode(features, lengths)
 
     def _reader(self, boosts: CompiledBoosts) -> TransducerReader:
-        return TransducerReader(self._builder, boosts)
+        account = TransducerAccount(self.options, self.lms)
+        names = self.tokens.names
+        paths = PathReader(self._cutter, account, names, self.frame_shift_s)
+        return TransducerReader(paths, boosts)
 
 
 class TransducerReader(Reader[TransducerResult]):
     """Reads what searches of a transducer found; see `Reader`."""
 
-    def __init__(self, builder: TransducerBuilder, boosts: CompiledBoosts) -> None:
-        self._builder, self._boosts = builder, boosts
-        self._partial = PartialReader(builder)
+    def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
+        self._paths, self._boosts = paths, boosts
+        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
 
     def hypothesis(self, found: TransducerResult) -> Hypothesis:
         """Read the best path."""
-        return self._builder.build(found.paths[0], self._boosts)
+        return self._paths.hypothesis(found.paths[0], self._boosts)
 
-    def partial(self, look: TokensSoFar) -> Partial:
+    def partial(self, look: PathSoFar) -> Partial:
         """Read how far the search has come."""
         return self._partial.read(look)
 
     def nbest(self, found: TransducerResult, num: int | None) -> list[Hypothesis]:
         """Read the paths, at most so many; a greedy search finds one."""
-        return [self._builder.build(path, self._boosts) for path in found.paths[:num]]
+        paths = found.paths[:num]
+        return self._paths.hypotheses(paths, [self._boosts] * len(paths))
 
 
 def check_model(model: TransducerModel) -> TokenTable:

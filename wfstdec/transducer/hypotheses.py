@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +13,11 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.token_path import NO_PRON, TokenPath
+from wfstdec.search.paths.words import Counted
 from wfstdec.transducer.beam import Beam
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.hypotheses import HypothesisBuilder, Spoken
-from wfstdec.trie.search_space import NONE, token_space
 
 
 class TransducerResult(NamedTuple):
@@ -26,34 +26,34 @@ class TransducerResult(NamedTuple):
     paths: tuple[TokenPath, ...]
 
 
-class TransducerBuilder(HypothesisBuilder):
-    """Makes hypotheses of paths; the account is that of `TransducerOptions`.
+class TransducerAccount(NamedTuple):
+    """Counts the costs of paths, as `TransducerOptions` says.
 
     Alignments are added up, and blanks may be weighed by language models: so the
     acoustic cost is what is left of the total.
 
-    Args:
-        decoder: For its tokens, models, separator, options and frame shift.
+    Attributes:
+        options: Scales and penalties.
+        lms: Language models and their weights.
     """
 
-    def __init__(self, decoder: Any) -> None:
-        tokens = decoder.tokens
-        super().__init__(token_space(len(tokens), None, tokens.blank), decoder)
+    options: TransducerOptions
+    lms: Sequence[tuple[NgramLM, float]]
 
-    def _costs(
-        self, path: TokenPath, boosts: CompiledBoosts, spoken: Spoken
+    def of(
+        self, path: TokenPath, counted: Counted, boosts: CompiledBoosts
     ) -> CostAccount:
-        options = self._decoder.options
+        """The account of a path."""
+        options, tokens = self.options, path.token
         graph = sum(
-            weight * _lm_cost(lm, path.token, path.complete)
-            for lm, weight in self._decoder.lms
+            weight * _lm_cost(lm, tokens, path.reached_final) for lm, weight in self.lms
         )
         return CostAccount.of_total(
             options,
             total=path.search_cost,
             graph=float(graph),
-            insertion=insertion_cost(options.token_insertion, len(path.token)),
-            boost=boosts.cost((), path.token),
+            insertion=insertion_cost(options.token_insertion, len(tokens)),
+            boost=boosts.cost((), tokens),
         )
 
 
@@ -70,21 +70,25 @@ def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
     """The tokens of a hypothesis as `TokenPath` has them, int32 [N, 4]."""
     count = int(beam.length[utterance, hypothesis])
     row = utterance * beam.score.shape[1] + hypothesis
-    rows = np.full((count, 4), NONE, np.int32)
+    rows = np.full((count, 4), NO_PRON, np.int32)
     rows[:, :3] = beam.rows[row, :count].cpu().numpy()
     return rows
 
 
-def path_of(rows: np.ndarray, total: float, complete: bool, num_frames: int) -> Any:
+def path_of(
+    rows: np.ndarray, total: float, complete: bool, num_frames: int
+) -> TokenPath:
     """The path of a hypothesis that lived to the end."""
-    return TokenPath(rows, NONE, float("nan"), -total + 0.0, complete, num_frames, -1)
+    return TokenPath(
+        rows, NO_PRON, float("nan"), -total + 0.0, complete, num_frames, -1
+    )
 
 
 def dead_path(num_frames: int, frame: int) -> TokenPath:
     """The path where no hypothesis survived: nothing was said."""
     rows = np.zeros((0, 4), np.int32)
     cost = float("inf")
-    return TokenPath(rows, NONE, float("nan"), cost, False, num_frames, frame)
+    return TokenPath(rows, NO_PRON, float("nan"), cost, False, num_frames, frame)
 
 
 def finals(

@@ -41,7 +41,11 @@ from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.paths.hypotheses import LmAccount, PathReader
+from wfstdec.search.paths.partial import PartialReader
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
 from wfstdec.search.sessions import Partial
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
@@ -55,12 +59,10 @@ from wfstdec.text.loading import (
 )
 from wfstdec.text.open_spelling import OpenSpelling, open_spelling
 from wfstdec.text.symbols import TokenTable
-from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
-from wfstdec.trie.lexicon_trie import build_trie
+from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
-from wfstdec.trie.progress import PartialReader, TokensSoFar
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
@@ -109,6 +111,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
 
     Attributes:
         lm: The language model, or None.
+        open_spelling: How tokens make open words; None where there are none.
 
     Raises:
         InputError: One of its subclasses, for what is wrong with a file or option.
@@ -181,7 +184,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self._builder = HypothesisBuilder(space, self, spelling)
+        self._space = space
         self._lattice_vocabulary = self._vocabulary
         if entries is None:
             self._lattice_vocabulary = self._vocabulary.with_tokens_as_words()
@@ -190,6 +193,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             self._lattice_vocabulary = self._vocabulary.with_open_word(
                 spelling.kind, float(token_cost), float(word_cost)
             )
+        self._cutter = self._cutter_of(space)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -279,8 +283,6 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         other = super().with_options(**changes)
         if self.lexicon is None:
             _check_token_options(other.options)
-        builder = self._builder
-        other._builder = HypothesisBuilder(builder.space, other, builder.spelling)
         return other
 
     def decode_nbest(
@@ -304,9 +306,20 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             )
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
-        vocabulary = self._lattice_vocabulary.with_oov(boosts.added)
-        parts = vocabulary, self.options, self.frame_shift_s
-        return TrieReader(self._builder, boosts, *parts)
+        options = self.options
+        paths = PathReader(
+            self._cutter.with_added(boosts.added),
+            LmAccount(
+                options,
+                self._space.automaton,
+                options.token_insertion,
+                options.word_insertion if self._space.has_lexicon else None,
+            ),
+            self.tokens.names,
+            self.frame_shift_s,
+            at_once=isinstance(self.lm, LazyLM),
+        )
+        return TrieReader(paths, boosts, self._lattice_vocabulary, options)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
@@ -321,6 +334,14 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
     def _token_space(self, options: TrieOptions) -> SearchSpace:
         _check_token_options(options)
         return token_space(len(self.tokens), self.lm, self.tokens.blank)
+
+    def _cutter_of(self, space: SearchSpace) -> BareTokens | PronouncedWords:
+        """Make what cuts the paths of a space into words."""
+        if not space.has_lexicon:
+            return BareTokens(self.tokens, self.separator)
+        trie = space.trie
+        prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
+        return PronouncedWords(self._lattice_vocabulary, prons)
 
     def _lexicon_space(
         self, options: TrieOptions, spelling: OpenSpelling | None
@@ -347,23 +368,21 @@ class TrieReader(Reader[list[TokenPath] | Recorded]):
 
     def __init__(
         self,
-        builder: HypothesisBuilder,
+        paths: PathReader,
         boosts: CompiledBoosts,
         vocabulary: Vocabulary,
         options: TrieOptions,
-        frame_shift_s: float,
     ) -> None:
-        self._builder, self._boosts = builder, boosts
+        self._paths, self._boosts = paths, boosts
         self._vocabulary, self._options = vocabulary, options
-        self._shift = frame_shift_s
-        self._partial = PartialReader(builder)
+        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
 
     def hypothesis(self, found: list[TokenPath] | Recorded) -> Hypothesis:
         """Read the best path."""
         best = found.path if isinstance(found, Recorded) else found[0]
-        return self._builder.build(best, self._boosts)
+        return self._paths.hypothesis(best, self._boosts)
 
-    def partial(self, look: TokensSoFar) -> Partial:
+    def partial(self, look: PathSoFar) -> Partial:
         """Read how far the search has come."""
         return self._partial.read(look)
 
@@ -375,7 +394,7 @@ class TrieReader(Reader[list[TokenPath] | Recorded]):
             return [self.hypothesis(found)]
         texts: dict[str, Hypothesis] = {}
         for path in found:
-            hypothesis = self._builder.build(path, self._boosts)
+            hypothesis = self._paths.hypothesis(path, self._boosts)
             texts.setdefault(hypothesis.text, hypothesis)
             if len(texts) == num:
                 break
@@ -385,10 +404,10 @@ class TrieReader(Reader[list[TokenPath] | Recorded]):
         """Read the lattice."""
         return lattice_of(
             found,
-            self._vocabulary,
+            self._vocabulary.with_oov(self._boosts.added),
             self._options,
-            self._shift,
-            words_are_tokens=not self._builder.space.has_lexicon,
+            self._paths.frame_shift_s,
+            words_are_tokens=isinstance(self._paths.cutter, BareTokens),
         )
 
 

@@ -143,7 +143,7 @@ def lattice_of(
         scales=scales,
         lattice_beam=float(options.beam_of_lattice),
         search_cost=path.search_cost,
-        reached_final=path.complete,
+        reached_final=path.reached_final,
         num_frames=path.num_frames,
         died_at_frame=died if died >= 0 else None,
         frame_shift_s=frame_shift_s,

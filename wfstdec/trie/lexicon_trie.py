@@ -126,6 +126,14 @@ def parents_of(trie: LexiconTrie) -> np.ndarray:
     return parent
 
 
+def pron_lengths(trie: LexiconTrie) -> np.ndarray:
+    """Count the tokens of each pronunciation, int32 [P]."""
+    depth = np.zeros(trie.num_nodes, np.int32)
+    for node, parent in enumerate(parents_of(trie).tolist()):
+        depth[node] = depth[parent] + 1 if parent >= 0 else 0
+    return np.repeat(depth, np.diff(trie.node_pron_splits))
+
+
 def _distinct_entries(
     lexicon: Lexicon, word_ids: Mapping[str, int]
 ) -> list[tuple[Pronunciation, int, float]]:

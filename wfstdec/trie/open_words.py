@@ -128,10 +128,6 @@ def _frozen(values: Sequence[int]) -> np.ndarray:
     return read_only(np.array(values, np.uint64))
 
 
-OPEN_PRON = 1 << 30
-"""In the place of a pronunciation: an open word."""
-
-
 class OpenWords(NamedTuple):
     """What kernels take; of an empty vocabulary where there is none.
 

@@ -44,9 +44,9 @@ import numpy as np
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import TokenPath, TokenRows, tokens_so_far
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.progress import TokensSoFar, num_settled_of, said
 from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
 from wfstdec.trie.search_space import NONE, SearchSpace
 from wfstdec.trie.traceback import (
@@ -55,7 +55,9 @@ from wfstdec.trie.traceback import (
     TraceNode,
     charged,
     log_add,
+    num_settled_of,
     paths_of,
+    said,
     start_cost,
     trace_back,
 )
@@ -129,7 +131,6 @@ class ReferenceSearch:
         self._pricing = pricing_of(options)
         self._steps = Steps(space, options, boosts)
         self._lm = self._steps.lm
-        self._added = boosts.added
         self._sums = options.merge == "sum"
         self._by_text = self._sums or options.nbest > 1
         self._beam = min(F(options.beam), NO_CUTOFF)
@@ -162,20 +163,19 @@ class ReferenceSearch:
         words = self._space.has_lexicon
         return paths_of(endings, self._trace, self._options, outcome, has_lexicon=words)
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
         unfinished = list(self._unfinished_endings())
         at = min(range(len(unfinished)), key=lambda i: unfinished[i].cost)
         accepted = [] if self._died_at_frame >= 0 else self._accepted_endings()
         ended = min((ending.cost for ending in accepted), default=INF)
         key, best = self._frontier[at // 2].key, unfinished[at]
-        return TokensSoFar(
-            num_settled=self._num_settled(),
-            since=lambda first: trace_back(self._trace, best)[first:],
-            pron=self._steps.ending_pron(key),
+        return tokens_so_far(
+            trace_back(self._trace, best),
+            self._num_settled(),
+            self._steps.ending_pron(key),
             num_frames=self._frames,
             final_cost=float(ended) - float(best.cost),
-            added=self._added,
         )
 
     def _num_settled(self) -> int:

@@ -14,9 +14,9 @@ import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.lattice.labels import OPEN, REPEATED
+from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.trie.lattice_pack import END, Recorded, RecordedArcs, RecordedEntries
-from wfstdec.trie.open_words import OPEN_PRON
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference import (
     BLANK,

@@ -19,6 +19,7 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
+from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.added_trie import (
     AddedTrie,
@@ -32,7 +33,6 @@ from wfstdec.trie.added_trie import (
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.open_words import (
     EMPTY_TEXT,
-    OPEN_PRON,
     extended,
     find_text,
     label_of,

@@ -7,17 +7,13 @@ paths = paths_of(endings, trace, options, outcome, has_lexicon=True)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT, TokenPath
 from wfstdec.trie.options import TrieOptions
-
-SPELLINGS_PER_TEXT = 8
-"""Without a lexicon so many times `nbest` token sequences are handed over, since some
-of them spell the same text: by other word pieces, or with one more separator."""
 
 
 class TraceNode(NamedTuple):
@@ -172,7 +168,31 @@ def path_of(
         last_pron=ending.pron,
         acoustic=math.nan if options.merge == "sum" else ending.acoustic,
         search_cost=outcome.base + float(ending.cost),
-        complete=outcome.complete,
+        reached_final=outcome.complete,
         num_frames=outcome.num_frames,
         died_at_frame=outcome.died_at_frame,
     )
+
+
+def said(trace: Sequence[TraceNode], at: int) -> list[tuple]:
+    """What tells the tokens of a path and their beginnings apart, in order."""
+    chain = []
+    while at >= 0:
+        node = trace[at]
+        chain.append((node.token, node.pron, *node[3:]))
+        at = node.previous
+    return chain[::-1]
+
+
+def num_settled_of(chains: Sequence[Sequence], ends: Set[int | None]) -> int:
+    """How many first tokens all entries have in common, with their ends.
+
+    Args:
+        chains: What each has `said`.
+        ends: Where the last tokens of all end, `None` for one that may go on.
+    """
+    count = 0
+    while all(len(one) > count and one[count] == chains[0][count] for one in chains):
+        count += 1
+    ended = all(len(chain) == count for chain in chains) and len(ends) == 1
+    return count if count == 0 or (ended and None not in ends) else count - 1

@@ -27,7 +27,11 @@ from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import MEMORY_PLANS
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.lattice import NbestList, hypotheses_of
+from wfstdec.search.paths.partial import PartialReader
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.word_cut import aligner_of
 from wfstdec.search.sessions import Partial
 from wfstdec.text.vocabulary import Vocabulary
@@ -40,16 +44,13 @@ from wfstdec.wfst.backend_choice import (
     batch_of,
 )
 from wfstdec.wfst.boost_support import check_added, check_phrases
-from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.lattice_pack import (
     Recorded,
     Segment,
     lattice_of,
     segment_lattice,
 )
-from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.partial import PartialReader
 
 
 class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
@@ -200,9 +201,11 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
 
     def _reader(self, boosts: CompiledBoosts) -> WfstReader:
         vocabulary = self.vocabulary.with_oov(boosts.added)
-        aligner = aligner_of(vocabulary)
-        how = Reader(vocabulary, aligner, self.options, self.frame_shift_s)
-        return WfstReader(self.graph, how, boosts)
+        names, shift = vocabulary.tokens.names, self.frame_shift_s
+        account = GraphAccount(self.options)
+        paths = PathReader(aligner_of(vocabulary), account, names, shift)
+        made = self.graph, self.options, vocabulary
+        return WfstReader(paths, boosts, *made)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
@@ -229,9 +232,18 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
 class WfstReader(contract.Reader[BestPath | Recorded]):
     """Reads what searches of a graph found; see `contract.Reader`."""
 
-    def __init__(self, graph: PackedGraph, how: Reader, boosts: CompiledBoosts) -> None:
-        self._graph, self._how, self._boosts = graph, how, boosts
-        self._partial = PartialReader(how.aligner, how.frame_shift_s)
+    def __init__(
+        self,
+        paths: PathReader,
+        boosts: CompiledBoosts,
+        graph: PackedGraph,
+        options: WfstOptions,
+        vocabulary: Vocabulary,
+    ) -> None:
+        self._paths, self._boosts = paths, boosts
+        self._searched = graph, options
+        self._read_as = paths.frame_shift_s, vocabulary
+        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
 
     def hypothesis(self, found: BestPath | Recorded) -> Hypothesis:
         """Read the best path."""
@@ -241,9 +253,8 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
         self, found: Sequence[BestPath | Recorded], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
         """Read many together, whose boosts add the same words as the reader's."""
-        paths = [one.best if isinstance(one, Recorded) else one for one in found]
-        batch = HypothesisBatch(self._how, paths, boosts)
-        return [batch.hypothesis(i) for i in range(len(paths))]
+        best = [one.best if isinstance(one, Recorded) else one for one in found]
+        return self._paths.hypotheses(best, boosts)
 
     def partial(self, look: PathSoFar) -> Partial:
         """Read how far the search has come."""
@@ -255,18 +266,17 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
         lattice = self.lattice(found)
         paths = nbest_paths(lattice, int(num))
         credited = None if lattice.first_frame else self._boosts  # of all that was said
-        return hypotheses_of(lattice, paths, credited, self._how)
+        return hypotheses_of(lattice, paths, credited, self._paths)
 
     def lattice(self, found: Recorded) -> Lattice:
         """Read the lattice."""
-        tables, _, options, shift = self._how
-        return lattice_of(self._graph, options, found, shift, tables)
+        return lattice_of(*self._searched, found, *self._read_as)
 
     def segments(self, settled: Sequence[Segment]) -> list[Lattice]:
         """Read the lattices of segments."""
-        tables, _, options, shift = self._how
-        made = self._graph, options
-        return [segment_lattice(*made, one, shift, tables) for one in settled]
+        return [
+            segment_lattice(*self._searched, one, *self._read_as) for one in settled
+        ]
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:

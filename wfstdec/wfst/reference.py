@@ -48,7 +48,8 @@ from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.concatenation import Whole
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_paths import (

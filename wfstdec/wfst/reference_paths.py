@@ -104,7 +104,7 @@ def tokens_of(path: Path, tokens: int = 0, words: int = 0) -> PathTokens:
 
 
 class CommonBeginning:
-    """What some paths have in common; see `wfst.path.Settled`."""
+    """What some paths have in common; see `so_far.Settled`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         first, count = paths[0], 0
@@ -120,7 +120,7 @@ class CommonBeginning:
         self.num_words = sum(bool(said.olabel) for said in self._path.said)
 
     def whole_since(self, token: int, word: int) -> PathTokens:
-        """As `wfst.path.Settled`."""
+        """As `so_far.Settled`."""
         path = tokens_of(self._path, token, word)
         if self._ended or len(path.ilabel) == 0:
             return path

@@ -1,6 +1,6 @@
 """The CPU backend of the greedy search: `reference.py`, the same bits faster.
 
-backend = CpuBackend(space)
+backend = CpuBackend(searched)
 search = backend.start(options, boosts)       # one utterance
 search.advance(logprobs)                      # float32 [T, V], any number of times
 search.finish()                               # a TokenPath
@@ -13,28 +13,27 @@ import numpy as np
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.greedy.reference import Fusion, Progress
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.greedy.reference import Fusion, Progress, Searched
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import TokenPath, TokenRows
 from wfstdec.search.scheduling import HostBackend
-from wfstdec.trie.progress import TokensSoFar
-from wfstdec.trie.search_space import SearchSpace
 
 
 class CpuBackend(HostBackend):
-    """A space, as it is."""
+    """A greedy search's model and tokens, as they are."""
 
     can = frozenset()
 
-    def __init__(self, space: SearchSpace) -> None:
-        super().__init__(space.num_tokens)
-        self.space = space
+    def __init__(self, searched: Searched) -> None:
+        super().__init__(searched.num_tokens)
+        self.searched = searched
 
     def start(
         self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch:
         """Begin an utterance."""
         assert not record
-        return CpuSearch(Fusion(self.space, options, boosts))
+        return CpuSearch(Fusion(self.searched, options, boosts))
 
 
 class CpuSearch:
@@ -43,7 +42,7 @@ class CpuSearch:
     def __init__(self, fusion: Fusion) -> None:
         self._fusion = fusion
         self._search = _search_of(fusion)
-        first, num_tokens = fusion.begin(), fusion.space.num_tokens
+        first, num_tokens = fusion.begin(), fusion.searched.num_tokens
         states = first.label, first.last, first.lm_state, first.boost_state
         self._utterance = k.UtteranceState(
             counts=np.array([*states, *k.NOTHING_YET], np.int64),
@@ -69,7 +68,7 @@ class CpuSearch:
         """End the utterance."""
         return self._fusion.end(*self._so_far())
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
         return self._fusion.so_far(*self._so_far())
 
@@ -82,8 +81,8 @@ class CpuSearch:
 def _search_of(fusion: Fusion) -> k.Search:
     options = fusion.options
     return k.Search(
-        blank=fusion.space.blank,
-        lm=fusion.space.automaton,
+        blank=fusion.searched.blank,
+        lm=fusion.searched.lm,
         phrases=fusion.phrases,
         pricing=fusion.pricing,
         lm_scale=np.float32(options.lm_scale),

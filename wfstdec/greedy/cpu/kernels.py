@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
+from wfstdec.greedy.reference import NO_TOKEN
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import row as row_of
 from wfstdec.search.acoustics import Pricing, penalised, scaled
-from wfstdec.trie.search_space import NONE
 
 LABEL, LAST, LM_STATE, BOOST_STATE, FRAMES, DIED, TOKENS, LM_ROW, BOOST_ROW = range(9)
 """Positions in `UtteranceState.counts`; at LM_ROW and BOOST_ROW stand the states whose
@@ -110,7 +110,7 @@ def _choose(search, utterance, row, best):
     if counts[BOOST_ROW] != counts[BOOST_STATE]:
         counts[BOOST_ROW] = counts[BOOST_STATE]
         row_of(search.phrases, 0, counts[BOOST_ROW], boost_cost, utterance.boost_next)
-    least, chosen, paid = float32(np.inf), np.int64(NONE), float32(0)
+    least, chosen, paid = float32(np.inf), np.int64(NO_TOKEN), float32(0)
     for i in range(-1, len(row)):
         v = best if i < 0 else i
         impossible = not row[v] > -np.inf or not lm_cost[v] < np.inf

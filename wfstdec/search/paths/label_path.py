@@ -1,11 +1,13 @@
-"""What a search hands over: the best path at the end, and how far it is meanwhile."""
+"""Paths of searches of a graph, by labels: the same from every backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+
+from wfstdec.text.symbols import token_of
 
 
 class PathTokens(NamedTuple):
@@ -28,6 +30,11 @@ class PathTokens(NamedTuple):
     word_frame: np.ndarray
     graph_cost: float
     acoustic_cost: float
+
+    @property
+    def token(self) -> np.ndarray:
+        """Tokens, int32 [N]."""
+        return token_of(self.ilabel)
 
 
 class JoinedPaths(NamedTuple):
@@ -70,38 +77,3 @@ class BestPath(NamedTuple):
     reached_final: bool
     num_frames: int
     died_at_frame: int
-
-
-class Settled(Protocol):
-    """Tokens and words that all paths of a search have in common.
-
-    Attributes:
-        num_tokens, num_words: How many there are.
-    """
-
-    num_tokens: int
-    num_words: int
-
-    def whole_since(self, token: int, word: int) -> PathTokens:
-        """All but the first tokens and words, and no token whose end is in question.
-
-        Costs are not known.
-        """
-
-
-class PathSoFar(NamedTuple):
-    """How far the best path of a search has come.
-
-    Attributes:
-        settled: What it has in common with all others.
-        said_since: Given how many tokens and words to leave out at the beginning,
-            settled ones: the others.
-        num_frames: Frames decoded.
-        final_cost: What ending here costs more than the best path, nats, scaled; `inf`
-            where no path can end.
-    """
-
-    settled: Settled
-    said_since: Callable[[int, int], PathTokens]
-    num_frames: int
-    final_cost: float

@@ -1,4 +1,4 @@
-"""What a search over tokens hands over at the end: paths, the same by every backend."""
+"""Paths of searches over tokens (trie, greedy, transducer), from every backend."""
 
 from __future__ import annotations
 
@@ -6,18 +6,54 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.search.paths.so_far import PathSoFar
+
+NO_PRON = -1
+"""In the place of a pronunciation: no word ends."""
+OPEN_PRON = 1 << 30
+"""In the place of a pronunciation: an open word ends."""
+SPELLINGS_PER_TEXT = 8
+"""Without a lexicon so many times `nbest` token sequences are handed over, since some
+of them spell the same text: by other word pieces, or with one more separator."""
+
+
+class TokenRows(NamedTuple):
+    """Tokens with frames, and the pronunciations that end between them.
+
+    Attributes:
+        rows: int32 [N, 4], of each token, blanks left out: token, first frame, one
+            behind the last frame, pronunciation that ended before it or -1: its number,
+            behind those of the lexicon an added one or `OPEN_PRON`.
+        last_pron: The pronunciation that ends with the last token, -1 for none.
+    """
+
+    rows: np.ndarray
+    last_pron: int = NO_PRON
+
+    @property
+    def token(self) -> np.ndarray:
+        """Tokens, int32 [N]."""
+        return self.rows[:, 0]
+
+    @property
+    def start(self) -> np.ndarray:
+        """First frames, int32 [N]."""
+        return self.rows[:, 1]
+
+    @property
+    def end(self) -> np.ndarray:
+        """Frames one behind the last, int32 [N]."""
+        return self.rows[:, 2]
+
 
 class TokenPath(NamedTuple):
     """An alignment and its reading as words.
 
     Attributes:
-        rows: int32 [N, 4], of each token, blanks left out: token, first frame, one
-            behind the last frame, pronunciation that ended before it or -1 (a position
-            in `LexiconTrie.pron_word`).
-        last_pron: The pronunciation that ends with the last token, -1 for none.
+        rows, last_pron: As in `TokenRows`.
         acoustic: The unscaled acoustic cost; NaN where alignments were summed.
         search_cost: The total as the search added it up: float32 steps, float64 base.
-        complete: Whether the tokens are whole words and the end was accepted.
+        reached_final: Whether the tokens are whole words and the end was accepted.
         num_frames: Frames that the path covers.
         died_at_frame: The frame that no entry survived, or -1.
     """
@@ -26,9 +62,14 @@ class TokenPath(NamedTuple):
     last_pron: int
     acoustic: float
     search_cost: float
-    complete: bool
+    reached_final: bool
     num_frames: int
     died_at_frame: int
+
+    @property
+    def said(self) -> TokenRows:
+        """Its tokens and pronunciations."""
+        return TokenRows(self.rows, self.last_pron)
 
     @property
     def token(self) -> np.ndarray:
@@ -43,3 +84,96 @@ class TokenPath(NamedTuple):
         return (
             np.append(ended, np.int32(self.last_pron)) if self.last_pron >= 0 else ended
         )
+
+
+def tokens_so_far(
+    rows: np.ndarray,
+    num_settled: int,
+    last_pron: int = NO_PRON,
+    *,
+    num_frames: int,
+    final_cost: float,
+) -> PathSoFar[TokenRows]:
+    """How far a search has come whose tokens are at hand.
+
+    Args:
+        rows: As in `TokenRows`.
+        num_settled: So many of the first tokens can no longer change, nor can their
+            frames.
+        last_pron: The pronunciation that would end now, -1 for none.
+        num_frames: As in `PathSoFar`.
+        final_cost: As in `PathSoFar`.
+    """
+    return PathSoFar(
+        settled=_Rows(rows[:num_settled]),
+        said_since=lambda token, _: TokenRows(rows[token:], last_pron),
+        num_frames=num_frames,
+        final_cost=final_cost,
+    )
+
+
+class _Rows(NamedTuple):
+    """Settled tokens, int32 [N, 4]; see `so_far.Settled`."""
+
+    rows: np.ndarray
+
+    @property
+    def num_words(self) -> int:
+        """0: words are read from tokens."""
+        return 0
+
+    def whole_since(self, token: int, word: int) -> TokenRows:
+        """All but the first tokens."""
+        return TokenRows(self.rows[token:])
+
+
+class SettledTokens:
+    """Tokens that have left the trace, in an array that grows.
+
+    Attributes:
+        num_words: 0: words are read from tokens.
+    """
+
+    num_words = 0
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((0, 4), np.int32)
+        self._count = self._num_whole = 0
+
+    def add(self, nodes: np.ndarray, end: int) -> None:
+        """Add trace nodes, in order, and where the last token ends, -1 if not known."""
+        first, self._count = self._count, self._count + len(nodes)
+        if self._count > len(self._rows):
+            longer = np.zeros((2 * self._count, 4), np.int32)
+            longer[:first] = self._rows[:first]
+            self._rows = longer
+        new = self._rows[first : self._count]
+        new[:, 0], new[:, 1] = nodes["token"], nodes["start"]
+        new[:-1, 2], new[:, 3] = nodes["previous_end"][1:], nodes["pron"]
+        if first and len(nodes):
+            self._rows[first - 1, 2] = nodes["previous_end"][0]
+        self._num_whole = self._count
+        if self._count and end >= 0:
+            self._rows[self._count - 1, 2] = end
+        elif self._count:
+            self._num_whole -= 1
+
+    def whole_since(self, token: int, word: int) -> TokenRows:
+        """All but the first tokens, and no token whose end is in question."""
+        return TokenRows(self._rows[token : self._num_whole].copy())
+
+    def followed_by(self, rows: np.ndarray, end: int, since: int = 0) -> np.ndarray:
+        """All tokens of a path but the first ones, int32 [N, 4].
+
+        Args:
+            rows: Those of its trace.
+            end: Where the token before these ends.
+            since: How many to leave out.
+        """
+        if self._count == 0:
+            return rows
+        if since >= self._count:
+            return rows[since - self._count :]
+        before = self._rows[since : self._count].copy()
+        before[-1, 2] = end
+        return np.concatenate([before, rows])

@@ -19,20 +19,18 @@ they are settled.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from wfstdec.jit import jit
-from wfstdec.search.paths.label_path import JoinedPaths, PathTokens
+from wfstdec.jit.pool import Once
+from wfstdec.search.paths.label_path import JoinedPaths, PathTokens, join_paths
+from wfstdec.search.paths.words import BEGINNING, Counted, Cut, Words, WordsOfAll
 from wfstdec.text.symbols import token_of
 from wfstdec.text.vocabulary import Vocabulary
-
-_ALIGNERS: WeakKeyDictionary[Vocabulary, Aligner] = WeakKeyDictionary()
-_MAKING = threading.Lock()
 
 
 class WordTexts:
@@ -101,24 +99,6 @@ class Spoken(NamedTuple):
     extends: np.ndarray  # bool [V], tokens that may follow inside one
 
 
-class Cut(NamedTuple):
-    """Where a path was cut last, for the words that come after.
-
-    Attributes:
-        tokens: Tokens before the cut.
-        cost: Of the pronunciations before it, nats.
-        lost: Whether the last word's tokens were not found: the next one may then
-            begin behind tokens that are no fillers.
-    """
-
-    tokens: int
-    cost: float
-    lost: bool
-
-
-BEGINNING = Cut(0, 0.0, False)
-
-
 class Aligner:
     """Cuts the paths of one graph into words.
 
@@ -148,17 +128,34 @@ class Aligner:
         )
         self._texts = WordTexts(tables)
 
-    def are_fillers(self, path: PathTokens) -> np.ndarray:
-        """Which tokens of a path may stand between words, bool [N]."""
-        return self._spoken.filler[token_of(path.ilabel)]
+    def are_spoken(self, said: PathTokens) -> np.ndarray:
+        """As `Cutter.are_spoken`."""
+        return ~self._spoken.filler[said.token]
 
-    def texts(self, path: PathTokens, frames: np.ndarray) -> list[str]:
-        """The texts of the first words of a path, by their frames."""
-        return self._texts.of(path, frames)
+    def words(
+        self, said: PathTokens, cut: Cut = BEGINNING, *, complete: bool = False
+    ) -> Words:
+        """As `Cutter.words`; `complete`: whether the last word must be whole."""
+        frames = self.word_frames(said, complete, cut)
+        return Words(self._texts.of(said, frames), frames)
 
-    def texts_of_all(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
-        """The texts of the words of many whole paths, by their frames."""
-        return self._texts.of_all(joined, frames)
+    def settled_words(self, said: PathTokens, cut: Cut) -> tuple[Words, Cut]:
+        """As `Cutter.settled_words`."""
+        frames, behind = self.settled_frames(said, cut)
+        return Words(self._texts.of(said, frames), frames), behind
+
+    def words_of_all(
+        self, said: Sequence[PathTokens], complete: Sequence[bool]
+    ) -> WordsOfAll:
+        """As `Cutter.words_of_all`, in a few calls for all paths."""
+        joined = join_paths(said)
+        paths, *at = joined
+        whole = np.array(complete, np.bool_)
+        frames = _frames_of_all(self._spoken, paths.token, *paths[1:6], *at, whole)
+        words, splits = paths.word.tolist(), joined.word_splits.tolist()
+        counted = [Counted(words[a:b]) for a, b in pairwise(splits)]
+        texts = self._texts.of_all(joined, frames)
+        return WordsOfAll(Words(texts, frames), splits, counted)
 
     def word_frames(
         self, path: PathTokens, complete: bool, cut: Cut = BEGINNING
@@ -172,24 +169,12 @@ class Aligner:
         """
         spans, *_ = _spans(
             self._spoken,
-            token_of(path.ilabel),
+            path.token,
             path.word,
             path.word_token,
             (complete, False, cut.cost, cut.lost),
         )
         return _frames_of(spans, path.start, path.end, path.word_frame)
-
-    def frames_of_all(self, joined: JoinedPaths, complete: np.ndarray) -> np.ndarray:
-        """`word_frames` of many whole paths, in one call.
-
-        Args:
-            joined: The paths.
-            complete: bool [B], whether the last word of each must be whole.
-        """
-        said, *splits = joined
-        return _frames_of_all(
-            self._spoken, token_of(said.ilabel), *said[1:6], *splits, complete
-        )
 
     def settled_frames(self, path: PathTokens, cut: Cut) -> tuple[np.ndarray, Cut]:
         """The frames of those words that no further token changes.
@@ -204,7 +189,7 @@ class Aligner:
         """
         spans, count, cost, lost = _spans(
             self._spoken,
-            token_of(path.ilabel),
+            path.token,
             path.word,
             path.word_token,
             (False, True, cut.cost, cut.lost),
@@ -213,15 +198,16 @@ class Aligner:
             return np.zeros((0, 2), np.int32), cut
         spans = spans[:count]
         frames = _frames_of(spans, path.start, path.end, path.word_frame)
-        return frames, Cut(cut.tokens + int(spans[-1, 1]), cost, lost)
+        tokens, words = cut.tokens + int(spans[-1, 1]), cut.words + count
+        return frames, Cut(tokens, words, cost, lost)
+
+
+_ALIGNERS: Once[Vocabulary, Aligner] = Once(Aligner)
 
 
 def aligner_of(vocabulary: Vocabulary) -> Aligner:
     """Make the aligner of a vocabulary, once while that is there."""
-    with _MAKING:
-        if vocabulary not in _ALIGNERS:
-            _ALIGNERS[vocabulary] = Aligner(vocabulary)
-        return _ALIGNERS[vocabulary]
+    return _ALIGNERS.of(vocabulary)
 
 
 @jit

@@ -23,12 +23,12 @@ from wfstdec.jit import inlined
 from wfstdec.lattice.labels import OPEN
 from wfstdec.lm.kernels import row_of_state, step, unknown_label
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
+from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.lookahead import potential_of
 from wfstdec.trie.open_words import (
     EMPTY_TEXT,
-    OPEN_PRON,
     extended,
     find_text,
     label_of,

@@ -19,7 +19,8 @@ import numpy as np
 
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import SettledTokens, TokenPath, TokenRows
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu import frame as kernels
 from wfstdec.trie.cpu import lattice_kernels as recording
@@ -32,7 +33,6 @@ from wfstdec.trie.cpu.final import (
 from wfstdec.trie.cpu.memory import SearchMemory, new_scratch
 from wfstdec.trie.lattice_pack import Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.progress import SettledTokens, TokensSoFar
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost
 from wfstdec.trie.traceback import Ending, Outcome, best_endings, path_of, start_cost
@@ -127,7 +127,7 @@ class CpuSearch:
             for ending in self._best_of(endings)
         ]
 
-    def look(self) -> TokensSoFar:
+    def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
         self._settled.add(*settle_trace(self._utterance))
         counts, utterance = self._utterance.counts, self._in_order()
@@ -141,13 +141,12 @@ class CpuSearch:
             ended = accepted["cost"].min(initial=np.inf)
         (best,) = _as_endings(unfinished[at : at + 1])
         entry = utterance.frontier[at // 2]
-        return TokensSoFar(
-            num_settled=self._settled.num_whole,
-            since=lambda first: self._tokens(best, first),
-            pron=self._ending_pron(entry),
+        pron = self._ending_pron(entry)
+        return PathSoFar(
+            settled=self._settled,
+            said_since=lambda token, _: TokenRows(self._tokens(best, token), pron),
             num_frames=int(counts[k.FRAMES]),
             final_cost=float(ended) - float(best.cost),
-            added=self._boosts.added,
         )
 
     def _ending_pron(self, entry: np.ndarray) -> int:

@@ -21,7 +21,8 @@ from numpy import uint32
 
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit import jit
-from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.traceback import History
 from wfstdec.search.paths.traceback_kernels import read
 from wfstdec.wfst.cpu import arrays as k

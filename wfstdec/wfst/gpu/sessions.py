@@ -20,7 +20,8 @@ from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
-from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.traceback import History
 from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch

@@ -17,10 +17,10 @@ from wfstdec.errors import LatticeError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.mbr import word_confidences
 from wfstdec.search.hypothesis import Word
-from wfstdec.search.paths.label_path import PathTokens
+from wfstdec.search.paths.lattice import rule_of_lattice
 from wfstdec.search.paths.traceback import History
-from wfstdec.search.paths.word_cut import BEGINNING, Aligner
-from wfstdec.wfst.lattice_paths import rule_of_lattice
+from wfstdec.search.paths.word_cut import Aligner, aligner_of
+from wfstdec.search.paths.words import BEGINNING, timed
 
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
@@ -35,7 +35,6 @@ class SegmentReader:
     def __init__(self, posterior_scale: float = 1.0) -> None:
         self._scale = posterior_scale
         self._cut = BEGINNING  # behind the words that came out
-        self._num_words = 0  # that came out
         self._sure: list[float] = []  # of the others
         self._started: tuple[Aligner, History] | None = None
         self._next_frame = 0
@@ -60,32 +59,28 @@ class SegmentReader:
         acoustic = lattice.arcs["acoustic_cost"][arcs]
         history.go_on(rule_of_lattice(lattice), arcs, acoustic)
         self._next_frame = lattice.first_frame + lattice.num_frames
+        since = self._cut.tokens, self._cut.words
         if is_last:
-            since = self._cut.tokens, self._num_words
             path = history.read(0, *_NOTHING, since)
-            frames = aligner.word_frames(path, lattice.reached_final, self._cut)
+            words = aligner.words(path, self._cut, complete=lattice.reached_final)
+            self._cut = self._cut._replace(words=since[1] + len(words.texts))
         else:
-            path = history.settled.whole_since(self._cut.tokens, self._num_words)
-            frames, self._cut = aligner.settled_frames(path, self._cut)
-        return self._words(aligner, path, frames, lattice.frame_shift_s)
+            path = history.settled.whole_since(*since)
+            words, self._cut = aligner.settled_words(path, self._cut)
+        found, count = timed(words, lattice.frame_shift_s), len(words.texts)
+        sure, self._sure = self._sure[:count], self._sure[count:]
+        pairs = zip(found, sure, strict=True)
+        return tuple(word._replace(confidence=one) for word, one in pairs)
 
     def _of(self, lattice: Lattice) -> tuple[Aligner, History]:
         """What reads words, made with the first segment."""
         first = lattice.first_frame
         if self._started is None:
             history = History(rule_of_lattice(lattice), first)
-            self._started = Aligner(lattice.tables), history
+            self._started = aligner_of(lattice.tables), history
         elif first != self._next_frame:
             raise LatticeError(
                 f"a segment that begins at frame {first}, expected one from "
                 f"{self._next_frame} on: all of a session's, in order"
             )
         return self._started
-
-    def _words(
-        self, aligner: Aligner, path: PathTokens, frames: np.ndarray, shift: float
-    ) -> tuple[Word, ...]:
-        texts, count = aligner.texts(path, frames), len(frames)
-        columns = *(frames * shift).T.tolist(), *frames.T.tolist(), self._sure[:count]
-        self._sure, self._num_words = self._sure[count:], self._num_words + count
-        return tuple(map(Word, texts, *columns))

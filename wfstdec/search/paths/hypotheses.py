@@ -1,0 +1,243 @@
+"""Paths to what users hold, for every search: made when somebody looks.
+
+    reader = PathReader(cutter, account, token_names, frame_shift_s)
+    hypothesis = reader.hypothesis(path, boosts)
+    hypotheses = reader.hypotheses(paths, boosts)      # of paths found together
+
+Until a hypothesis is looked at it is its path and no more. Then the numbers of all that
+were found together are made in a few calls: words and their frames by a `Cutter`, costs
+by an account. The tuples of a hypothesis are made when it is looked at itself.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.lm.on_demand import LazyLM, LmArrays, LmQueries
+from wfstdec.lm.on_demand_table import UNKNOWN
+from wfstdec.search.costs import CostAccount, Scales, insertion_cost
+from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.words import Counted, Cutter, WordsOfAll
+
+
+class FoundPath(Protocol):
+    """A path, whatever search found it."""
+
+    @property
+    def said(self) -> Any:
+        """Tokens with frames and what tells words, for a `Cutter`."""
+
+    @property
+    def reached_final(self) -> bool:
+        """Whether its end was accepted."""
+
+    @property
+    def num_frames(self) -> int:
+        """Frames that it covers."""
+
+    @property
+    def died_at_frame(self) -> int:
+        """The frame that nothing survived, or -1."""
+
+
+class Account(Protocol):
+    """A way to count the costs of paths."""
+
+    def of(self, path: Any, counted: Counted, boosts: Any, /) -> CostAccount:
+        """The account of a path, of its words, and of what it has for boosts."""
+
+
+class PathReader(NamedTuple):
+    """All that makes hypotheses of the paths of one search, as its options are now.
+
+    Attributes:
+        cutter: How paths are cut into words.
+        account: How their costs are counted.
+        token_names: The token table's names.
+        frame_shift_s: Seconds per frame.
+        at_once: Whether hypotheses are made before anybody looks: where a model of
+            the user's is asked for costs.
+    """
+
+    cutter: Cutter[Any]
+    account: Account
+    token_names: tuple[str, ...]
+    frame_shift_s: float
+    at_once: bool = False
+
+    def hypothesis(self, path: FoundPath, boosts: Any) -> Hypothesis:
+        """The hypothesis of a path."""
+        hypothesis = HypothesisBatch(self, [path], [boosts]).hypothesis(0)
+        if self.at_once:
+            _ = hypothesis.words
+        return hypothesis
+
+    def hypotheses(
+        self, paths: Sequence[FoundPath], boosts: Sequence[Any]
+    ) -> list[Hypothesis]:
+        """The hypotheses of paths that were found together, with what each has."""
+        batch = HypothesisBatch(self, paths, boosts)
+        return list(map(batch.hypothesis, range(len(paths))))
+
+
+class WordScales(Scales, Protocol):
+    """Options that scale costs and price words."""
+
+    @property
+    def word_insertion(self) -> float:
+        """What each word costs."""
+
+
+class GraphAccount(NamedTuple):
+    """Counts the costs of paths through graphs: most stands on their arcs.
+
+    Attributes:
+        options: Scales, and what words cost.
+    """
+
+    options: WordScales
+
+    def of(
+        self, path: BestPath, counted: Counted, boosts: CompiledBoosts
+    ) -> CostAccount:
+        """The account of a path."""
+        words = counted.words
+        return CostAccount.of_path(
+            self.options,
+            graph=path.said.graph_cost + path.final_cost,
+            acoustic=path.said.acoustic_cost,
+            insertion=insertion_cost(self.options.word_insertion, len(words)),
+            boost=boosts.cost(words, path.said.token.tolist()) if boosts else 0.0,
+        )
+
+
+class LmAccount(NamedTuple):
+    """Counts the costs of paths of tokens, by a language model over words or tokens.
+
+    Where alignments were summed, what is left of the total is acoustic.
+
+    Attributes:
+        scales: Options that scale costs.
+        automaton: The language model; `lm.null` without one.
+        token_insertion: What each token costs.
+        word_insertion: What each word costs; None where the model is over tokens.
+    """
+
+    scales: Scales
+    automaton: Automaton | LazyLM
+    token_insertion: float
+    word_insertion: float | None = None
+
+    def of(
+        self, path: TokenPath, counted: Counted, boosts: CompiledBoosts
+    ) -> CostAccount:
+        """The account of a path."""
+        labels = path.token
+        insertion = insertion_cost(self.token_insertion, len(labels))
+        if self.word_insertion is not None:
+            labels = np.array([word or UNKNOWN for word in counted.words], np.int32)
+            insertion += insertion_cost(self.word_insertion, len(labels))
+        costs = {
+            "graph": self._lm_cost(path, labels, boosts) + counted.pron_cost,
+            "insertion": insertion,
+            "boost": boosts.cost(counted.words, path.token),
+        }
+        if math.isnan(path.acoustic):
+            return CostAccount.of_total(self.scales, total=path.search_cost, **costs)
+        return CostAccount.of_path(self.scales, acoustic=path.acoustic, **costs)
+
+    def _lm_cost(
+        self, path: TokenPath, labels: np.ndarray, boosts: CompiledBoosts
+    ) -> float:
+        """The model's cost of words or tokens, `</s>` where the end was accepted."""
+        if self.automaton is NULL_AUTOMATON:
+            return 0.0
+        added = boosts.added.words if boosts.added is not None else ()
+        with LmArrays(self.automaton, added) as lm:
+            return LmQueries(lm).total(labels, complete=path.reached_final)
+
+
+class _Numbers(NamedTuple):
+    """The numbers of all hypotheses; of what is made at each look as Python's own."""
+
+    words: WordsOfAll
+    times: tuple[list[float], list[float]]
+    frames: tuple[list[int], list[int]]
+    costs: list[CostAccount]
+
+
+_TOKENS = ("token_ids", "token_frames")
+_word = partial(tuple.__new__, Word)  # of a tuple of its fields
+
+
+class HypothesisBatch:
+    """The hypotheses of paths that were found together.
+
+    Args:
+        reader: How they are read.
+        paths: The paths.
+        boosts: Of each, for the reader's account.
+    """
+
+    def __init__(
+        self, reader: PathReader, paths: Sequence[FoundPath], boosts: Sequence[Any]
+    ) -> None:
+        self._reader, self._paths, self._boosts = reader, paths, boosts
+        self._made: _Numbers | None = None
+        self._lock = threading.Lock()
+
+    def hypothesis(self, i: int) -> Hypothesis:
+        """That of path `i`."""
+        died = self._paths[i].died_at_frame
+        make = partial(self._fields, i)
+        return Hypothesis.when_asked(make, died if died >= 0 else None)
+
+    def _fields(self, i: int, name: str) -> dict[str, Any]:
+        """Field `name` of hypothesis `i`, and those that are made with it."""
+        path = self._paths[i]
+        if name in _TOKENS:
+            said = path.said
+            return {
+                "token_ids": tuple(said.token.tolist()),
+                "token_frames": (tuple(said.start.tolist()), tuple(said.end.tolist())),
+            }
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+        made = self._made
+        first, end = made.words.splits[i : i + 2]
+        of_words = (made.words.words.texts, *made.times, *made.frames)
+        columns = (column[first:end] for column in of_words)
+        words = zip(*columns, [None] * (end - first), strict=True)  # no confidences
+        return {
+            "words": tuple(map(_word, words)),
+            "token_names": self._reader.token_names,
+            "frame_shift_s": self._reader.frame_shift_s,
+            **dict(zip(CostAccount._fields, made.costs[i], strict=True)),
+            "reached_final": path.reached_final,
+            "num_frames": path.num_frames,
+        }
+
+    def _make(self) -> _Numbers:
+        cutter, account, _, shift, _ = self._reader
+        words = cutter.words_of_all(
+            [path.said for path in self._paths],
+            [path.reached_final for path in self._paths],
+        )
+        frames = words.words.frames
+        begin_s, end_s = (frames * shift).T.tolist()
+        begin, end = frames.T.tolist()
+        each = self._paths, words.counted, self._boosts
+        costs = [account.of(*one) for one in zip(*each, strict=True)]
+        return _Numbers(words, (begin_s, end_s), (begin, end), costs)

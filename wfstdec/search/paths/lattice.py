@@ -1,0 +1,295 @@
+"""Paths through lattices, read as the paths of a search are: tokens, words, times.
+
+    hyps = lattice_hypotheses(lattice, 10)            # also of a lattice from a file
+
+    found = nbest_texts(lattice, 10)
+    hyps = hypotheses_of(lattice, found)
+    sure = confidences_of(lattice, found.arcs[0])     # of the words of the best one
+
+A lattice is read alike whichever search recorded it. Those of graphs have labels
+anywhere in their words, which a `word_cut.Aligner` finds. Others have them where words
+end (`lattice/labels.py`): a word's tokens are those since the word before. There costs
+are what stands on the arcs: look-ahead cancels out, to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy import uint32
+
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.errors import OptionError
+from wfstdec.graph.arcs import ARC, NO_ARCS
+from wfstdec.jit import read_only
+from wfstdec.lattice.arrays import Lattice, LatticeScales
+from wfstdec.lattice.labels import (
+    REPEATED,
+    starts_token,
+    tokens_of,
+)
+from wfstdec.lattice.mbr import word_confidences
+from wfstdec.lattice.nbest import NbestPaths, nbest_paths
+from wfstdec.search.costs import CostAccount
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
+from wfstdec.search.paths.label_path import BestPath, PathTokens
+from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT
+from wfstdec.search.paths.traceback import History
+from wfstdec.search.paths.traceback_kernels import Rule
+from wfstdec.search.paths.word_cut import aligner_of
+from wfstdec.search.paths.words import BareTokens, Counted, SpanCutter, Spans
+from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.text.vocabulary import Vocabulary
+
+
+class NbestList(list[Hypothesis]):
+    """Hypotheses of different texts, best first.
+
+    Attributes:
+        is_exact: Whether there is none between them that is missing. False where the
+            search for them was stopped.
+    """
+
+    def __init__(self, hypotheses: Iterable[Hypothesis], is_exact: bool) -> None:
+        super().__init__(hypotheses)
+        self.is_exact = is_exact
+
+
+def lattice_hypotheses(lattice: Lattice, n: int = 1) -> NbestList:
+    """The best texts of a lattice, best first, with words, times and costs in nats.
+
+    Any lattice will do: of any decoder, rescored, from a file, a session's segment.
+
+    Args:
+        lattice: What a decoder recorded.
+        n: How many different texts are wanted, 1 or more.
+
+    Returns:
+        At most `n` hypotheses, of texts that cost no more than the best one and the
+        lattice's beam; `is_exact` says whether none is missing. The first is the
+        best path of the lattice.
+
+    Raises:
+        OptionError: `n` is below 1.
+    """
+    if n < 1:
+        raise OptionError(f"n={n!r}, expected 1 or more")
+    return hypotheses_of(lattice, nbest_texts(lattice, n))
+
+
+def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
+    """As `nbest_paths`; of bare tokens that spell a text in several ways, the best."""
+    if n == 1 or not lattice.words_are_tokens:
+        return nbest_paths(lattice, n)
+    found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
+    cutter = word_ends(lattice)
+    first: dict[str, int] = {}
+    for i, arcs in enumerate(found.arcs):
+        words = cutter.words(tokens_on(lattice, arcs))
+        first.setdefault(" ".join(words.texts), i)
+    kept = list(first.values())[:n]
+    paths, excess = [found.arcs[i] for i in kept], [found.excess[i] for i in kept]
+    is_all = len(found.arcs) < SPELLINGS_PER_TEXT * n
+    return NbestPaths(paths, excess, found.is_exact and (is_all or len(kept) == n))
+
+
+def hypotheses_of(
+    lattice: Lattice,
+    found: NbestPaths,
+    boosts: CompiledBoosts | None = None,
+    reader: PathReader | None = None,
+) -> NbestList:
+    """The hypotheses of paths through a lattice.
+
+    Args:
+        lattice: What they go through.
+        found: The paths.
+        boosts: Those of the search, for its own account of them; None takes what
+            stands on the arcs.
+        reader: That of the decoder; None makes one.
+    """
+    reader = reader or reader_of(lattice)
+    credited = [
+        _CostsOnArcs.of(lattice, arcs) if boosts is None else boosts
+        for arcs in found.arcs
+    ]
+    made = reader.hypotheses(_paths(lattice, found), credited)
+    return NbestList(made, found.is_exact)
+
+
+def confidences_of(
+    lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
+) -> Sequence[float]:
+    """How sure each word of a path is; of bare tokens its least sure token.
+
+    Args:
+        lattice: Any.
+        arcs: The path, positions in `Lattice.arcs`; None is the best one.
+        scale: As of `posteriors`.
+    """
+    arcs = lattice.best_arcs() if arcs is None else arcs
+    sure = word_confidences(lattice, scale, arcs).confidences
+    if not lattice.words_are_tokens:
+        return sure
+    texts, spans, *_ = word_ends(lattice).spans(tokens_on(lattice, arcs))
+    words = zip(texts, spans, strict=True)
+    return [min(sure[a:b]) for text, (a, b) in words if text]
+
+
+def reader_of(lattice: Lattice) -> PathReader:
+    """Make what reads the paths of a lattice; it does not hold the lattice."""
+    names, shift, scales = lattice.tokens.names, lattice.frame_shift_s, lattice.scales
+    if lattice.labels_at_word_end:
+        return PathReader(word_ends(lattice), _ArcAccount(scales), names, shift)
+    return PathReader(aligner_of(lattice.tables), GraphAccount(scales), names, shift)
+
+
+def rule_of_lattice(lattice: Lattice) -> Rule:
+    """How paths are read that are given by positions in `Lattice.arcs`."""
+    arcs = np.empty(lattice.num_arcs, ARC)
+    for name in ("ilabel", "olabel", "nextstate"):
+        arcs[name] = lattice.arcs[name]
+    arcs["cost"] = lattice.arcs["graph_cost"]
+    blank = uint32(ilabel_of(lattice.tokens.blank))
+    return Rule(read_only(arcs), blank, lattice.info.marks_repeats, read_only(NO_ARCS))
+
+
+def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
+    """The tokens and labels of a path through a lattice whose labels are at word ends.
+
+    Here `word_token` is how many tokens had begun before the arc with the label.
+    """
+    on_path = lattice.arcs[arcs]
+    ilabel = on_path["ilabel"]
+    begins = starts_token(ilabel, lattice.tokens)
+    frames = lattice.states["frame"][on_path["nextstate"]]
+    before = np.cumsum(begins) - begins  # tokens that had begun before each arc
+    start = frames[begins] - 1
+    end = start + 1
+    goes_on = ilabel & REPEATED != 0
+    np.maximum.at(end, before[goes_on] - 1, frames[goes_on])
+    labelled = on_path["olabel"] != EPSILON
+    return PathTokens(
+        ilabel=ilabel_of(tokens_of(ilabel[begins])),
+        start=start,
+        end=end,
+        word=on_path["olabel"][labelled].astype(np.int32),
+        word_token=before[labelled].astype(np.int32),
+        word_frame=frames[labelled],
+        graph_cost=_total(on_path, "graph_cost"),
+        acoustic_cost=_total(on_path, "acoustic_cost"),
+    )
+
+
+def word_ends(lattice: Lattice) -> SpanCutter:
+    """Make what cuts paths into words where labels are at word ends."""
+    vocabulary = lattice.tables
+    if lattice.words_are_tokens:
+        return BareTokens(vocabulary.tokens, next(iter(vocabulary.separators), None))
+    return WordEnds(vocabulary)
+
+
+class WordEnds(SpanCutter):
+    """Cuts paths whose labels stand where words end.
+
+    Args:
+        vocabulary: What labels mean.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def spans(self, said: PathTokens) -> Spans:
+        """Find the words of a path: the tokens since the word before, no fillers."""
+        tokens, fillers = said.token.tolist(), self._vocabulary.separators
+        texts, spans, end = [], [], 0
+        for word, stop in zip(
+            said.word.tolist(), said.word_token.tolist(), strict=True
+        ):
+            while tokens[end] in fillers:
+                end += 1
+            texts.append(self._text(word, tokens[end:stop]))
+            spans.append((end, stop))
+            end = stop
+        return Spans(texts, spans)
+
+    def are_spoken(self, said: PathTokens) -> np.ndarray:
+        """As `Cutter.are_spoken`."""
+        return ~np.isin(said.token, np.array(self._vocabulary.separators, np.int32))
+
+    def _text(self, word: int, tokens: list[int]) -> str:
+        """The text of a word; of open words by their tokens."""
+        opened, spelling = self._vocabulary.open_word, self._vocabulary.open_spelling
+        if opened is not None and spelling is not None and word == opened.word:
+            return spelling.text(tokens)
+        return self._vocabulary.words[word]
+
+
+class _CostsOnArcs(NamedTuple):
+    """What stands on the arcs of a path and at its end, added up."""
+
+    insertion: float
+    boost: float
+
+    @classmethod
+    def of(cls, lattice: Lattice, arcs: np.ndarray) -> _CostsOnArcs:
+        """The sums of a path."""
+        on_path, end = lattice.arcs[arcs], lattice.states[_end_of(lattice, arcs)]
+        boost = _total(on_path, "boost_cost") + float(end["final_boost_cost"])
+        return cls(_total(on_path, "insertion_cost"), boost + 0.0)
+
+    def cost(self, _words: Sequence[int], _tokens: Sequence[int]) -> float:
+        """As `CompiledBoosts.cost`."""
+        return self.boost
+
+
+class _ArcAccount(NamedTuple):
+    """Counts the costs of paths by what stands on their arcs, insertion costs too."""
+
+    scales: LatticeScales
+
+    def of(
+        self, path: BestPath, counted: Counted, on_arcs: _CostsOnArcs
+    ) -> CostAccount:
+        """The account of a path."""
+        return CostAccount.of_path(
+            self.scales,
+            graph=path.said.graph_cost + path.final_cost,
+            acoustic=path.said.acoustic_cost,
+            insertion=on_arcs.insertion,
+            boost=on_arcs.boost,
+        )
+
+
+def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
+    """What paths through a lattice say and cost."""
+    if lattice.labels_at_word_end:
+        said = [tokens_on(lattice, arcs) for arcs in found.arcs]
+    else:
+        history = History(rule_of_lattice(lattice), lattice.first_frame)
+        acoustic = lattice.arcs["acoustic_cost"]
+        said = [history.read(0, arcs, acoustic[arcs]) for arcs in found.arcs]
+    died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
+    return [
+        BestPath(
+            said=one,
+            final_cost=float(lattice.states["final_cost"][_end_of(lattice, arcs)]),
+            search_cost=lattice.search_cost + excess,
+            reached_final=lattice.reached_final,
+            num_frames=lattice.num_frames,
+            died_at_frame=died,
+        )
+        for one, arcs, excess in zip(said, found.arcs, found.excess, strict=True)
+    ]
+
+
+def _end_of(lattice: Lattice, arcs: np.ndarray) -> int:
+    """The state that a path ends in."""
+    return int(lattice.arcs["nextstate"][arcs[-1]]) if len(arcs) else 0
+
+
+def _total(on_path: np.ndarray, name: str) -> float:
+    return float(on_path[name].sum(dtype=np.float64)) + 0.0
