@@ -78,9 +78,9 @@ def test_a_graph_by_hand(files):
     graph = wfstdec.build_graph(**files, separator="|")
     assert graph.words == ("<eps>", "hello", "yes", "low")
     assert graph.topology == "normal"
-    assert graph.tables.separators == (1,)
+    assert graph.vocabulary.separators == (1,)
     assert graph.info.marks_repeats
-    said = graph.tables.pronunciations
+    said = graph.vocabulary.pronunciations
     assert said.word.tolist() == [1, 2, 2, 3]
     assert said.tokens[said.splits[1] : said.splits[2]].tolist() == [6, 2, 3]  # y e h
     assert cost_of(graph, "hel-lo|yes") == pytest.approx(0.25 + 0.5 + 0.125)
@@ -114,8 +114,8 @@ def test_between_words_the_separator_is_wanted_or_not(files):
     assert cost_of(nothing, "hel-loyes") == pytest.approx(0.875)
     assert cost_of(optional, "|hel-lo|-|yes|") == pytest.approx(0.875)
     assert cost_of(nothing, "hel-lo|yes") == np.inf
-    assert wanted.tables.separated
-    assert not optional.tables.separated and not nothing.tables.separated
+    assert wanted.vocabulary.separated
+    assert not optional.vocabulary.separated and not nothing.vocabulary.separated
 
 
 def test_optional_silence_costs_its_probability(files):
@@ -123,7 +123,7 @@ def test_optional_silence_costs_its_probability(files):
     some, none = -np.log10(0.1), -np.log10(0.9)
     assert cost_of(graph, "hel-loyes") == pytest.approx(0.875 + 3 * none)
     assert cost_of(graph, "|hel-lo|yes") == pytest.approx(0.875 + 2 * some + none)
-    assert graph.tables.separators == (1,) and not graph.tables.separated
+    assert graph.vocabulary.separators == (1,) and not graph.vocabulary.separated
 
 
 def test_all_topologies_agree_where_blanks_part_all_tokens(files):

@@ -83,7 +83,7 @@ def test_graphs_keep_their_bits_but_not_their_repeats(tmp_path, form):
     assert_same(found.unpack(), graph.unpack())
     assert (found.words, found.tokens) == (graph.words, graph.tokens)
     assert not found.info.marks_repeats
-    assert len(found.tables.pronunciations) == 0
+    assert len(found.vocabulary.pronunciations) == 0
 
 
 def test_the_name_says_the_form(tmp_path):

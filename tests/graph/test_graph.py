@@ -91,9 +91,9 @@ def named_arcs(fst, repeat, rename):
 def test_packing_keeps_every_arc_and_unpacking_gives_them_back():
     for i in range(100):
         rng = np.random.default_rng(i)
-        fst, repeat, tables, info = random_fst(rng)
+        fst, repeat, vocabulary, info = random_fst(rng)
         try:
-            graph = PackedGraph.pack(fst, repeat, tables, info)
+            graph = PackedGraph.pack(fst, repeat, vocabulary, info)
         except GraphError as error:
             assert "can be reached" in str(error)
             continue
@@ -107,7 +107,7 @@ def test_packing_keeps_every_arc_and_unpacking_gives_them_back():
         assert named_arcs(unpacked, packed_repeat, same) == expected
         assert unpacked.start == 0
         assert unpacked.final_cost[rename].tolist() == fst.final_cost.tolist()
-        again = PackedGraph.pack(unpacked, packed_repeat, tables, info)
+        again = PackedGraph.pack(unpacked, packed_repeat, vocabulary, info)
         assert again.fingerprint == graph.fingerprint
 
 
@@ -120,7 +120,7 @@ def test_the_order_of_arcs_within_a_state_changes_nothing():
         columns = ("ilabel", "olabel", "nextstate", "cost")
         shuffled = {name: getattr(fst, name)[order] for name in columns}
         shuffled = dataclasses.replace(fst, **shuffled)
-        other = PackedGraph.pack(shuffled, repeat[order], graph.tables, graph.info)
+        other = PackedGraph.pack(shuffled, repeat[order], graph.vocabulary, graph.info)
         assert other.fingerprint == graph.fingerprint
 
 
@@ -170,13 +170,13 @@ def assert_same(one, other):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
     assert one.epsilon_rank.tolist() == other.epsilon_rank.tolist()
     for name in ("tokens", "words", "separators", "separated", "open_word"):
-        assert getattr(one.tables, name) == getattr(other.tables, name)
+        assert getattr(one.vocabulary, name) == getattr(other.vocabulary, name)
     for name in ("topology", "marks_repeats", "silence_prob"):
         assert getattr(one.info, name) == getattr(other.info, name)
     assert one.info.word_cost.tobytes() == other.info.word_cost.tobytes()
     for name in ("word", "splits", "tokens", "cost"):
-        mine = getattr(one.tables.pronunciations, name)
-        assert mine.tolist() == getattr(other.tables.pronunciations, name).tolist()
+        mine = getattr(one.vocabulary.pronunciations, name)
+        assert mine.tolist() == getattr(other.vocabulary.pronunciations, name).tolist()
     assert one.fingerprint == other.fingerprint
 
 
@@ -203,11 +203,15 @@ def test_the_name_of_the_file_is_what_was_said(graph, tmp_path, name):
 
 
 def test_odd_tokens_and_words_come_back(tmp_path):
-    tables = text_tables(words=("<eps>", "fin's", "naïve", '"', "\\n", "a b", "\u2028"))
-    tables = dataclasses.replace(tables, tokens=dataclasses.replace(tables.tokens))
-    graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
+    vocabulary = text_tables(
+        words=("<eps>", "fin's", "naïve", '"', "\\n", "a b", "\u2028")
+    )
+    vocabulary = dataclasses.replace(
+        vocabulary, tokens=dataclasses.replace(vocabulary.tokens)
+    )
+    graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
     graph.save(tmp_path / "graph.npz")
-    assert load_graph(tmp_path / "graph.npz").words == tables.words
+    assert load_graph(tmp_path / "graph.npz").words == vocabulary.words
 
 
 def test_a_saved_graph_is_the_same_file_every_time(graph, tmp_path):
@@ -277,18 +281,18 @@ def test_every_change_changes_the_fingerprint(graph):
     fst, repeat = graph.unpack(), graph.arcs["ilabel"] & REPEAT != 0
     blank = dataclasses.replace(graph.tokens, blank=1)
     dearer = dataclasses.replace(
-        graph.tables.pronunciations, cost=np.ones(3, np.float32)
+        graph.vocabulary.pronunciations, cost=np.ones(3, np.float32)
     )
     for changes in ({"tokens": blank}, {"entries": dearer}):
-        tables = dataclasses.replace(graph.tables, **changes)
-        others.append(PackedGraph.pack(fst, repeat, tables, graph.info))
+        vocabulary = dataclasses.replace(graph.vocabulary, **changes)
+        others.append(PackedGraph.pack(fst, repeat, vocabulary, graph.info))
     for changes in (
         {"topology": "compact"},
         {"word_cost": np.ones(4, np.float32)},
         {"silence_prob": 0.25},
     ):
         info = dataclasses.replace(graph.info, **changes)
-        others.append(PackedGraph.pack(fst, repeat, graph.tables, info))
+        others.append(PackedGraph.pack(fst, repeat, graph.vocabulary, info))
     fingerprints = {graph.fingerprint, *(other.fingerprint for other in others)}
     assert len(fingerprints) == 1 + len(others)
 
@@ -342,25 +346,25 @@ def test_what_is_wrong_with_an_fst(columns, message):
 
 
 def test_sizes_that_disagree():
-    fst, repeat, tables = changed()
+    fst, repeat, vocabulary = changed()
     for name in ("olabel", "nextstate", "cost"):
         short = dataclasses.replace(fst, **{name: getattr(fst, name)[:-1]})
         with pytest.raises(GraphError) as error:
-            PackedGraph.pack(short, repeat, tables)
+            PackedGraph.pack(short, repeat, vocabulary)
         message = f"6 values in {name!r}, 7 in 'ilabel', expected one per arc"
         assert str(error.value) == message
     with pytest.raises(GraphError, match="8 values in 'repeat', 7 in 'ilabel'"):
-        PackedGraph.pack(fst, np.zeros(8, bool), tables)
+        PackedGraph.pack(fst, np.zeros(8, bool), vocabulary)
     longer = dataclasses.replace(fst, final_cost=np.zeros(9, np.float32))
     with pytest.raises(GraphError, match="5 row splits for 9 rows, expected one more"):
-        PackedGraph.pack(longer, repeat, tables)
+        PackedGraph.pack(longer, repeat, vocabulary)
 
 
 def test_a_start_that_is_not_there():
-    fst, repeat, tables = changed()
+    fst, repeat, vocabulary = changed()
     for start in (-1, 4):
         with pytest.raises(GraphError, match=f"start state {start}, expected one of 4"):
-            PackedGraph.pack(dataclasses.replace(fst, start=start), repeat, tables)
+            PackedGraph.pack(dataclasses.replace(fst, start=start), repeat, vocabulary)
 
 
 def test_no_states():
@@ -437,9 +441,9 @@ BAD_TABLES = {
 
 @pytest.mark.parametrize(("changes", "message"), BAD_TABLES.values(), ids=BAD_TABLES)
 def test_what_is_wrong_with_tables(changes, message):
-    tables = dataclasses.replace(text_tables(words=("<eps>", "A")), **changes)
+    vocabulary = dataclasses.replace(text_tables(words=("<eps>", "A")), **changes)
     with pytest.raises(GraphError) as error:
-        PackedGraph.pack(text_fst("0 0")[0], None, tables)
+        PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
     assert str(error.value) == message
 
 
@@ -447,19 +451,19 @@ def test_what_is_wrong_with_tables(changes, message):
 def test_costs_of_pronunciations_that_are_none(costs):
     said = Pronunciations.from_lists([(1, (1,))])
     said = dataclasses.replace(said, cost=np.array(costs, np.float32))
-    tables = text_tables(words=("<eps>", "A"))
-    tables = dataclasses.replace(tables, entries=said)
+    vocabulary = text_tables(words=("<eps>", "A"))
+    vocabulary = dataclasses.replace(vocabulary, entries=said)
     with pytest.raises(GraphError, match=r"costs of pronunciations .*, expected 1 fin"):
-        PackedGraph.pack(text_fst("0 0")[0], None, tables)
+        PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
 
 
 def test_a_blank_that_is_not_there():
-    tables = text_tables()
-    tables = dataclasses.replace(
-        tables, tokens=dataclasses.replace(tables.tokens, blank=3)
+    vocabulary = text_tables()
+    vocabulary = dataclasses.replace(
+        vocabulary, tokens=dataclasses.replace(vocabulary.tokens, blank=3)
     )
     with pytest.raises(GraphError, match="blank 3, expected 0 to 2"):
-        PackedGraph.pack(text_fst("0 0")[0], None, tables)
+        PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
 
 
 # ------------------------------------------------------------ what loading refuses

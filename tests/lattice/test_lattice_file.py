@@ -118,7 +118,7 @@ def test_words_of_an_utterance_that_are_damaged_are_named(path, tmp_path):
     save_lattices(path, dict(zip("ab", lattices, strict=True)))
     (one, other) = open_lattices(path).values()
     assert (one.words[-1], other.words) == ("nab", decoder.graph.words)
-    assert open_lattices(path).tables.words == other.words
+    assert open_lattices(path).vocabulary.words == other.words
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}
     with zipfile.ZipFile(path, "w") as file:

@@ -129,7 +129,7 @@ def test_rescoring_prices_words_anew():
         arpa = easy_arpa(rng, lattice.words[1:])
         score = naive_lm.exact_scorer(naive_lm.parse_arpa(arpa), 3.0, False)
         lm = NgramLM.from_arpa(read_arpa_text(arpa), lattice.words, unk_cost=3.0)
-        said = pronunciations_in(lattice.tables)
+        said = pronunciations_in(lattice.vocabulary)
         scale, insertion = float(rng.choice([0.5, 1, 2])), float(rng.choice([0, 0.5]))
         expected = []
         for arcs, _ in paths_of(lattice):
@@ -139,7 +139,7 @@ def test_rescoring_prices_words_anew():
             graph += path_cost(
                 begun_in(lattice, one),
                 said if lattice.info.marks_repeats else least_of_each(said),
-                lattice.tables.separators,
+                lattice.vocabulary.separators,
                 lattice.reached_final,
             )
             total = lattice.scales.acoustic_scale * one["acoustic_cost"].sum()

@@ -66,7 +66,7 @@ def assert_rescored(rng, case, lattice, listed=(), opened=()):
     scales["word_insertion"] = float(rng.choice([0, -0.5]))
     best = solve_rescored(case, arpa, unk_cost, scales, listed, opened)
     model = read_arpa(io.BytesIO(arpa.encode()))
-    lm = NgramLM.from_arpa(model, lattice.tables.own.words, unk_cost=unk_cost)
+    lm = NgramLM.from_arpa(model, lattice.vocabulary.own.words, unk_cost=unk_cost)
     if not (best.cost < np.inf and lattice.reached_final):
         return 0
     new = rescored(lattice, lm, lattice_beam=1e6, history_beam=np.inf, **scales)
@@ -150,7 +150,7 @@ def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
         save_lattices(tmp_path / "x.lat", {"one": lattice, "two": lattice})
         (_, read) = open_lattices(tmp_path / "x.lat").values()
         assert read.words == lattice.words
-        assert read.tables.own.words == graph.words
+        assert read.vocabulary.own.words == graph.words
         texts += assert_rescored(rng, case, read, listed)
         added.add(len(read.words) - len(graph.words))
     assert texts > 100 and added >= {0, 1, 2}
@@ -193,7 +193,7 @@ def test_the_same_model_changes_nothing_in_lattices_of_the_trie(tokens):
         if not (lattice.reached_final and lattice.num_frames):
             continue
         arpa = read_arpa(io.StringIO(made.case.arpa))
-        words = lattice.tables.own.words
+        words = lattice.vocabulary.own.words
         lm = NgramLM.from_arpa(arpa, words, unk_cost=made.case.unk_cost)
         new = rescored(lattice, lm, history_beam=np.inf)
         assert new.search_cost == pytest.approx(lattice.search_cost, abs=1e-3)

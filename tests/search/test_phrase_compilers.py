@@ -116,8 +116,8 @@ def test_what_does_not_go_with_words(given, message, decoders):
 def test_of_several_fillers_none_is_the_separator(decoders):
     """Silence and a separator, say: either may stand between words."""
     decoder = copy.copy(decoders["wfst"])
-    tables = replace(decoder.graph.tables, separators=(WB, A))
-    decoder.graph = SimpleNamespace(tables=tables)
+    vocabulary = replace(decoder.graph.vocabulary, separators=(WB, A))
+    decoder.graph = SimpleNamespace(vocabulary=vocabulary)
     found = decoder.vocabulary
     assert (found.separator, found.separator_optional) == (None, False)
     compiled = phrase_compiler(found, unit="token").compile({"c": 1.0})

@@ -60,7 +60,7 @@ def random_fst(
     arcs_per_state = arcs_per_state or float(rng.uniform(1, 8))
     if unique_labels is None:
         unique_labels = bool(rng.random() < 0.5)
-    tables, info = random_tables(rng, num_tokens)
+    vocabulary, info = random_tables(rng, num_tokens)
     state, ilabel, nextstate = _random_arcs(
         rng, num_tokens, num_states, int(arcs_per_state * num_states)
     )
@@ -70,7 +70,9 @@ def random_fst(
     order = np.argsort(state, kind="stable")
     state, ilabel, nextstate = state[order], ilabel[order], nextstate[order]
     has_word = rng.random(len(state)) < rng.choice([0, 0.3, 1])
-    olabel = np.where(has_word, rng.integers(1, len(tables.words), len(state)), EPSILON)
+    olabel = np.where(
+        has_word, rng.integers(1, len(vocabulary.words), len(state)), EPSILON
+    )
     final_cost = np.full(num_states, np.inf, np.float32)
     finals = rng.random(num_states) < rng.choice([0.1, 0.4, 1])
     final_cost[finals] = random_costs(rng, int(finals.sum()))
@@ -84,7 +86,7 @@ def random_fst(
         cost=random_costs(rng, len(state)),
     )
     repeat = (rng.random(len(state)) < 0.3) & (ilabel != EPSILON)
-    return fst, repeat, tables, info
+    return fst, repeat, vocabulary, info
 
 
 WEIGHTS = (0.7, 0.02, 0.08, 0.08, 0.12)

@@ -21,10 +21,10 @@ from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
 from wfstdec.text.vocabulary import Vocabulary
 
 
-def text_graph(text, marks_repeats=True, **tables):
+def text_graph(text, marks_repeats=True, **vocabulary):
     """A packed graph; see `text_tables` for the tables, state 0 is the start."""
-    fst, repeat, words = text_fst(text, tables.get("tokens", "_ a b"))
-    vocabulary = text_tables(words=words, **tables)
+    fst, repeat, words = text_fst(text, vocabulary.get("tokens", "_ a b"))
+    vocabulary = text_tables(words=words, **vocabulary)
     info = GraphInfo(marks_repeats=marks_repeats)
     return PackedGraph.pack(fst, repeat, vocabulary, info)
 

@@ -27,7 +27,7 @@ def pieces_on(lattice, arcs):
         found += [(None, 1)] * (first - end) + [(text, stop - first)]
         end = stop
     rest = path.token[end:].tolist()
-    found += [(None, 1) for token in rest if token in lattice.tables.separators]
+    found += [(None, 1) for token in rest if token in lattice.vocabulary.separators]
     return tuple(found)
 
 

@@ -67,7 +67,7 @@ def drawn(seed, kind, backend, **options):
 def key_of(case, lattice, arcs):
     """A path as the oracles write it."""
     alignment = alignment_on(lattice, arcs)
-    if case.lexicon is None and lattice.tables.open_word is None:
+    if case.lexicon is None and lattice.vocabulary.open_word is None:
         tokens = naive_search.collapse(alignment, lattice.tokens.blank)
         return alignment, tuple((case.tokens[token], 1) for token in tokens)
     return alignment, pieces_on(lattice, arcs)

@@ -37,7 +37,7 @@ def times(hyp):
     return [f"{w.text} {w.start_frame}-{w.end_frame}" for w in hyp.words]
 
 
-def word_chain(words, tables, label_at=0):
+def word_chain(words, vocabulary, label_at=0):
     """A graph of one sentence; a word's label is on its n-th token, or behind it.
 
     Blanks and repeats may stand where CTC has them. `label_at` is -1 for an epsilon arc
@@ -66,7 +66,7 @@ def word_chain(words, tables, label_at=0):
         if label_at >= len(said):
             arc("-", word)
     lines.extend(f"{at} 0" for at in ends)
-    return text_graph("\n".join(lines), said=words, **tables)
+    return text_graph("\n".join(lines), said=words, **vocabulary)
 
 
 # ---------------------------------------------------------------------- by hand
@@ -104,8 +104,10 @@ def test_homophones_and_several_pronunciations():
     ]:
         names = [t for t in tokens.split() if t != "_"]
         graph = word_chain([" ".join([word, *names])], {}, label_at=0)
-        tables = text_tables(words=graph.words, said=said)
-        graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), tables, graph.info)
+        vocabulary = text_tables(words=graph.words, said=said)
+        graph = PackedGraph.pack(
+            graph.unpack(), repeats_of(graph), vocabulary, graph.info
+        )
         assert times(decode(graph, tokens)) == [expected]
 
 
@@ -130,8 +132,8 @@ def test_prefixes_of_other_words(words):
 
 def test_a_choice_that_only_the_end_decides():
     """`a` or `a a` for the first word: what is left must be said by the second."""
-    tables = {"tokens": "_ a b"}
-    graph = word_chain(["X a a", "Y a b"], tables, label_at=9)
+    vocabulary = {"tokens": "_ a b"}
+    graph = word_chain(["X a a", "Y a b"], vocabulary, label_at=9)
     said = text_tables(words=graph.words, said=["X a", "X a a", "Y a b", "Y a a b"])
     graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), said)
     found = times(decode(graph, "a _ a _ a b"))
@@ -166,20 +168,20 @@ def test_repeated_tokens():
 
 
 def test_fillers_belong_to_no_word():
-    tables = {"tokens": "_ a b |", "fillers": "|"}
+    vocabulary = {"tokens": "_ a b |", "fillers": "|"}
     text = (
         "0 0 | - 0\n0 1 a - 0\n1 2 | A 0\n2 2 |' - 0\n2 2 _ - 0\n"
         "2 3 b - 0\n3 4 | B 0\n4 4 | - 0\n4 0"
     )
-    graph = text_graph(text, said=["A a", "B b"], **tables)
+    graph = text_graph(text, said=["A a", "B b"], **vocabulary)
     hyp = decode(graph, "| a | | _ b | |")
     assert times(hyp) == ["A 1-2", "B 5-6"]
     assert [t.text for t in hyp.tokens] == ["|", "a", "|", "b", "|", "|"]
 
 
 def test_fillers_within_a_pronunciation():
-    tables = {"tokens": "_ a b |", "fillers": "|"}
-    graph = word_chain(["ab a | b"], tables, label_at=1)
+    vocabulary = {"tokens": "_ a b |", "fillers": "|"}
+    graph = word_chain(["ab a | b"], vocabulary, label_at=1)
     assert times(decode(graph, "_ a | b _")) == ["ab 1-4"]
 
 
@@ -390,14 +392,14 @@ def test_cutting_into_words_against_all_cuts(complete):
     for i in range(1500):
         rng = np.random.default_rng(i)
         tokens, words, said, fillers = random_cut_case(rng)
-        tables = text_tables(
+        vocabulary = text_tables(
             tokens="_ a b |",
             words=("<eps>", *(f"w{w}" for w in range(1, 5))),
             said=[f"w{w} {' '.join(p)}" for w in said for p in said[w]],
             costs=[cost for w in said for cost in said[w].values()],
             fillers=fillers,
         )
-        graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
+        graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
         count, word_token = len(tokens), np.sort(rng.integers(0, len(tokens) + 1, 4))
         path = PathTokens(
             ilabel=np.array([names.index(t) + 1 for t in tokens], np.int32),
@@ -409,7 +411,7 @@ def test_cutting_into_words_against_all_cuts(complete):
             graph_cost=0.0,
             acoustic_cost=0.0,
         )
-        aligner = Aligner(graph.tables)
+        aligner = Aligner(graph.vocabulary)
         found = aligner.word_frames(path, complete).tolist()
         cuts = naive_cuts(tokens, words, said, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
@@ -467,8 +469,8 @@ def test_times_are_in_order_and_within_the_utterance():
 
 def test_many_words_and_many_ways():
     """Every word could also begin or end one token earlier: no time is lost on it."""
-    tables = text_tables(words=("<eps>", "A"), said=["A a", "A a a", "A a a a"])
-    graph = PackedGraph.pack(text_fst("0 0")[0], None, tables)
+    vocabulary = text_tables(words=("<eps>", "A"), said=["A a", "A a a", "A a a a"])
+    graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
     num_words, count = 300, 700
     path = PathTokens(
         ilabel=np.full(count, 2, np.int32),
@@ -480,7 +482,7 @@ def test_many_words_and_many_ways():
         graph_cost=0.0,
         acoustic_cost=0.0,
     )
-    frames = Aligner(graph.tables).word_frames(path, True)
+    frames = Aligner(graph.vocabulary).word_frames(path, True)
     assert frames[0, 0] == 0 and frames[-1, 1] == count
     assert (frames[1:, 0] == frames[:-1, 1]).all()
     assert set(np.diff(frames).ravel().tolist()) <= {1, 2, 3}

@@ -91,14 +91,14 @@ def test_random_cases(topology, kind, tmp_path):
         rng = np.random.default_rng([i, len(topology), len(kind)])
         opened = random_open_case(rng, kind, topology=topology, fillers=fillers)
         graph = graph_of(opened, tmp_path)
-        assert graph.tables.open_word.kind == kind
+        assert graph.vocabulary.open_word.kind == kind
         case, best = opened.case, solve_open(opened)
         options = wfstdec.WfstOptions(**case.options | UNBOUNDED)
         decoder = WfstDecoder(graph, options, "cpu", threads=1)
         compiled = decoder._compiled(boosts_of(case, opened.listed), 1)
         paths = decoder._search([case.logprobs], compiled)
         assert_best(decoder._read(paths, compiled)[0], best)
-        said += graph.tables.open_word.word in paths[0].said.word
+        said += graph.vocabulary.open_word.word in paths[0].said.word
     assert said > 2
 
 
@@ -117,7 +117,7 @@ def test_all_backends_find_the_same_bits(name, tmp_path):
         compiled = reference._compiled(boosts_of(opened.case, opened.listed), 1)
         wanted, got = (one._search([x], compiled)[0] for one in (reference, decoder))
         assert bits(got) == bits(wanted)
-        found += graph.tables.open_word.word in got.said.word
+        found += graph.vocabulary.open_word.word in got.said.word
     assert found > 10
 
 
@@ -154,7 +154,7 @@ def test_files_keep_open_words(tmp_path):
     graph.save(tmp_path / "graph.npz")
     loaded = wfstdec.load_graph(tmp_path / "graph.npz")
     assert loaded.fingerprint == graph.fingerprint
-    assert loaded.tables.open_word == graph.tables.open_word
+    assert loaded.vocabulary.open_word == graph.vocabulary.open_word
     (hyp,) = WfstDecoder(loaded, backend="cpu").decode([frames("nab|an")])
     assert hyp.text == "nab an"
 
@@ -170,10 +170,10 @@ def test_lattices_in_files_spell_and_are_rescored(tmp_path):
     assert hyp.text == "nab an"
     lm = NgramLM.from_arpa(tmp_path / "arpa", read.words)
     assert rescored(read, lm).search_cost == pytest.approx(lattice.search_cost)
-    unknown = graph.tables.open_word._replace(word_cost=None)
-    tables = dataclasses.replace(read.tables, open_word=unknown)
+    unknown = graph.vocabulary.open_word._replace(word_cost=None)
+    vocabulary = dataclasses.replace(read.vocabulary, open_word=unknown)
     with pytest.raises(LatticeError, match="open words whose costs are not known"):
-        rescored(dataclasses.replace(read, tables=tables), lm)
+        rescored(dataclasses.replace(read, vocabulary=vocabulary), lm)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_lattices_in_files_spell_and_are_rescored(tmp_path):
 )
 def test_tables_that_do_not_agree(changed, message, tmp_path):
     graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
-    opened = graph.tables.open_word._replace(**changed)
+    opened = graph.vocabulary.open_word._replace(**changed)
     with pytest.raises(GraphError, match=message):
-        check_vocabulary(dataclasses.replace(graph.tables, open_word=opened))
+        check_vocabulary(dataclasses.replace(graph.vocabulary, open_word=opened))
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,9 @@ def largest_difference(case: Row, folder: Path) -> float:
     ours = wfstdec.load_graph(folder / "graph.npz")
     fst = read_fst(folder / "TLG.fst").fst
     ilabel, repeat = LabelSpace(ours.tokens, ours.words).split_repeats(fst.ilabel)
-    bare = PackedGraph.pack(replace(fst, ilabel=ilabel), repeat, ours.tables, ours.info)
+    bare = PackedGraph.pack(
+        replace(fst, ilabel=ilabel), repeat, ours.vocabulary, ours.info
+    )
     rng = np.random.default_rng(0)
     model = read_arpa(case["arpa"])
     batch = [said(ours, model, rng) for _ in range(SENTENCES)]
@@ -243,7 +245,7 @@ def said(graph: PackedGraph, model: ArpaModel, rng: np.random.Generator) -> np.n
     ngrams = model.ngrams[-1].words
     drawn = [model.words[w] for w in ngrams[rng.integers(len(ngrams), size=4)].flat]
     ids = [graph.word_ids[word] for word in drawn if word in graph.word_ids]
-    table = graph.tables.pronunciations
+    table = graph.vocabulary.pronunciations
     frames = []
     for word in ids:
         row = rng.integers(table.word_splits[word], table.word_splits[word + 1])

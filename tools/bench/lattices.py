@@ -150,12 +150,12 @@ def timed(
 
 def with_costs(lattices: list[Lattice]) -> list[Lattice]:
     """The same where the pronunciations of words differ in cost."""
-    tables = lattices[0].tables
-    said = tables.pronunciations
+    vocabulary = lattices[0].vocabulary
+    said = vocabulary.pronunciations
     place = np.arange(len(said)) - said.word_splits[said.word]
     cost = (0.3 * place).astype(np.float32)
-    priced = replace(tables, entries=replace(said, cost=cost))
-    return [replace(one, tables=priced) for one in lattices]
+    priced = replace(vocabulary, entries=replace(said, cost=cost))
+    return [replace(one, vocabulary=priced) for one in lattices]
 
 
 def _compact_all(lattices: list[Lattice]) -> None:

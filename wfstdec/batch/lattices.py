@@ -104,8 +104,8 @@ def rescore_file(
     format = format_named(format, output)
     write = result_writer(format, nbest=reading.nbest)
     model = None
-    if lm is not None and file.tables is not None:
-        model = lm_over(read_lm(lm), file.tables.words, unk_cost)
+    if lm is not None and file.vocabulary is not None:
+        model = lm_over(read_lm(lm), file.vocabulary.words, unk_cost)
     with open_results(output, format, write, len(file)) as results:
         shown = progress and not results.on_terminal
         for utterance in tqdm(file, disable=None if shown else True):

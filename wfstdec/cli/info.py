@@ -70,11 +70,13 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     return facts
 
 
-def _between_words(tables: Vocabulary) -> str:
-    tokens = [repr(tables.tokens.names[token]) for token in tables.separators]
+def _between_words(vocabulary: Vocabulary) -> str:
+    tokens = [repr(vocabulary.tokens.names[token]) for token in vocabulary.separators]
     if not tokens:
         return "nothing"
-    return " ".join(tokens) if tables.separated else " ".join([*tokens, "or nothing"])
+    return (
+        " ".join(tokens) if vocabulary.separated else " ".join([*tokens, "or nothing"])
+    )
 
 
 def _calls(graph: wfstdec.PackedGraph) -> str:
@@ -84,15 +86,16 @@ def _calls(graph: wfstdec.PackedGraph) -> str:
     return f"in {len(graph.calls):,} states, an added word costs {cost}"
 
 
-def _open_words(tables: Vocabulary) -> str:
-    if tables.open_word is None:
+def _open_words(vocabulary: Vocabulary) -> str:
+    opened = vocabulary.open_word
+    if opened is None:
         return "none"
-    return f"of {tables.open_word.kind}, {tables.open_word.token_cost:g} nats a token"
+    return f"of {opened.kind}, {opened.token_cost:g} nats a token"
 
 
 def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
     """Names and values of what there is to know, in order."""
-    tables, tokens = graph.tables, graph.tokens
+    vocabulary, tokens = graph.vocabulary, graph.tokens
     degrees = np.diff(graph.state_arc_splits)
     epsilons = int(graph.state_num_epsilons.sum())
     finals = int(np.isfinite(graph.final_cost).sum())
@@ -108,10 +111,10 @@ def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
         "repeats marked": "yes" if graph.info.marks_repeats else "no",
         "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
         "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
-        "between words": _between_words(tables),
+        "between words": _between_words(vocabulary),
         "calls": _calls(graph),
-        "open words": _open_words(tables),
-        "words": f"{len(graph.word_ids):,}, {len(tables.pronunciations):,} "
+        "open words": _open_words(vocabulary),
+        "words": f"{len(graph.word_ids):,}, {len(vocabulary.pronunciations):,} "
         "pronunciations",
         "fingerprint": graph.fingerprint,
     }

@@ -208,7 +208,7 @@ _PROBLEMS = (
 
 
 def check_rows(
-    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, tables: Vocabulary
+    arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, vocabulary: Vocabulary
 ) -> np.ndarray:
     """Check rows, labels, flags and costs; return the epsilon arcs of each state.
 
@@ -228,7 +228,10 @@ def check_rows(
             f"{LEAST_COST:g} or more, or inf where it is not final"
         )
     counts, arc, problem = _scan_rows(
-        arcs, splits, np.uint64(len(tables.tokens)), np.uint64(len(tables.words))
+        arcs,
+        splits,
+        np.uint64(len(vocabulary.tokens)),
+        np.uint64(len(vocabulary.words)),
     )
     if problem:
         value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")

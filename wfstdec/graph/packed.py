@@ -51,7 +51,7 @@ class PackedGraph:
         final_cost: float32 [S], nats; `inf` where a state is not final.
         epsilon_rank: int32 [S], the longest chain of epsilon arcs that leads into a
             state: closing in this order visits each state once.
-        tables: Tokens and words that labels stand for.
+        vocabulary: Tokens and words that labels stand for.
         info: How it was built.
         calls: Where words that it does not have may be said; None for nowhere.
     """
@@ -61,7 +61,7 @@ class PackedGraph:
     state_num_epsilons: np.ndarray
     final_cost: np.ndarray
     epsilon_rank: np.ndarray
-    tables: Vocabulary
+    vocabulary: Vocabulary
     info: GraphInfo = field(default_factory=GraphInfo)
     calls: OovExits | None = None
 
@@ -78,12 +78,12 @@ class PackedGraph:
     @property
     def tokens(self) -> TokenTable:
         """The token table of the acoustic model."""
-        return self.tables.tokens
+        return self.vocabulary.tokens
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words by id; id 0 is `<eps>`."""
-        return self.tables.words
+        return self.vocabulary.words
 
     @property
     def topology(self) -> str:
@@ -104,7 +104,7 @@ class PackedGraph:
     def pack(
         fst: FstArrays,
         repeat: np.ndarray | None,
-        tables: Vocabulary,
+        vocabulary: Vocabulary,
         info: GraphInfo | None = None,
         calls: OovExits | None = None,
     ) -> PackedGraph:
@@ -115,7 +115,7 @@ class PackedGraph:
         Args:
             fst: The graph; states are renumbered so that its start becomes 0.
             repeat: bool [A], which arcs repeat a token; `None` for none.
-            tables: Tokens and words that labels stand for.
+            vocabulary: Tokens and words that labels stand for.
             info: How it was built; None where nothing is known.
             calls: Of an FST whose start is state 0.
 
@@ -123,7 +123,9 @@ class PackedGraph:
             GraphError: An invariant of `PackedGraph` does not hold.
         """
         assert calls is None or fst.start == 0
-        graph_checks.check_fst(fst, repeat, len(tables.tokens), len(tables.words))
+        graph_checks.check_fst(
+            fst, repeat, len(vocabulary.tokens), len(vocabulary.words)
+        )
         state, arcs = _arcs_of(fst, repeat)
         usable = arcs["cost"] < np.inf
         if not usable.all():
@@ -137,7 +139,9 @@ class PackedGraph:
         final_cost = _start_first(np.asarray(fst.final_cost, np.float32), fst.start)
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
-        return _checked((arcs, splits, final_cost), tables, info or GraphInfo(), calls)
+        return _checked(
+            (arcs, splits, final_cost), vocabulary, info or GraphInfo(), calls
+        )
 
     def unpack(self) -> FstArrays:
         """The graph as plain arrays, flags removed (the inverse of `pack`)."""
@@ -165,7 +169,7 @@ class PackedGraph:
             "arcs": self.arcs,
             "state_arc_splits": self.state_arc_splits,
             "final_cost": self.final_cost,
-            **packed_file.table_arrays(self.tables, self.info),
+            **packed_file.table_arrays(self.vocabulary, self.info),
             **(self.calls.arrays() if self.calls is not None else {}),
         }
 
@@ -179,11 +183,11 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
     """
     arrays, fingerprint = packed_file.read_arrays(path)
     try:
-        tables, info = packed_file.tables_from(arrays)
+        vocabulary, info = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
         calls = exits_from(arrays)
         rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
-        graph = _checked(rows, tables, info, calls)
+        graph = _checked(rows, vocabulary, info, calls)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
@@ -243,17 +247,17 @@ def _start_first(per_state: np.ndarray, start: int) -> np.ndarray:
 
 def _checked(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    tables: Vocabulary,
+    vocabulary: Vocabulary,
     info: GraphInfo,
     calls: OovExits | None,
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""
     arcs, splits, final_cost = rows
-    graph_checks.check_vocabulary(tables)
-    graph_checks.check_info(info, tables)
-    counts = graph_checks.check_rows(arcs, splits, final_cost, tables)
+    graph_checks.check_vocabulary(vocabulary)
+    graph_checks.check_info(info, vocabulary)
+    counts = graph_checks.check_rows(arcs, splits, final_cost, vocabulary)
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
     if calls is not None:
-        calls.check(len(final_cost), len(tables.tokens))
-    return PackedGraph(arcs, splits, counts, final_cost, rank, tables, info, calls)
+        calls.check(len(final_cost), len(vocabulary.tokens))
+    return PackedGraph(arcs, splits, counts, final_cost, rank, vocabulary, info, calls)

@@ -114,7 +114,7 @@ class KaldiLatticeWriter:
 
     def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
         """The number of each word of a lattice, int64 [W]."""
-        own = lattice.tables.own.words
+        own = lattice.vocabulary.own.words
         if not self._numbers:
             self._numbers = {word: i for i, word in enumerate(own)}
             self._own = own

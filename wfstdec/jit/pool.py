@@ -13,12 +13,12 @@ Both may be used by any number of threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 _Item = TypeVar("_Item")
-_Key = TypeVar("_Key", bound=Hashable)
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 

@@ -94,7 +94,7 @@ class Lattice:
     Attributes:
         states: `STATE` [S].
         arcs: `ARC` [A].
-        tables: Tokens and words that labels stand for: those of the graph.
+        vocabulary: Tokens and words that labels stand for: those of the graph.
         scales: What excess was added up by.
         lattice_beam: Paths that cost more than the best plus this are left out.
         search_cost: The total of the best path, as the search added it up; of a
@@ -112,7 +112,7 @@ class Lattice:
 
     states: np.ndarray
     arcs: np.ndarray
-    tables: Vocabulary = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
     scales: LatticeScales
     lattice_beam: float
     search_cost: float
@@ -142,12 +142,12 @@ class Lattice:
     @property
     def tokens(self) -> TokenTable:
         """The token table of the acoustic model."""
-        return self.tables.tokens
+        return self.vocabulary.tokens
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words by id; id 0 is `<eps>`."""
-        return self.tables.words
+        return self.vocabulary.words
 
     @cached_property
     def is_epsilon(self) -> np.ndarray:
@@ -243,11 +243,11 @@ def check_lattice(lattice: Lattice) -> None:
     _need(not len(arcs) or ends.max() < num_states, "arcs to states that are not there")
     step = states["frame"][arcs["nextstate"]] - states["frame"][arcs["state"]]
     _need((step == ~lattice.is_epsilon).all(), "arcs that do not lead a frame on")
-    tables = lattice.tables
+    vocabulary = lattice.vocabulary
     label = arcs["ilabel"] & LABEL_MASK
-    _need(bool((label <= len(tables.tokens)).all()), "labels that are no tokens")
+    _need(bool((label <= len(vocabulary.tokens)).all()), "labels that are no tokens")
     olabel = arcs["olabel"]
-    _need(bool((olabel < len(tables.words)).all()), "labels that are no words")
+    _need(bool((olabel < len(vocabulary.words)).all()), "labels that are no words")
     flagged = (arcs["ilabel"] & CARRIES_WORD) != 0
     _need(bool((flagged == (olabel != EPSILON)).all()), "flags that are not as labels")
     _need(bool((states["final_excess"] >= 0).all()), "no ends")

@@ -96,7 +96,7 @@ class LatticeWriter:
         """
         if utterance in self._ids:
             raise LatticeError("has a lattice already, expected one", utterance)
-        own = lattice.tables.own
+        own = lattice.vocabulary.own
         if self._tables is None:
             self._tables = own
             self._write_arrays(_TABLES, _table_arrays(lattice))
@@ -108,9 +108,9 @@ class LatticeWriter:
         for name, array in (("states", lattice.states), ("arcs", lattice.arcs)):
             with self._zip.open(f"{number}.{name}.npy", "w") as part:
                 np.lib.format.write_array(part, array, allow_pickle=False)
-        has_oov = lattice.tables.oov is not None
+        has_oov = lattice.vocabulary.oov is not None
         if has_oov:
-            oov = packed_file.oov_arrays(lattice.tables)
+            oov = packed_file.oov_arrays(lattice.vocabulary)
             self._write_arrays(f"{number}.{_ADDED}", oov)
         numbers = {name: getattr(lattice, name) for name in _NUMBERS}
         scales = dataclasses.asdict(lattice.scales)
@@ -156,9 +156,9 @@ class LatticeFile(Mapping[str, Lattice]):
         try:
             self._at = {one["id"]: i for i, one in enumerate(header["utterances"])}
             self._header = header["utterances"]
-            self.tables: Vocabulary | None = None
+            self.vocabulary: Vocabulary | None = None
             if self._header:
-                self.tables, self._facts = self._read_tables()
+                self.vocabulary, self._facts = self._read_tables()
         except _UNREADABLE as error:
             raise _damaged(path, error) from None
 
@@ -195,11 +195,11 @@ class LatticeFile(Mapping[str, Lattice]):
 
     def _tables_of(self, number: int) -> Vocabulary:
         """The graph's, with the words of an utterance."""
-        assert self.tables is not None
+        assert self.vocabulary is not None
         if not self._header[number].get("has_words"):
-            return self.tables
+            return self.vocabulary
         arrays = self._read_arrays(f"{number}.{_ADDED}")
-        vocabulary = self.tables.extended(*packed_file.oov_from(arrays))
+        vocabulary = self.vocabulary.extended(*packed_file.oov_from(arrays))
         check_vocabulary(vocabulary)
         return vocabulary
 
@@ -247,7 +247,7 @@ def _table_arrays(lattice: Lattice) -> dict[str, np.ndarray]:
     if lattice.labels_at_word_end:
         kind = _TOKENS if lattice.words_are_tokens else _WORD_END
         info = dataclasses.replace(info, topology=kind)
-    return packed_file.table_arrays(lattice.tables.own, info)
+    return packed_file.table_arrays(lattice.vocabulary.own, info)
 
 
 def _damaged(

@@ -69,7 +69,7 @@ def pronounced(lattice: Lattice) -> Pronounced:
     """
     known = _known_of(lattice)
     said = lattice.arcs["olabel"]
-    opened = lattice.tables.open_word
+    opened = lattice.vocabulary.open_word
     has_open = opened is not None and bool((said == opened.word).any())
     if has_open and known.cuts.open_cost is None:
         raise LatticeError(
@@ -99,7 +99,7 @@ class _Known:
     """
 
     def __init__(self, lattice: Lattice) -> None:
-        vocabulary, self.info = lattice.tables, lattice.info
+        vocabulary, self.info = lattice.vocabulary, lattice.info
         self.cuts = Cuts(vocabulary, self.info, word_first=lattice.labels_at_word_end)
         gap, filler = filler_costs(self.info)
         said = vocabulary.pronunciations
@@ -125,7 +125,7 @@ _KNOWN: Once[Vocabulary, list[_Known]] = Once(lambda _: [])
 
 def _known_of(lattice: Lattice) -> _Known:
     """Look up what is known of a lattice's vocabulary, or begin anew."""
-    kept = _KNOWN.of(lattice.tables)
+    kept = _KNOWN.of(lattice.vocabulary)
     known = kept[0] if kept else None
     if known is None or known.info is not lattice.info:
         known = _Known(lattice)
@@ -141,7 +141,7 @@ def _by_label(lattice: Lattice, known: _Known) -> Pronounced:
     arcs = lattice.arcs
     cost = known.word_cost[arcs["olabel"]]
     if filler:
-        silence = _begun(lattice) == ilabel_of(lattice.tables.separators[0])
+        silence = _begun(lattice) == ilabel_of(lattice.vocabulary.separators[0])
         cost = cost + np.where(silence, np.float32(filler), np.float32(0))
     final = np.full(lattice.num_states, gap, np.float32)
     return Pronounced(lattice.states, arcs, lattice.order, cost, final)
@@ -160,7 +160,7 @@ def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
     arcs, order, num_states = lattice.arcs, lattice.order, lattice.num_states
     splits = np.searchsorted(arcs["state"], np.arange(num_states + 1))
     to, word = arcs["nextstate"].astype(np.int64), arcs["olabel"].astype(np.int64)
-    opened = lattice.tables.open_word
+    opened = lattice.vocabulary.open_word
     follows = _follows(order, splits, to, word, opened.word if opened else -1)
     base = len(lattice.tokens) + 1
     begun = _begun(lattice).astype(np.int64)

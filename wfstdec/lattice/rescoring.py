@@ -105,7 +105,7 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
             "is one of bare tokens, without words to price, expected a lattice of a "
             "search with a lexicon or a graph"
         )
-    own, over = lattice.tables.own, _OVER.of(lm)
+    own, over = lattice.vocabulary.own, _OVER.of(lm)
     if own not in over:
         if _is_over(lm, own.words):
             over.add(own)

@@ -139,7 +139,7 @@ def lattice_of(
     return Lattice(
         states=states[order],
         arcs=arcs[np.lexsort((arcs["arc"], arcs["state"]))],
-        tables=vocabulary,
+        vocabulary=vocabulary,
         scales=scales,
         lattice_beam=float(options.beam_of_lattice),
         search_cost=path.search_cost,

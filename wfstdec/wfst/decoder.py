@@ -171,7 +171,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
     @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, words and pronunciations: the graph's."""
-        return self.graph.tables
+        return self.graph.vocabulary
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
@@ -281,7 +281,7 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
     """How added words are said, or why a graph cannot add any."""
-    vocabulary = graph.tables
+    vocabulary = graph.vocabulary
     if graph.calls is None:
         return (
             "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
@@ -295,6 +295,6 @@ def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
     """What bonuses the words of a graph get in a list without numbers."""
-    lexicon = graph.tables.pronunciations.lexicon(graph.words)
+    lexicon = graph.vocabulary.pronunciations.lexicon(graph.words)
     unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
     return DefaultBonuses(graph.words, lexicon, graph.info.word_cost, unk_cost)

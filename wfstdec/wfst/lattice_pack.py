@@ -313,7 +313,7 @@ def lattice_of(
     lattice = Lattice(
         states=recorded.states,
         arcs=recorded.arcs,
-        tables=vocabulary or graph.tables,
+        vocabulary=vocabulary or graph.vocabulary,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
@@ -340,7 +340,7 @@ def segment_lattice(
     lattice = Lattice(
         states=segment.states,
         arcs=segment.arcs,
-        tables=vocabulary or graph.tables,
+        vocabulary=vocabulary or graph.vocabulary,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),

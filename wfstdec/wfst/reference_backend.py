@@ -41,5 +41,5 @@ class ReferenceBackend(HostBackend):
             arcs = np.arange(graph.num_arcs)
             return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
         overlay = overlay_of(graph, added)
-        vocabulary = graph.tables.with_oov(added)
+        vocabulary = graph.vocabulary.with_oov(added)
         return concatenate(graph, overlay, vocabulary), overlay.arcs

@@ -144,7 +144,9 @@ def reader_of(lattice: Lattice) -> PathReader:
     names, shift, scales = lattice.tokens.names, lattice.frame_shift_s, lattice.scales
     if lattice.labels_at_word_end:
         return PathReader(word_ends(lattice), _ArcAccount(scales), names, shift)
-    return PathReader(aligner_of(lattice.tables), GraphAccount(scales), names, shift)
+    return PathReader(
+        aligner_of(lattice.vocabulary), GraphAccount(scales), names, shift
+    )
 
 
 def rule_of_lattice(lattice: Lattice) -> Rule:
@@ -186,7 +188,7 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
 
 def word_ends(lattice: Lattice) -> SpanCutter:
     """Make what cuts paths into words where labels are at word ends."""
-    vocabulary = lattice.tables
+    vocabulary = lattice.vocabulary
     if lattice.words_are_tokens:
         return BareTokens(vocabulary.tokens, next(iter(vocabulary.separators), None))
     return WordEnds(vocabulary)

@@ -77,7 +77,7 @@ class SegmentReader:
         first = lattice.first_frame
         if self._started is None:
             history = History(rule_of_lattice(lattice), first)
-            self._started = aligner_of(lattice.tables), history
+            self._started = aligner_of(lattice.vocabulary), history
         elif first != self._next_frame:
             raise LatticeError(
                 f"a segment that begins at frame {first}, expected one from "

@@ -37,12 +37,12 @@ class WordTexts:
     """The words of one graph.
 
     Args:
-        tables: Of the graph, perhaps with words that are added.
+        vocabulary: Of the graph, perhaps with words that are added.
     """
 
-    def __init__(self, tables: Vocabulary) -> None:
-        self._words, self._spelling = tables.words, tables.open_spelling
-        self._open = tables.open_word.word if tables.open_word else -1
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._words, self._spelling = vocabulary.words, vocabulary.open_spelling
+        self._open = vocabulary.open_word.word if vocabulary.open_word else -1
 
     def of(self, path: PathTokens, frames: np.ndarray) -> list[str]:
         """Of the first words of a path.
@@ -106,27 +106,27 @@ class Aligner:
     tokens between the label before and its own.
 
     Args:
-        tables: Of the graph, perhaps with words that are added.
+        vocabulary: Of the graph, perhaps with words that are added.
     """
 
-    def __init__(self, tables: Vocabulary) -> None:
-        said = tables.pronunciations
-        filler = np.zeros(len(tables.tokens), np.bool_)
-        filler[list(tables.separators)] = True
-        spelling = tables.open_spelling
-        none = np.zeros(len(tables.tokens), np.bool_)
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        said = vocabulary.pronunciations
+        filler = np.zeros(len(vocabulary.tokens), np.bool_)
+        filler[list(vocabulary.separators)] = True
+        spelling = vocabulary.open_spelling
+        none = np.zeros(len(vocabulary.tokens), np.bool_)
         self._spoken = Spoken(
             said.word_splits,
             said.splits,
             said.tokens,
             said.cost,
             filler,
-            tables.open_word.word if tables.open_word else -1,
-            tables.open_word.token_cost if tables.open_word else 0.0,
+            vocabulary.open_word.word if vocabulary.open_word else -1,
+            vocabulary.open_word.token_cost if vocabulary.open_word else 0.0,
             spelling.begins if spelling else none,
             spelling.extends if spelling else none,
         )
-        self._texts = WordTexts(tables)
+        self._texts = WordTexts(vocabulary)
 
     def are_spoken(self, said: PathTokens) -> np.ndarray:
         """As `Cutter.are_spoken`."""
