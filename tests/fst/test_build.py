@@ -78,8 +78,8 @@ def test_a_graph_by_hand(files):
     graph = wfstdec.build_graph(**files, separator="|")
     assert graph.words == ("<eps>", "hello", "yes", "low")
     assert graph.topology == "normal"
-    assert graph.tables.fillers == (1,)
-    assert graph.tables.marks_repeats
+    assert graph.tables.separators == (1,)
+    assert graph.info.marks_repeats
     said = graph.tables.pronunciations
     assert said.word.tolist() == [1, 2, 2, 3]
     assert said.tokens[said.splits[1] : said.splits[2]].tolist() == [6, 2, 3]  # y e h
@@ -123,7 +123,7 @@ def test_optional_silence_costs_its_probability(files):
     some, none = -np.log10(0.1), -np.log10(0.9)
     assert cost_of(graph, "hel-loyes") == pytest.approx(0.875 + 3 * none)
     assert cost_of(graph, "|hel-lo|yes") == pytest.approx(0.875 + 2 * some + none)
-    assert graph.tables.fillers == (1,) and not graph.tables.separated
+    assert graph.tables.separators == (1,) and not graph.tables.separated
 
 
 def test_all_topologies_agree_where_blanks_part_all_tokens(files):

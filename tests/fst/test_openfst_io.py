@@ -82,7 +82,7 @@ def test_graphs_keep_their_bits_but_not_their_repeats(tmp_path, form):
     found = from_openfst(path, tokens=graph.tokens, words=words)
     assert_same(found.unpack(), graph.unpack())
     assert (found.words, found.tokens) == (graph.words, graph.tokens)
-    assert not found.tables.marks_repeats
+    assert not found.info.marks_repeats
     assert len(found.tables.pronunciations) == 0
 
 

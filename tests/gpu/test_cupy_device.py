@@ -122,7 +122,7 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
         expected = reference.decode(given, lengths, boosts)
         decoder = WfstDecoder(graph, options, "cuda")
         tensor = Tensor(bits, dtype)
-        chunks = decoder._backend.as_utterances(tensor, lengths, num_tokens)
+        chunks = decoder._backend.inputs(tensor, lengths)
         step = bits.strides[0]
         assert [one.address for one in chunks] == [
             bits.ctypes.data + u * step for u in range(3)
@@ -177,7 +177,7 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
     wide = np.full((6, 5), np.nan, np.float32)
     wide[:, :3] = x
     view = wide[:, :3].view(Array)  # rows apart: read as they are
-    assert decoder._backend.as_utterances([view], None, 3)[0].frame_stride == 5
+    assert decoder._backend.inputs([view], None)[0].frame_stride == 5
     assert decoder.decode([view]) == expected
 
 

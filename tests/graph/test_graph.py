@@ -91,9 +91,9 @@ def named_arcs(fst, repeat, rename):
 def test_packing_keeps_every_arc_and_unpacking_gives_them_back():
     for i in range(100):
         rng = np.random.default_rng(i)
-        fst, repeat, tables = random_fst(rng)
+        fst, repeat, tables, info = random_fst(rng)
         try:
-            graph = PackedGraph.pack(fst, repeat, tables)
+            graph = PackedGraph.pack(fst, repeat, tables, info)
         except GraphError as error:
             assert "can be reached" in str(error)
             continue
@@ -107,7 +107,7 @@ def test_packing_keeps_every_arc_and_unpacking_gives_them_back():
         assert named_arcs(unpacked, packed_repeat, same) == expected
         assert unpacked.start == 0
         assert unpacked.final_cost[rename].tolist() == fst.final_cost.tolist()
-        again = PackedGraph.pack(unpacked, packed_repeat, tables)
+        again = PackedGraph.pack(unpacked, packed_repeat, tables, info)
         assert again.fingerprint == graph.fingerprint
 
 
@@ -120,7 +120,7 @@ def test_the_order_of_arcs_within_a_state_changes_nothing():
         columns = ("ilabel", "olabel", "nextstate", "cost")
         shuffled = {name: getattr(fst, name)[order] for name in columns}
         shuffled = dataclasses.replace(fst, **shuffled)
-        other = PackedGraph.pack(shuffled, repeat[order], graph.tables)
+        other = PackedGraph.pack(shuffled, repeat[order], graph.tables, graph.info)
         assert other.fingerprint == graph.fingerprint
 
 
@@ -169,9 +169,11 @@ def assert_same(one, other):
     for name in ("state_arc_splits", "state_num_epsilons", "final_cost"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
     assert one.epsilon_rank.tolist() == other.epsilon_rank.tolist()
-    names = "tokens", "words", "fillers", "separated", "topology", "marks_repeats"
-    for name in names:
+    for name in ("tokens", "words", "separators", "separated", "open_word"):
         assert getattr(one.tables, name) == getattr(other.tables, name)
+    for name in ("topology", "marks_repeats", "silence_prob"):
+        assert getattr(one.info, name) == getattr(other.info, name)
+    assert one.info.word_cost.tobytes() == other.info.word_cost.tobytes()
     for name in ("word", "splits", "tokens", "cost"):
         mine = getattr(one.tables.pronunciations, name)
         assert mine.tolist() == getattr(other.tables.pronunciations, name).tolist()
@@ -277,13 +279,16 @@ def test_every_change_changes_the_fingerprint(graph):
     dearer = dataclasses.replace(
         graph.tables.pronunciations, cost=np.ones(3, np.float32)
     )
+    for changes in ({"tokens": blank}, {"entries": dearer}):
+        tables = dataclasses.replace(graph.tables, **changes)
+        others.append(PackedGraph.pack(fst, repeat, tables, graph.info))
     for changes in (
         {"topology": "compact"},
-        {"tokens": blank},
-        {"pronunciations": dearer},
+        {"word_cost": np.ones(4, np.float32)},
+        {"silence_prob": 0.25},
     ):
-        tables = dataclasses.replace(graph.tables, **changes)
-        others.append(PackedGraph.pack(fst, repeat, tables))
+        info = dataclasses.replace(graph.info, **changes)
+        others.append(PackedGraph.pack(fst, repeat, graph.tables, info))
     fingerprints = {graph.fingerprint, *(other.fingerprint for other in others)}
     assert len(fingerprints) == 1 + len(others)
 
@@ -395,22 +400,22 @@ BAD_TABLES = {
         {"words": ("<eps>", "a", "")},
         "word 2 is '', expected some text in one line",
     ),
-    "filler": ({"fillers": (0, 3)}, "filler 3, expected 0 to 2"),
+    "filler": ({"separators": (0, 3)}, "filler 3, expected 0 to 2"),
     "said word": (
-        {"pronunciations": Pronunciations.from_lists([(2, (1,))])},
+        {"entries": Pronunciations.from_lists([(2, (1,))])},
         "word of a pronunciation 2, expected 1 to 1",
     ),
     "said epsilon": (
-        {"pronunciations": Pronunciations.from_lists([(0, (1,))])},
+        {"entries": Pronunciations.from_lists([(0, (1,))])},
         "word of a pronunciation 0, expected 1 to 1",
     ),
     "said token": (
-        {"pronunciations": Pronunciations.from_lists([(1, (1, 3))])},
+        {"entries": Pronunciations.from_lists([(1, (1, 3))])},
         "token of a pronunciation 3, expected 0 to 2",
     ),
     "said splits": (
         {
-            "pronunciations": Pronunciations(
+            "entries": Pronunciations(
                 *(np.array(x, np.int32) for x in ([1], [0, 2], [1])),
                 cost=np.zeros(1, np.float32),
             )
@@ -420,7 +425,7 @@ BAD_TABLES = {
     "said order": (
         {
             "words": ("<eps>", "A", "B"),
-            "pronunciations": Pronunciations(
+            "entries": Pronunciations(
                 *(np.array(x, np.int32) for x in ([2, 1], [0, 1, 2], [1, 1])),
                 cost=np.zeros(2, np.float32),
             ),
@@ -443,7 +448,7 @@ def test_costs_of_pronunciations_that_are_none(costs):
     said = Pronunciations.from_lists([(1, (1,))])
     said = dataclasses.replace(said, cost=np.array(costs, np.float32))
     tables = text_tables(words=("<eps>", "A"))
-    tables = dataclasses.replace(tables, pronunciations=said)
+    tables = dataclasses.replace(tables, entries=said)
     with pytest.raises(GraphError, match=r"costs of pronunciations .*, expected 1 fin"):
         PackedGraph.pack(text_fst("0 0")[0], None, tables)
 

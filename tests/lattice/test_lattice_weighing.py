@@ -138,8 +138,8 @@ def test_rescoring_prices_words_anew():
             graph = score(words)
             graph += path_cost(
                 begun_in(lattice, one),
-                said if lattice.tables.marks_repeats else least_of_each(said),
-                lattice.tables.fillers,
+                said if lattice.info.marks_repeats else least_of_each(said),
+                lattice.tables.separators,
                 lattice.reached_final,
             )
             total = lattice.scales.acoustic_scale * one["acoustic_cost"].sum()

@@ -8,8 +8,8 @@ import pytest
 from cli_files import TOKENS, write_files
 
 import wfstdec
+from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.errors import OptionError, TokenTableError
-from wfstdec.search.phrases import phrase_compiler
 
 A, B, C = (TOKENS.index(name) for name in "abc")
 WB = TOKENS.index("<wb>")
@@ -116,7 +116,7 @@ def test_what_does_not_go_with_words(given, message, decoders):
 def test_of_several_fillers_none_is_the_separator(decoders):
     """Silence and a separator, say: either may stand between words."""
     decoder = copy.copy(decoders["wfst"])
-    tables = replace(decoder.graph.tables, fillers=(WB, A))
+    tables = replace(decoder.graph.tables, separators=(WB, A))
     decoder.graph = SimpleNamespace(tables=tables)
     found = decoder.vocabulary
     assert (found.separator, found.separator_optional) == (None, False)

@@ -106,8 +106,8 @@ def random_calls_graph(rng):
         word_cost=1.0,
     )
     topology = str(rng.choice(naive.TOPOLOGIES))
-    tables = dataclasses.replace(graph.tables, topology=topology)
-    return dataclasses.replace(graph, tables=tables, calls=calls)
+    info = dataclasses.replace(graph.info, topology=topology)
+    return dataclasses.replace(graph, info=info, calls=calls)
 
 
 def units_of(graph):

@@ -58,7 +58,8 @@ def random_small_graph(rng):
     """Few states; costs are multiples of 1/4, none below 0; epsilons, parallel arcs."""
     num_states, num_tokens = int(rng.integers(1, 6)), int(rng.integers(2, 4))
     num_arcs = int(rng.integers(num_states, 3 * num_states + 2))
-    tables = random_tables(rng, num_tokens, num_words=int(rng.integers(1, 4)))
+    num_words = int(rng.integers(1, 4))
+    tables, info = random_tables(rng, num_tokens, num_words=num_words)
     state = np.sort(rng.integers(0, num_states, num_arcs))
     nextstate = rng.integers(0, num_states, num_arcs)
     ilabel = ilabel_of(rng.integers(0, num_tokens, num_arcs))
@@ -81,7 +82,7 @@ def random_small_graph(rng):
     )
     repeat = (rng.random(num_arcs) < 0.3) & (ilabel != EPSILON)
     try:
-        return PackedGraph.pack(fst, repeat, tables)
+        return PackedGraph.pack(fst, repeat, tables, info)
     except GraphError as error:
         assert "can be reached from the start" in str(error), error
         return random_small_graph(rng)

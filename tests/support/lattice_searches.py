@@ -1,7 +1,7 @@
 """Random searches that record lattices, all bits of these, and segments put together.
 
 rng, graph, x, options, boosts = random_search(17)
-search = CpuBackend(graph).start_recording(options, boosts)
+search = CpuBackend(graph).start(options, boosts, record=True)
 lattice = lattice_by(search, graph, options, [x])
 assert bits(joined([*segments, last])) == bits(lattice)[:2]
 """
@@ -43,7 +43,7 @@ def lattice_by(search, graph, options, chunks):
     """The lattice of an utterance in chunks."""
     for chunk in chunks:
         search.advance(chunk)
-    return lattice_of(graph, options, search.record(), 0.02)
+    return lattice_of(graph, options, search.finish(), 0.02)
 
 
 def joined(parts):

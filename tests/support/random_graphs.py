@@ -20,6 +20,7 @@ from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
@@ -33,9 +34,9 @@ SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
 def random_graph(rng, num_tokens=None, **kinds):
     """A packed graph; see `random_fst` for the arguments."""
     while True:
-        fst, repeat, tables = random_fst(rng, num_tokens, **kinds)
+        packed = random_fst(rng, num_tokens, **kinds)
         try:
-            return PackedGraph.pack(fst, repeat, tables)
+            return PackedGraph.pack(*packed)
         except GraphError as error:
             assert "can be reached from the start" in str(error), error
 
@@ -43,7 +44,7 @@ def random_graph(rng, num_tokens=None, **kinds):
 def random_fst(
     rng, num_tokens=None, *, num_states=None, unique_labels=None, arcs_per_state=None
 ):
-    """What `PackedGraph.pack` takes: an FST, its repeats, its tables.
+    """What `PackedGraph.pack` takes: an FST, its repeats, its tables, its facts.
 
     Args:
         rng: the only source of chance; it draws what is not given.
@@ -59,7 +60,7 @@ def random_fst(
     arcs_per_state = arcs_per_state or float(rng.uniform(1, 8))
     if unique_labels is None:
         unique_labels = bool(rng.random() < 0.5)
-    tables = random_tables(rng, num_tokens)
+    tables, info = random_tables(rng, num_tokens)
     state, ilabel, nextstate = _random_arcs(
         rng, num_tokens, num_states, int(arcs_per_state * num_states)
     )
@@ -83,7 +84,7 @@ def random_fst(
         cost=random_costs(rng, len(state)),
     )
     repeat = (rng.random(len(state)) < 0.3) & (ilabel != EPSILON)
-    return fst, repeat, tables
+    return fst, repeat, tables, info
 
 
 WEIGHTS = (0.7, 0.02, 0.08, 0.08, 0.12)
@@ -136,7 +137,7 @@ def random_costs(rng, count):
 
 
 def random_tables(rng, num_tokens, num_words=None):
-    """Tokens with the blank anywhere, words, pronunciations, fillers."""
+    """A vocabulary with the blank anywhere, and facts of a graph."""
     num_words = num_words or int(rng.integers(1, 7))
     blank = int(rng.integers(num_tokens))
     names = [f"t{i}" for i in range(num_tokens)]
@@ -148,17 +149,17 @@ def random_tables(rng, num_tokens, num_words=None):
             said = rng.choice(others, size=int(rng.integers(1, 4))).tolist()
             entries.append((int(rng.integers(1, num_words + 1)), tuple(said)))
     fillers = [i for i in others if rng.random() < 0.2]
-    return Vocabulary(
+    vocabulary = Vocabulary(
         tokens=token_table(names),
         words=("<eps>", *(f"w{i}" for i in range(1, num_words + 1))),
-        pronunciations=Pronunciations.from_lists(
+        entries=Pronunciations.from_lists(
             entries, rng.integers(0, 3, len(entries)).tolist()
         ),
-        fillers=tuple(fillers),
+        separators=tuple(fillers),
         separated=len(fillers) == 1,
-        topology=str(rng.choice(["", "normal"])),
-        marks_repeats=bool(rng.random() < 0.7),
     )
+    topology = str(rng.choice(["", "normal"]))
+    return vocabulary, GraphInfo(topology, marks_repeats=bool(rng.random() < 0.7))
 
 
 def random_logprobs(rng, num_frames, num_tokens):
@@ -210,7 +211,7 @@ def random_phrases(rng, graph, unit=None):
     Tokens, where the graph marks repeats, or words; the blank is among the tokens.
     """
     if unit is None:
-        unit = "token" if graph.tables.marks_repeats and rng.random() < 0.5 else "word"
+        unit = "token" if graph.info.marks_repeats and rng.random() < 0.5 else "word"
     labels = graph.tokens if unit == "token" else graph.words
     few = rng.integers(unit == "word", len(labels), 3)
     options = PhraseOptions(

@@ -14,16 +14,19 @@ and `token'` for an arc that repeats its token. One final state per line: `state
 import numpy as np
 
 from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
 from wfstdec.text.vocabulary import Vocabulary
 
 
-def text_graph(text, **tables):
+def text_graph(text, marks_repeats=True, **tables):
     """A packed graph; see `text_tables` for the tables, state 0 is the start."""
     fst, repeat, words = text_fst(text, tables.get("tokens", "_ a b"))
-    return PackedGraph.pack(fst, repeat, text_tables(words=words, **tables))
+    vocabulary = text_tables(words=words, **tables)
+    info = GraphInfo(marks_repeats=marks_repeats)
+    return PackedGraph.pack(fst, repeat, vocabulary, info)
 
 
 def text_fst(text, tokens="_ a b"):
@@ -59,9 +62,8 @@ def text_tables(
     said=(),
     costs=None,
     fillers="",
-    marks_repeats=True,
 ):
-    """Tables; `said` holds `word token...` lines, of words that may be unused."""
+    """A vocabulary; `said` holds `word token...` lines, of words that may be unused."""
     table = token_table(tokens.split())
     entries = [line.split() for line in said]
     words = [*words, *sorted({word for word, *_ in entries} - set(words))]
@@ -72,7 +74,6 @@ def text_tables(
     return Vocabulary(
         tokens=table,
         words=tuple(words),
-        pronunciations=Pronunciations.from_lists(pronunciations, costs),
-        fillers=tuple(table.index(token) for token in fillers.split()),
-        marks_repeats=marks_repeats,
+        entries=Pronunciations.from_lists(pronunciations, costs),
+        separators=tuple(table.index(token) for token in fillers.split()),
     )

@@ -10,7 +10,7 @@ def lattice_by(search, decoder, compiled, chunks):
     """The lattice of an utterance in chunks."""
     for chunk in chunks:
         search.advance(np.ascontiguousarray(chunk, np.float32))
-    return decoder._lattice(search.record(), compiled)
+    return decoder._reader(compiled).lattice(search.finish())
 
 
 def alignment_on(lattice, arcs):
@@ -26,7 +26,7 @@ def pieces_on(lattice, arcs):
         found += [(None, 1)] * (first - end) + [(text, stop - first)]
         end = stop
     rest = said.rows[end:, 0].tolist()
-    found += [(None, 1) for token in rest if token in lattice.tables.fillers]
+    found += [(None, 1) for token in rest if token in lattice.tables.separators]
     return tuple(found)
 
 

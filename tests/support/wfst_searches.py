@@ -37,7 +37,7 @@ def bits(path):
 
 def decoded(backend, options, batch, boosts):
     """The bits of each utterance of a batch."""
-    return list(map(bits, backend.decode_batch(batch, options, boosts)))
+    return list(map(bits, backend.decode(batch, options, boosts)))
 
 
 def log(rows):

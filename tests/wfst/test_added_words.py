@@ -23,9 +23,9 @@ import wfstdec
 from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.errors import BoostError
 from wfstdec.graph.overlay import make_overlay
-from wfstdec.wfst import added
-from wfstdec.wfst.added import overlay_of
+from wfstdec.wfst import boost_support
 from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
@@ -91,7 +91,9 @@ def test_lists_in_any_order_are_one(tmp_path):
 def test_a_list_is_laid_out_once(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(
-        added, "make_overlay", lambda *args: made.append(1) or make_overlay(*args)
+        boost_support,
+        "make_overlay",
+        lambda *args: made.append(1) or make_overlay(*args),
     )
     decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
     boosts = [BoostEntry("nab", ["n a b"], 1.0)]

@@ -104,7 +104,7 @@ def test_homophones_and_several_pronunciations():
         names = [t for t in tokens.split() if t != "_"]
         graph = word_chain([" ".join([word, *names])], {}, label_at=0)
         tables = text_tables(words=graph.words, said=said)
-        graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), tables)
+        graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), tables, graph.info)
         assert times(decode(graph, tokens)) == [expected]
 
 
@@ -244,7 +244,7 @@ def naive_tokens(graph, arcs):
         if label != EPSILON:
             token = token_of(label)
             marked = bool(arc["ilabel"] & REPEAT)
-            again = marked if graph.tables.marks_repeats else token == before
+            again = marked if graph.info.marks_repeats else token == before
             if token != graph.tokens.blank:
                 if again:
                     if token == before and tokens:

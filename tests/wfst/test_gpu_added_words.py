@@ -101,7 +101,7 @@ def test_batches_without_added_words_take_the_kernels_without():
     device = EmulatedDevice()
     backend = DeviceBackend(graph, device)
     some = [i for i, one in enumerate(boosts) if one.added is None]
-    backend.decode_batch([batch[i] for i in some], options, [boosts[i] for i in some])
+    backend.decode([batch[i] for i in some], options, [boosts[i] for i in some])
     assert all("ADDED" not in dict(macros) for macros in device.macros)
 
 
@@ -125,11 +125,11 @@ def test_lattices_are_those_of_the_specification(capacity, monkeypatch):
         device = random_device(rng, 64, preempt=int(rng.choice([0, 4])))
         backend = DeviceBackend(graph, device, first_capacity=capacity)
         reference = ReferenceBackend(graph)
-        recorded = backend.record_batch(batch, options, boosts)
+        recorded = backend.decode(batch, options, boosts, record=True)
         for x, one, got in zip(batch, boosts, recorded, strict=True):
-            search = reference.start_recording(options, one)
+            search = reference.start(options, one, record=True)
             search.advance(x)
-            expected = search.record()
+            expected = search.finish()
             assert bits(got.best) == bits(expected.best), i
             got, expected = (contents(graph, options, r) for r in (got, expected))
             assert got == expected, i

@@ -146,7 +146,7 @@ def test_a_table_that_is_full_is_not_looked_through_again_and_again():
     peeks.restype = ctypes.c_ulonglong
     options, x = WfstOptions(beam=np.inf), np.zeros((1, 2), np.float32)
     # All candidates fit, so that only the table is too small.
-    (first,) = backend.decode_batch([x[:0]], options, [NO_BOOSTS])
+    (first,) = backend.decode([x[:0]], options, [NO_BOOSTS])
     scratch = backend.device_graph.scratch
     before = peeks()
     found = decoded(backend, options, [x], [NO_BOOSTS])
@@ -215,7 +215,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
         device = EmulatedDevice(32, preempt=1, seed=schedule)
         backend = DeviceBackend(graph, device)
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), schedule
-    (path,) = backend.decode_batch(batch, WfstOptions(), boosts)
+    (path,) = backend.decode(batch, WfstOptions(), boosts)
     assert path.said.word.tolist() == [1, 3]
 
 
@@ -288,7 +288,7 @@ def test_batches_of_one_and_of_none():
     assert bits(without_frames) == bits(
         search(make_backend(BACKENDS, "reference", graph), options, batch[0][:0])
     )
-    assert backend.decode_batch([], options, []) == []
+    assert backend.decode([], options, []) == []
     assert DeviceBatch(backend.device_graph, options, []).finish() == []
 
 
@@ -301,7 +301,7 @@ def test_exact_selection_among_equal_costs():
     logprobs = np.zeros((2, 3), np.float32)
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, 601):
         options = WfstOptions(beam=np.inf, max_active=limit)
-        (path,) = backend.decode_batch([logprobs], options, [NO_BOOSTS])
+        (path,) = backend.decode([logprobs], options, [NO_BOOSTS])
         assert graph.words[path.said.word[0]] == f"W{min(limit, 600)}"
 
 
@@ -321,7 +321,7 @@ def test_half_precision_is_read_as_it_is(kind):
 def refused(backend, chunks):
     """The utterance and the frame of the first number that is no log-prob."""
     try:
-        backend.decode_batch(chunks, WfstOptions(), [NO_BOOSTS] * len(chunks))
+        backend.decode(chunks, WfstOptions(), [NO_BOOSTS] * len(chunks))
     except LogprobError as error:
         return error.utterance, int(re.search(r"in frame (\d+),", str(error))[1])
 
@@ -350,7 +350,7 @@ def test_every_number_of_16_bits():
         assert refused(backend, [chunk]) is None
         for impossible in bits[values < -1e20][:: 1 + (kind == BFLOAT16) * 997]:
             chunk = of_bits(np.full((1, 2), impossible), kind)
-            (path,) = backend.decode_batch([chunk], WfstOptions(), [NO_BOOSTS])
+            (path,) = backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
             assert path.died_at_frame == 0
         for bad in bits[~(values <= 1e20)][::401]:
             chunk = of_bits(np.array([[0, 0], [0, bad]], np.uint16), kind)
@@ -476,7 +476,7 @@ def test_scratch_that_grows_takes_fewer_blocks_where_memory_is_short():
     graph, options, batch, boosts = draw(rng, num_utterances=8, num_states=40)
     expected = expected_paths(graph, options, batch, boosts)
     backend = DeviceBackend(graph, EmulatedDevice(num_blocks=8), first_capacity=2)
-    backend.decode_batch(batch, options, boosts)
+    backend.decode(batch, options, boosts)
     grown = backend.device_graph.scratch.entries
     assert grown > 8
     one = backend.memory_plan(1)["total"]
@@ -534,7 +534,7 @@ def test_phrases_stay_on_the_device_while_someone_has_them():
     boosts = [CompiledBoosts(NO_BOOSTS.words, phrases)] * len(batch)
     store = backend.device_graph.phrases
     uploaded = store.get(phrases)
-    backend.decode_batch(batch, options, boosts)
+    backend.decode(batch, options, boosts)
     assert store.get(phrases) is uploaded
     scratch = backend.device_graph.scratch.num_bytes
     taken = before - scratch - backend.device.budget.left
@@ -554,7 +554,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
     )
     logprobs = np.zeros((1, 3), np.float32)
     with pytest.raises(BackendError, match=message):
-        backend.decode_batch([logprobs], WfstOptions(), [NO_BOOSTS])
+        backend.decode([logprobs], WfstOptions(), [NO_BOOSTS])
     with pytest.raises(BackendError, match="a graph of 1 arcs takes"):
         DeviceBackend(graph, EmulatedDevice(memory_limit=10))
     share = Budget(3 << 20).share("a batch", "decode fewer")

@@ -32,14 +32,14 @@ def contents(graph, options, recorded):
 def expected_lattices(graph, options, batch, boosts):
     backend, found = make_backend(BACKENDS, "reference", graph), []
     for logprobs, one in zip(batch, boosts, strict=True):
-        search = backend.start_recording(options, one)
+        search = backend.start(options, one, record=True)
         search.advance(logprobs)
-        found.append(contents(graph, options, search.record()))
+        found.append(contents(graph, options, search.finish()))
     return found
 
 
 def recorded_lattices(backend, options, batch, boosts):
-    found = backend.record_batch(batch, options, boosts)
+    found = backend.decode(batch, options, boosts, record=True)
     return [contents(backend.graph, options, one) for one in found]
 
 
@@ -74,8 +74,8 @@ def test_it_is_the_best_path_that_a_search_finds():
     rng = np.random.default_rng(5)
     graph, options, batch, boosts = draw(rng, num_utterances=6)
     backend = DeviceBackend(graph, random_device(rng, 64), first_capacity=64)
-    found = backend.record_batch(batch, options, boosts)
-    paths = backend.decode_batch(batch, options, boosts)
+    found = backend.decode(batch, options, boosts, record=True)
+    paths = backend.decode(batch, options, boosts)
     assert [bits(one.best) for one in found] == list(map(bits, paths))
 
 

@@ -15,7 +15,7 @@ from wfst_searches import NO_BOOSTS, bits
 from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
-from wfstdec.search.decoder import _groups
+from wfstdec.search.scheduling import groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import groups
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -120,7 +120,7 @@ def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
 def test_long_utterances_among_short_ones_are_alone():
     """Sixteen of half a minute in one group would keep one thread, and no other."""
     lengths = [1500] * 16 + [50] * 112
-    groups = _groups(lengths, [NO_BOOSTS] * 128, threads=2, most=k.GROUP)
+    groups = groups_of(lengths, [NO_BOOSTS] * 128, threads=2, most=k.GROUP)
     assert sorted(i for group in groups for i in group) == list(range(128))
     assert max(sum(lengths[i] for i in group) for group in groups) <= sum(lengths) / 8
     assert max(map(len, groups)) == k.GROUP

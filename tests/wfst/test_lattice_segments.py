@@ -102,12 +102,12 @@ def test_segments_are_the_lattice_of_the_whole(name):
     for seed in range(250):
         rng, graph, x, options, boosts = random_search(seed)
         backend = make_backend(BACKENDS, name, graph)
-        search = backend.start_recording(options, boosts)
+        search = backend.start(options, boosts, record=True)
         expected = lattice_by(search, graph, options, [x])
         shortest = int(rng.integers(1, 4))
-        search = backend.start_recording(options, boosts)
+        search = backend.start(options, boosts, record=True)
         parts = settled_at_times(rng, search, random_splits(rng, x), shortest)
-        recorded = search.record()
+        recorded = search.finish()
         last = lattice_of(graph, options, recorded, 0.02)
         check_lattice(last)
         assert joined([*parts, last]) == bits(expected)[:2], seed
@@ -133,7 +133,7 @@ def test_segments_do_not_depend_on_when_they_are_asked_for():
         shortest, seen = int(rng.integers(1, 4)), []
         for name in NAMES:
             backend = make_backend(BACKENDS, name, graph)
-            search = backend.start_recording(options, boosts)
+            search = backend.start(options, boosts, record=True)
             parts = settled_at_times(rng, search, random_splits(rng, x), shortest)
             parts += search.settle(shortest)
             seen.append([(p.states.tobytes(), p.arcs.tobytes()) for p in parts])
@@ -147,7 +147,7 @@ def test_pruning_at_any_time_changes_no_segment():
     for seed in range(60):
         rng, graph, x, options, boosts = random_search(seed)
         backend = CpuBackend(graph)
-        search = backend.start_recording(options, boosts)
+        search = backend.start(options, boosts, record=True)
         expected = lattice_by(search, graph, options, [x])
         search = RecordingSearch(
             backend.memory, *backend.inputs_of(options, boosts), options, first_arcs=1
@@ -157,7 +157,7 @@ def test_pruning_at_any_time_changes_no_segment():
         search.look()
         parts = settled_at_times(rng, search, random_splits(rng, x), 1)
         search.look()
-        last = lattice_of(graph, options, search.record(), 0.02)
+        last = lattice_of(graph, options, search.finish(), 0.02)
         assert joined([*parts, last]) == bits(expected)[:2], seed
 
 

@@ -53,7 +53,7 @@ def test_random_graphs_over_block_sizes_and_capacities(threads, shared_slots):
             search = cpu.start(options, one)
             search.advance(logprobs)
             expected.append(bits(search.finish()))
-        found = backend.decode_batch(batch, options, boosts)
+        found = backend.decode(batch, options, boosts)
         assert list(map(bits, found)) == expected, i
 
 
@@ -118,7 +118,7 @@ def test_every_number_of_16_bits(dtype):
     backend = make_backend(BACKENDS, "cuda", graph)
     none = CompiledBoosts(compile_word_boosts(None, {})[0], None)
     for given in (column.cuda(), column.float().cuda()):
-        chunks = backend.as_utterances([given], None, 2)
+        chunks = backend.inputs([given], None)
         batch = DeviceBatch(backend.device_graph, WfstOptions(), [none])
         batch.advance(chunks)
         steps, _ = batch._find_paths(np.array([0]), np.array([len(column)]))

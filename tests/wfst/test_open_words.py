@@ -19,7 +19,7 @@ from wfst_searches import bits, random_splits
 import wfstdec
 from wfstdec import BoostEntry, OpenVocabulary, WfstDecoder
 from wfstdec.errors import GraphError, LatticeError, LexiconError, OptionError
-from wfstdec.graph.checks import check_tables
+from wfstdec.graph.checks import check_vocabulary
 from wfstdec.lattice.file import LatticeFile, LatticeWriter
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.rescoring import rescored
@@ -189,7 +189,7 @@ def test_tables_that_do_not_agree(changed, message, tmp_path):
     graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
     opened = graph.tables.open_word._replace(**changed)
     with pytest.raises(GraphError, match=message):
-        check_tables(dataclasses.replace(graph.tables, open_word=opened))
+        check_vocabulary(dataclasses.replace(graph.tables, open_word=opened))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from wfstdec.boost.lists import Boosts
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.search.contract import LATTICES, SESSION_LATTICES
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.search import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
@@ -78,11 +79,20 @@ def test_no_frames_no_survivors_no_final_state(name):
 
 def test_backends_without_lattices_say_so(monkeypatch):
     decoder = decoder_of("cpu", text_graph(TWO_WAYS))
-    decoder._backend = object()
-    with pytest.raises(BackendError, match="records no lattices"):
-        decoder.decode_lattice([np.zeros((1, 3), np.float32)])
-    with pytest.raises(BackendError, match="records no lattices"):
+    monkeypatch.setattr(CpuBackend, "can", frozenset({LATTICES}))
+    with pytest.raises(BackendError, match="records no lattices of sessions"):
         decoder.sessions(lattices=True)
+    monkeypatch.setattr(CpuBackend, "can", frozenset({LATTICES, SESSION_LATTICES}))
+    sessions = decoder.sessions(lattices=True)
+    with pytest.raises(OptionError, match="hand out no settled lattices"):
+        sessions.settled_lattices(sessions.open())
+    monkeypatch.setattr(CpuBackend, "can", frozenset())
+    for ask in (
+        lambda: decoder.decode_lattice([np.zeros((1, 3), np.float32)]),
+        lambda: decoder.sessions(lattices=True),
+    ):
+        with pytest.raises(OptionError, match="WfstDecoder records no lattices"):
+            ask()
 
 
 # -------------------------------------------------------------- the same everywhere
@@ -90,10 +100,10 @@ def test_the_cpu_records_what_the_reference_does():
     arcs = 0
     for seed in range(150):
         rng, graph, x, options, boosts = random_search(seed)
-        reference = ReferenceBackend(graph).start_recording(options, boosts)
+        reference = ReferenceBackend(graph).start(options, boosts, record=True)
         expected = lattice_by(reference, graph, options, [x])
         check_lattice(expected)
-        search = CpuBackend(graph).start_recording(options, boosts)
+        search = CpuBackend(graph).start(options, boosts, record=True)
         chunks = random_splits(rng, x)
         assert bits(lattice_by(search, graph, options, chunks)) == bits(expected)
         arcs += expected.num_arcs
@@ -105,7 +115,7 @@ def test_pruning_at_any_time_changes_nothing():
     for seed in range(100):
         rng, graph, x, options, boosts = random_search(seed)
         backend = CpuBackend(graph)
-        search = backend.start_recording(options, boosts)
+        search = backend.start(options, boosts, record=True)
         expected = lattice_by(search, graph, options, [x])
         backend = CpuBackend(graph)
         inputs = backend.inputs_of(options, boosts)
@@ -115,7 +125,7 @@ def test_pruning_at_any_time_changes_nothing():
         for chunk in random_splits(rng, x):
             small.advance(chunk)
             small.look()
-        assert bits(lattice_of(graph, options, small.record(), 0.02)) == bits(expected)
+        assert bits(lattice_of(graph, options, small.finish(), 0.02)) == bits(expected)
 
 
 def test_the_best_path_is_the_1_best():

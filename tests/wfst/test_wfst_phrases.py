@@ -344,7 +344,7 @@ def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
         graph, options, x, boosts = draw(rng)
         decoder = decoder_of(name, graph, options)
         path = search(decoder._backend, options, x, boosts)
-        hyp = decoder._hypothesis(path, boosts)
+        hyp = decoder._reader(boosts).hypothesis(path)
         costs = [1.0, *abs(graph.arcs["cost"]).tolist()]
         costs += abs(boosts.phrases.automaton.arc_cost).tolist()
         costs.append(boosts.words.top_bonus)

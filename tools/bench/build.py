@@ -225,7 +225,7 @@ def largest_difference(case: Row, folder: Path) -> float:
     ours = wfstdec.load_graph(folder / "graph.npz")
     fst = read_fst(folder / "TLG.fst").fst
     ilabel, repeat = LabelSpace(ours.tokens, ours.words).split_repeats(fst.ilabel)
-    bare = PackedGraph.pack(replace(fst, ilabel=ilabel), repeat, ours.tables)
+    bare = PackedGraph.pack(replace(fst, ilabel=ilabel), repeat, ours.tables, ours.info)
     rng = np.random.default_rng(0)
     model = read_arpa(case["arpa"])
     batch = [said(ours, model, rng) for _ in range(SENTENCES)]

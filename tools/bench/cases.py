@@ -27,7 +27,7 @@ from tools.bench.data import SpeechSet
 from wfstdec.compare.points import PeerInputs
 from wfstdec.errors import FormatError
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.decoder import Decoder
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.text.symbols import TokenTable, read_tokens
@@ -149,9 +149,7 @@ class Case:
             lm_scale=self.lm_scale,
         )
 
-    def lattice_decoder(
-        self, args: argparse.Namespace, lattice_beam: float
-    ) -> LatticeDecoder:
+    def lattice_decoder(self, args: argparse.Namespace, lattice_beam: float) -> Decoder:
         """The decoder that `--decoder` names, with the flags of `lattice_flags`."""
         shared = {"beam": args.beam, "lm_scale": self.lm_scale}
         shared["lattice_beam"] = lattice_beam

@@ -22,12 +22,13 @@ from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.command import Run, make_parser, parse
 from tools.bench.report import Row, errors_of
 from wfstdec import TrieOptions, WfstOptions, compare
+from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.plotting import COLOURS, MARKERS, check_plot
 from wfstdec.compare.searches import DecoderSearch
-from wfstdec.search.phrases import Vocabulary, phrase_compiler
 from wfstdec.text.arpa import read_arpa
+from wfstdec.text.vocabulary import Vocabulary
 
 Grid = Mapping[str, Sequence[Any]]
 Panel = tuple[str, str, Mapping[str, list[tuple[float, float]]]]
@@ -186,7 +187,7 @@ def token_phrases(case: Case, phrases: Mapping[str, float]) -> PhraseBoosts:
     separator = None if case.separator is None else case.tokens.ids[case.separator]
     pieces = case.speech.recipe.tokens.parent / "bpe.model"
     compiler = phrase_compiler(
-        Vocabulary(case.tokens, lexicon=case.lexicon, separator=separator),
+        Vocabulary.of(case.tokens, lexicon=case.lexicon, separator=separator),
         PhraseOptions(weights_are_totals=True),
         unit="token",
         sentencepiece_model=pieces if case.lexicon is None else None,

@@ -250,7 +250,7 @@ def _search(
     decoder: WfstDecoder, boosts: dict[str, float] | None, *batch: Any
 ) -> list[Any]:
     """`_decode` without what makes words and times of paths, on the CPU."""
-    utterances = decoder._utterances(*batch)
+    utterances = decoder._backend.inputs(*batch)
     compiled = decoder._boosts.compile(boosts, len(utterances))
     return decoder._search(utterances, compiled)
 
@@ -267,7 +267,7 @@ def _count_work(
     counts: Counter[str] = Counter()
     graph = decoder._backend.device_graph  # type: ignore[union-attr]
     for batch in batches:
-        utterances = decoder._utterances(*batch)
+        utterances = decoder._backend.inputs(*batch)
         compiled = decoder._boosts.compile(boosts, len(utterances))
         search = DeviceBatch(graph, decoder.options, compiled)
         search.advance(utterances)

@@ -36,7 +36,7 @@ from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import count_errors, score_texts
-from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.decoder import Decoder
 from wfstdec.wfst.options import WfstOptions
 
 _CUT, _COMPACT = "rescoring_of_cut_paths", "compact"
@@ -115,7 +115,7 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
 
 
 def timed(
-    decoder: LatticeDecoder,
+    decoder: Decoder,
     case: Case,
     lattices: list[Lattice],
     lms: dict[str, NgramLM],
@@ -154,7 +154,7 @@ def with_costs(lattices: list[Lattice]) -> list[Lattice]:
     said = tables.pronunciations
     place = np.arange(len(said)) - said.word_splits[said.word]
     cost = (0.3 * place).astype(np.float32)
-    priced = replace(tables, pronunciations=replace(said, cost=cost))
+    priced = replace(tables, entries=replace(said, cost=cost))
     return [replace(one, tables=priced) for one in lattices]
 
 

@@ -25,6 +25,7 @@ from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, MarkedLexicon, build_lexicon_fst
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.lexicon import Lexicon, Pronunciation
 from wfstdec.text.pronunciations import Pronunciations
@@ -73,8 +74,9 @@ class LinearGraph:
         lg = compose(self._l_fst(lexicon, labels), self._g_fst(transcript, labels))
         tlg = compose_topology(self.topology, lg, labels)
         ilabel, repeat = labels.split_repeats(tlg.ilabel)
+        info = GraphInfo(self.topology, marks_repeats=True)
         return PackedGraph.pack(
-            replace(tlg, ilabel=ilabel), repeat, self._tables(transcript)
+            replace(tlg, ilabel=ilabel), repeat, self._vocabulary(transcript), info
         )
 
     def _lexicon(self, transcript: Transcript) -> Lexicon:
@@ -116,7 +118,7 @@ class LinearGraph:
             parts.append(arcs_of(every, ids[_STAR], n + 1, every, cost))
         return fst_of(parts, 0, np.where(np.arange(n + 1) == n, 0.0, np.inf))
 
-    def _tables(self, transcript: Transcript) -> Vocabulary:
+    def _vocabulary(self, transcript: Transcript) -> Vocabulary:
         places = [str(i) for i in range(len(transcript.words))]
         entries = [
             (i + 1, tokens, cost)
@@ -128,12 +130,10 @@ class LinearGraph:
         return Vocabulary(
             tokens=self.tokens,
             words=(EPSILON_WORD, *places, STAR),
-            pronunciations=Pronunciations.from_lists(
+            entries=Pronunciations.from_lists(
                 [(word, tokens) for word, tokens, _ in entries],
                 [cost for _, _, cost in entries],
             ),
-            fillers=self.fillers.tokens,
+            separators=self.fillers.tokens,
             separated=self.fillers.ends_words,
-            topology=self.topology,
-            marks_repeats=True,
         )

@@ -20,7 +20,6 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeFile, open_lattices
-from wfstdec.lattice.labels import is_of_trie
 from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.lattice.rescaling import weighed
@@ -54,7 +53,7 @@ class LatticeReading:
         """The hypotheses of a lattice, best first."""
         if self.write is not None:
             self.write(utterance, lattice)
-        of_trie = is_of_trie(lattice.tables)
+        of_trie = lattice.labels_at_word_end
         found = (nbest_texts if of_trie else nbest_paths)(lattice, self.nbest)
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
@@ -70,7 +69,7 @@ class LatticeReading:
 
 def hypotheses_on(lattice: Lattice, found: NbestPaths) -> list[Hypothesis]:
     """The hypotheses of paths through a lattice, of whichever decoder it is."""
-    if is_of_trie(lattice.tables):
+    if lattice.labels_at_word_end:
         return lattice_paths.hypotheses_of(lattice, found)
     return list(hypotheses_of(lattice, found))
 
@@ -87,7 +86,7 @@ def confidences_on(
     """
     arcs = lattice.best_arcs() if arcs is None else arcs
     sure = word_confidences(lattice, scale, arcs).confidences
-    if is_of_trie(lattice.tables):
+    if lattice.labels_at_word_end:
         return lattice_paths.of_words(lattice, arcs, sure)
     return sure
 

@@ -71,7 +71,7 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
 
 
 def _between_words(tables: Vocabulary) -> str:
-    tokens = [repr(tables.tokens.names[token]) for token in tables.fillers]
+    tokens = [repr(tables.tokens.names[token]) for token in tables.separators]
     if not tokens:
         return "nothing"
     return " ".join(tokens) if tables.separated else " ".join([*tokens, "or nothing"])
@@ -105,7 +105,7 @@ def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
         f"{graph.epsilon_rank.max()}",
         "arcs with a word": f"{np.count_nonzero(graph.arcs['olabel']):,}",
         "topology": graph.topology or "unknown",
-        "repeats marked": "yes" if tables.marks_repeats else "no",
+        "repeats marked": "yes" if graph.info.marks_repeats else "no",
         "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
         "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
         "between words": _between_words(tables),

@@ -20,9 +20,8 @@ from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import FormatError, LatticeError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.labels import is_of_tokens
 from wfstdec.metrics import count_errors
-from wfstdec.search.lattices import LatticeDecoder
+from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import read_lines
 
 _Kept = TypeVar("_Kept")
@@ -59,7 +58,7 @@ class KeptErrors:
 
 
 def kept_errors(
-    decoder: LatticeDecoder,
+    decoder: Decoder,
     utterances: Sequence[np.ndarray],
     references: Sequence[Sequence[str]],
     nbest: int,
@@ -84,7 +83,7 @@ def kept_errors(
         (lattice,) = decoder.decode_lattice([x], boosts=given)
         texts = [one.text.split() for one in reading("", lattice)]
         of_lists += min(count_errors(reference, text).total for text in texts)
-        has_words = not is_of_tokens(lattice.tables)
+        has_words = not lattice.words_are_tokens
         if has_words:
             of_lattices += lattice_errors(lattice, reference)
     words = sum(map(len, references))
@@ -119,7 +118,7 @@ def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
     Raises:
         LatticeError: The lattice is one of bare tokens.
     """
-    if is_of_tokens(lattice.tables):
+    if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
             "search with a lexicon or a graph"

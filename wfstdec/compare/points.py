@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
 
@@ -90,7 +90,7 @@ class Search(Protocol):
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder that runs in one thread."""
 
-    def lattice_decoder(self, setting: Setting) -> LatticeDecoder | None:
+    def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """Make the decoder of a setting for lattices; None where it keeps none."""
 
 

@@ -21,7 +21,6 @@ from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
@@ -82,11 +81,11 @@ class DecoderSearch:
 
         return decode
 
-    def lattice_decoder(self, setting: Setting) -> LatticeDecoder | None:
+    def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """See `Search.lattice_decoder`; a sum over alignments has no lattice."""
         decoder = self.make(replace(self.base, **setting))
         is_sum = getattr(decoder.options, "merge", None) == "sum"
-        return decoder if isinstance(decoder, LatticeDecoder) and not is_sum else None
+        return decoder if decoder.records_lattices and not is_sum else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,8 +43,10 @@ def add_open_words(
     tlg: FstArrays,
     labels: LabelSpace,
     exits: OovExits | None,
-    tables: Vocabulary,
+    vocabulary: Vocabulary,
+    *,
     costs: OpenCosts,
+    topology: str,
 ) -> FstArrays:
     """A TLG with open words.
 
@@ -52,13 +54,14 @@ def add_open_words(
         tlg: From `take_exits`.
         labels: Of it.
         exits: Where open words are entered, and where they lead.
-        tables: With a label of open words.
+        vocabulary: With a label of open words.
         costs: What they cost.
+        topology: The name of T.
 
     Raises:
         GraphError: There are no exits, or no token can begin an open word.
     """
-    spelling, word = tables.open_spelling, tables.open_word
+    spelling, word = vocabulary.open_spelling, vocabulary.open_word
     assert spelling is not None and word is not None
     if exits is None:
         raise GraphError("no place where an open word may be said, expected some")
@@ -69,7 +72,7 @@ def add_open_words(
         )
     token_cost = np.float32(costs.token_cost)
     first_cost = np.float32(np.float32(costs.word_cost) + token_cost)
-    loop = _Loop(tlg.num_states, labels, spelling, tables.topology)
+    loop = _Loop(tlg.num_states, labels, spelling, topology)
     token_arcs = _TokenArcs(loop, spelling, exits.returns, word.word)
     begins, extends = (ilabel_of(np.flatnonzero(some)) for some in token_arcs.allowed)
     c, k = _pairs(len(exits), begins)

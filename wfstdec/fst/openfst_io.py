@@ -119,9 +119,9 @@ def from_openfst(
     if words is None:
         words = _words_of(content.osymbols, f"{path}: no output symbols")
     table = _tokens_of(tokens, content.isymbols, blank, str(path))
-    tables = Vocabulary(tokens=table, words=tuple(words), marks_repeats=False)
+    vocabulary = Vocabulary(table, tuple(words))
     try:
-        return PackedGraph.pack(content.fst, None, tables)
+        return PackedGraph.pack(content.fst, None, vocabulary)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
 

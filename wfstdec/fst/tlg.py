@@ -49,7 +49,7 @@ from wfstdec.fst.oov_exits import class_cost, take_exits
 from wfstdec.fst.open_words import OpenCosts, add_open_words
 from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.oov_exits import OovExits
+from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
@@ -64,7 +64,7 @@ from wfstdec.text.loading import (
 from wfstdec.text.open_spelling import open_spelling
 from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import OPEN_WORD, OpenWord, Vocabulary
+from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
 
 _NUM_STAGES = 8
 _LEAST_STATE_LIMIT = 1_000_000
@@ -158,11 +158,28 @@ def build_graph(
         if oov_cost is not None:
             tlg, exits = take_exits(tlg, labels, oov_cost)
         word_cost = _word_costs(model, labels.words, unk_cost)
-        tables = _tables(marked, labels, topology, word_cost, open_vocabulary)
+        vocabulary = _vocabulary(marked, labels)
         if open_vocabulary is not None:
-            tlg = add_open_words(tlg, labels, exits, tables, open_vocabulary)
-        kept = exits if calls else None
-        return stages.made("pack", _pack(tlg, labels, tables, kept))
+            vocabulary = _with_open_word(vocabulary, marked, open_vocabulary)
+            word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
+            tlg = add_open_words(
+                tlg,
+                labels,
+                exits,
+                vocabulary,
+                costs=open_vocabulary,
+                topology=topology,
+            )
+        info = GraphInfo(
+            topology,
+            marks_repeats=True,
+            word_cost=word_cost.astype(np.float32),
+            silence_prob=_silence_prob(marked.fillers),
+        )
+        ilabel, repeat = labels.split_repeats(tlg.ilabel)
+        tlg, kept = replace(tlg, ilabel=ilabel), exits if calls else None
+        graph = PackedGraph.pack(tlg, repeat, vocabulary, info, kept)
+        return stages.made("pack", graph)
 
 
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
@@ -254,7 +271,7 @@ def _return_free_memory() -> None:
 def _word_costs(
     model: ArpaModel | WordAcceptor, words: Sequence[str], unk_cost: float | None
 ) -> np.ndarray:
-    """Unigram costs, `Vocabulary.word_cost`; none of a user's own grammar."""
+    """Unigram costs, `GraphInfo.word_cost`; none of a user's own grammar."""
     if isinstance(model, WordAcceptor):
         return np.zeros(0, np.float32)
     unknown = np.inf if unk_cost is None else unk_cost
@@ -266,32 +283,14 @@ def _word_costs(
     return np.array([np.inf, *known[1:]], np.float32)
 
 
-def _tables(
-    marked: MarkedLexicon,
-    labels: LabelSpace,
-    topology: str,
-    word_cost: np.ndarray,
-    open_costs: OpenCosts | None,
-) -> Vocabulary:
-    lexicon = marked.lexicon
-    ids = word_ids(labels.words)
-    numbers = (ids[word] for word in lexicon.words)
-    entries = zip(numbers, lexicon.pronunciations, strict=True)
-    pronunciations = Pronunciations.from_lists(entries, lexicon.costs.tolist())
-    tables = Vocabulary(
+def _vocabulary(marked: MarkedLexicon, labels: LabelSpace) -> Vocabulary:
+    return Vocabulary(
         tokens=labels.tokens,
         words=labels.words,
-        pronunciations=pronunciations,
-        fillers=marked.fillers.tokens,
+        entries=Pronunciations.of_lexicon(marked.lexicon, word_ids(labels.words)),
+        separators=marked.fillers.tokens,
         separated=marked.fillers.ends_words,
-        topology=topology,
-        marks_repeats=True,
-        word_cost=word_cost,
-        silence_prob=_silence_prob(marked.fillers),
     )
-    if open_costs is None:
-        return tables
-    return _with_open_word(tables, marked, open_costs)
 
 
 def _silence_prob(fillers: Fillers) -> float | None:
@@ -299,24 +298,10 @@ def _silence_prob(fillers: Fillers) -> float | None:
 
 
 def _with_open_word(
-    tables: Vocabulary, marked: MarkedLexicon, costs: OpenCosts
+    vocabulary: Vocabulary, marked: MarkedLexicon, costs: OpenCosts
 ) -> Vocabulary:
-    """The tables with the label of open words."""
-    separator = marked.fillers.separator
-    kind = open_spelling(tables.tokens, separator, marked.lexicon).kind
-    known = len(tables.word_cost) > 0
-    return replace(
-        tables,
-        words=(*tables.words, OPEN_WORD),
-        word_cost=np.append(tables.word_cost, [np.inf] * known).astype(np.float32),
-        open_word=OpenWord(
-            len(tables.words), kind, float(costs.token_cost), float(costs.word_cost)
-        ),
+    separator, tokens = marked.fillers.separator, vocabulary.tokens
+    kind = open_spelling(tokens, separator, marked.lexicon).kind
+    return vocabulary.with_open_word(
+        kind, float(costs.token_cost), float(costs.word_cost)
     )
-
-
-def _pack(
-    tlg: FstArrays, labels: LabelSpace, tables: Vocabulary, exits: OovExits | None
-) -> PackedGraph:
-    ilabel, repeat = labels.split_repeats(tlg.ilabel)
-    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, tables, exits)

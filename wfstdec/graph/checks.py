@@ -16,6 +16,7 @@ from wfstdec.graph.arcs import (
     LEADS_TO_EPSILON,
     FstArrays,
 )
+from wfstdec.graph.info import GraphInfo
 from wfstdec.jit import jit
 from wfstdec.text.open_spelling import KINDS
 from wfstdec.text.symbols import EPSILON_WORD
@@ -84,15 +85,16 @@ def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
         raise GraphError(f"{name} do not cover {values} values in order")
 
 
-def check_tables(tables: Vocabulary) -> None:
-    """Check that tables agree with each other.
+def check_vocabulary(vocabulary: Vocabulary) -> None:
+    """Check that tokens, words and pronunciations agree with each other.
 
     Raises:
         GraphError: A table is empty or malformed, or names what another lacks.
     """
-    num_tokens, words, said = len(tables.tokens), tables.words, tables.pronunciations
-    if not 0 <= tables.tokens.blank < num_tokens:
-        raise GraphError(f"blank {tables.tokens.blank}, expected 0 to {num_tokens - 1}")
+    tokens, words = vocabulary.tokens, vocabulary.words
+    num_tokens, said = len(tokens), vocabulary.pronunciations
+    if not 0 <= tokens.blank < num_tokens:
+        raise GraphError(f"blank {tokens.blank}, expected 0 to {num_tokens - 1}")
     if words[:1] != (EPSILON_WORD,):
         raise GraphError(f"word 0 is {words[:1]}, expected {EPSILON_WORD!r}")
     for i, word in enumerate(words):
@@ -100,25 +102,14 @@ def check_tables(tables: Vocabulary) -> None:
             raise GraphError(f"word {i} is {word!r}, expected some text in one line")
     check_splits("pronunciation splits", said.splits, len(said), len(said.tokens))
     for name, values, low, top in (
-        ("filler", np.array(tables.fillers, np.int64), 0, num_tokens - 1),
+        ("filler", np.array(vocabulary.separators, np.int64), 0, num_tokens - 1),
         ("token of a pronunciation", said.tokens, 0, num_tokens - 1),
         ("word of a pronunciation", said.word, 1, len(words) - 1),
     ):
         bad = values[(values < low) | (values > top)]
         if len(bad):
             raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
-    costs = tables.word_cost
-    if len(costs) not in (0, len(words)) or np.isnan(costs).any():
-        raise GraphError(
-            f"{len(costs)} costs of words, expected {len(words)} numbers, or none"
-        )
-    _check_open_word(tables)
-    silence = tables.silence_prob
-    if silence is not None and not (0 < silence < 1 and len(tables.fillers) == 1):
-        raise GraphError(
-            f"silence of probability {silence!r} and {len(tables.fillers)} fillers, "
-            "expected one above 0 and below 1, and one filler"
-        )
+    _check_open_word(vocabulary)
     if (said.word[1:] < said.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
     if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
@@ -127,12 +118,32 @@ def check_tables(tables: Vocabulary) -> None:
         )
 
 
-def _check_open_word(tables: Vocabulary) -> None:
+def check_info(info: GraphInfo, vocabulary: Vocabulary) -> None:
+    """Check that the facts of a graph go with its vocabulary.
+
+    Raises:
+        GraphError: They are of other words, or out of range.
+    """
+    costs, num_words = info.word_cost, len(vocabulary.words)
+    if len(costs) not in (0, num_words) or np.isnan(costs).any():
+        raise GraphError(
+            f"{len(costs)} costs of words, expected {num_words} numbers, or none"
+        )
+    silence, num_fillers = info.silence_prob, len(vocabulary.separators)
+    if silence is not None and not (0 < silence < 1 and num_fillers == 1):
+        raise GraphError(
+            f"silence of probability {silence!r} and {num_fillers} fillers, "
+            "expected one above 0 and below 1, and one filler"
+        )
+
+
+def _check_open_word(vocabulary: Vocabulary) -> None:
     """Check the label of open words, if there is one."""
-    if tables.open_word is None:
+    if vocabulary.open_word is None:
         return
-    word, kind, token_cost, word_cost = tables.open_word
-    if not 0 < word < len(tables.words) or tables.words[word] != OPEN_WORD:
+    word, kind, token_cost, word_cost = vocabulary.open_word
+    words = vocabulary.words
+    if not 0 < word < len(words) or words[word] != OPEN_WORD:
         raise GraphError(
             f"open words with label {word}, expected that of {OPEN_WORD!r}"
         )

@@ -1,6 +1,6 @@
 """A graph and an overlay as one graph: what searches with added words are defined by.
 
-    whole = concatenate(graph, overlay, tables)
+    whole = concatenate(graph, overlay, vocabulary)
 
 States keep their numbers. Arcs cannot, since those of a state stand together: `number`
 has the numbers that they have in graph and overlay, by which ties are broken.
@@ -8,6 +8,7 @@ has the numbers that they have in graph and overlay, by which ties are broken.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,13 +33,13 @@ class Whole(NamedTuple):
     number: np.ndarray
 
 
-def concatenate(graph: PackedGraph, overlay: Overlay, tables: Vocabulary) -> Whole:
+def concatenate(graph: PackedGraph, overlay: Overlay, vocabulary: Vocabulary) -> Whole:
     """One graph of two parts.
 
     Args:
         graph: The graph.
         overlay: Of that graph.
-        tables: Of the whole: with the words of both.
+        vocabulary: Of the whole: with the words of both.
     """
     arcs = np.concatenate([graph.arcs, overlay.arcs])
     own = np.repeat(np.arange(graph.num_states), np.diff(graph.state_arc_splits))
@@ -56,7 +57,9 @@ def concatenate(graph: PackedGraph, overlay: Overlay, tables: Vocabulary) -> Who
         nextstate=arcs["nextstate"].astype(np.int32),
         cost=arcs["cost"],
     )
-    whole = PackedGraph.pack(fst, arcs["ilabel"] & np.uint32(REPEAT) != 0, tables)
+    repeat = arcs["ilabel"] & np.uint32(REPEAT) != 0
+    info = replace(graph.info, word_cost=np.zeros(0, np.float32))  # not of all words
+    whole = PackedGraph.pack(fst, repeat, vocabulary, info)
     return Whole(whole, *_found_again(whole, overlay))
 
 

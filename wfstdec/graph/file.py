@@ -2,7 +2,7 @@
 
     write_arrays(path, arrays)
     arrays, fingerprint = read_arrays(path)
-    tables = tables_from(arrays)                  # the inverse of `table_arrays`
+    vocabulary, info = tables_from(arrays)        # the inverse of `table_arrays`
 
 Texts are arrays of UTF-8 bytes; the header is JSON: format, version, fingerprint.
 """
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.errors import FormatError, GraphError
+from wfstdec.graph.info import GraphInfo
 from wfstdec.text.files import atomic_write
 from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import TokenTable
@@ -38,25 +39,25 @@ _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kin
 )
 
 
-def table_arrays(tables: Vocabulary) -> dict[str, np.ndarray]:
-    """What a graph file holds of its tables, by name."""
-    pronunciations = tables.pronunciations
+def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarray]:
+    """Pack what a graph file holds of a vocabulary and of facts, by name."""
+    pronunciations = vocabulary.pronunciations
     meta: dict[str, Any] = {
-        "blank": tables.tokens.blank,
-        "fillers": list(tables.fillers),
-        "separated": tables.separated,
-        "topology": tables.topology,
-        "marks_repeats": tables.marks_repeats,
+        "blank": vocabulary.tokens.blank,
+        "fillers": list(vocabulary.separators),
+        "separated": vocabulary.separated,
+        "topology": info.topology,
+        "marks_repeats": info.marks_repeats,
     }
-    if tables.open_word is not None:
-        opened = tables.open_word._asdict().items()
+    if vocabulary.open_word is not None:
+        opened = vocabulary.open_word._asdict().items()
         meta["open_word"] = {name: x for name, x in opened if x is not None}
-    if tables.silence_prob is not None:
-        meta["silence_prob"] = tables.silence_prob
-    known = {"word_cost": tables.word_cost} if len(tables.word_cost) else {}
+    if info.silence_prob is not None:
+        meta["silence_prob"] = info.silence_prob
+    known = {"word_cost": info.word_cost} if len(info.word_cost) else {}
     return known | {
-        "tokens": _bytes(json.dumps(tables.tokens.names)),
-        "words": _bytes("\n".join(tables.words)),
+        "tokens": _bytes(json.dumps(vocabulary.tokens.names)),
+        "words": _bytes("\n".join(vocabulary.words)),
         "pronunciation_word": pronunciations.word,
         "pronunciation_splits": pronunciations.splits,
         "pronunciation_tokens": pronunciations.tokens,
@@ -65,8 +66,8 @@ def table_arrays(tables: Vocabulary) -> dict[str, np.ndarray]:
     }
 
 
-def tables_from(arrays: dict[str, np.ndarray]) -> Vocabulary:
-    """The tables of a file, not checked yet.
+def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
+    """Read the vocabulary and the facts of a file, not checked yet.
 
     Raises:
         KeyError, TypeError, ValueError: A part is missing or damaged.
@@ -74,31 +75,34 @@ def tables_from(arrays: dict[str, np.ndarray]) -> Vocabulary:
     meta = json.loads(arrays["meta"].tobytes())
     names = json.loads(arrays["tokens"].tobytes())
     opened = meta.get("open_word")
-    return Vocabulary(
+    vocabulary = Vocabulary(
         tokens=TokenTable(tuple(names), meta["blank"]),
         words=tuple(arrays["words"].tobytes().decode().split("\n")),
-        pronunciations=Pronunciations(
+        entries=Pronunciations(
             arrays["pronunciation_word"],
             arrays["pronunciation_splits"],
             arrays["pronunciation_tokens"],
             arrays["pronunciation_cost"],
         ),
-        fillers=tuple(meta["fillers"]),
+        separators=tuple(meta["fillers"]),
         separated=meta["separated"],
+        open_word=None if opened is None else OpenWord(**opened),
+    )
+    info = GraphInfo(
         topology=meta["topology"],
         marks_repeats=meta["marks_repeats"],
         word_cost=arrays.get("word_cost", np.zeros(0, np.float32)),
-        open_word=None if opened is None else OpenWord(**opened),
         silence_prob=meta.get("silence_prob"),
     )
+    return vocabulary, info
 
 
-def added_arrays(tables: Vocabulary) -> dict[str, np.ndarray]:
-    """The words and pronunciations that an utterance has beside the graph's."""
-    assert tables.added is not None
-    own, said = tables.added
+def oov_arrays(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
+    """Pack the words and pronunciations that an utterance has beside the graph's."""
+    assert vocabulary.oov is not None
+    own, said = vocabulary.oov
     return {
-        "words": _bytes("\n".join(tables.words[len(own.words) :])),
+        "words": _bytes("\n".join(vocabulary.words[len(own.words) :])),
         "pronunciation_word": said.word,
         "pronunciation_splits": said.splits,
         "pronunciation_tokens": said.tokens,
@@ -106,10 +110,10 @@ def added_arrays(tables: Vocabulary) -> dict[str, np.ndarray]:
     }
 
 
-def added_from(
+def oov_from(
     arrays: dict[str, np.ndarray],
 ) -> tuple[tuple[str, ...], Pronunciations]:
-    """The inverse of `added_arrays`, not checked yet.
+    """Read the words and pronunciations of an utterance, not checked yet.
 
     Raises:
         KeyError, TypeError, ValueError: A part is missing or damaged.

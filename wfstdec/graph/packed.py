@@ -11,7 +11,7 @@ bad graph: packing and loading check every invariant listed at `PackedGraph`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ from wfstdec.graph.arcs import (
     REPEAT,
     FstArrays,
 )
+from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.oov_exits import OovExits, exits_from
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable
@@ -41,7 +42,7 @@ class PackedGraph:
     repeat flag, nextstate, olabel, cost), so that epsilon arcs come first; token
     labels are at most V; word labels are in the table; costs are -1e20 or more, those
     of arcs finite; nextstates exist; the flags of an arc say what is there; a final
-    state can be reached; no cycle of epsilon arcs; tables agree with each other.
+    state can be reached; no cycle of epsilon arcs; words, tokens and separators agree.
 
     Attributes:
         arcs: `ARC` [A].
@@ -50,7 +51,8 @@ class PackedGraph:
         final_cost: float32 [S], nats; `inf` where a state is not final.
         epsilon_rank: int32 [S], the longest chain of epsilon arcs that leads into a
             state: closing in this order visits each state once.
-        tables: What the labels mean.
+        tables: Tokens and words that labels stand for.
+        info: How it was built.
         calls: Where words that it does not have may be said; None for nowhere.
     """
 
@@ -60,6 +62,7 @@ class PackedGraph:
     final_cost: np.ndarray
     epsilon_rank: np.ndarray
     tables: Vocabulary
+    info: GraphInfo = field(default_factory=GraphInfo)
     calls: OovExits | None = None
 
     @property
@@ -85,7 +88,7 @@ class PackedGraph:
     @property
     def topology(self) -> str:
         """The name of the CTC topology, or "" where it is not known."""
-        return self.tables.topology
+        return self.info.topology
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
@@ -94,7 +97,7 @@ class PackedGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits over arcs, final costs and tables: equal means the same."""
+        """32 hex digits over arcs, final costs and words: equal means the same."""
         return packed_file.fingerprint_of(self._arrays())
 
     @staticmethod
@@ -102,6 +105,7 @@ class PackedGraph:
         fst: FstArrays,
         repeat: np.ndarray | None,
         tables: Vocabulary,
+        info: GraphInfo | None = None,
         calls: OovExits | None = None,
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
@@ -111,7 +115,8 @@ class PackedGraph:
         Args:
             fst: The graph; states are renumbered so that its start becomes 0.
             repeat: bool [A], which arcs repeat a token; `None` for none.
-            tables: What the labels mean.
+            tables: Tokens and words that labels stand for.
+            info: How it was built; None where nothing is known.
             calls: Of an FST whose start is state 0.
 
         Raises:
@@ -132,7 +137,7 @@ class PackedGraph:
         final_cost = _start_first(np.asarray(fst.final_cost, np.float32), fst.start)
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
-        return _checked(arcs, splits, final_cost, tables, calls)
+        return _checked((arcs, splits, final_cost), tables, info or GraphInfo(), calls)
 
     def unpack(self) -> FstArrays:
         """The graph as plain arrays, flags removed (the inverse of `pack`)."""
@@ -160,7 +165,7 @@ class PackedGraph:
             "arcs": self.arcs,
             "state_arc_splits": self.state_arc_splits,
             "final_cost": self.final_cost,
-            **packed_file.table_arrays(self.tables),
+            **packed_file.table_arrays(self.tables, self.info),
             **(self.calls.arrays() if self.calls is not None else {}),
         }
 
@@ -174,11 +179,11 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
     """
     arrays, fingerprint = packed_file.read_arrays(path)
     try:
-        tables = packed_file.tables_from(arrays)
+        tables, info = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
         calls = exits_from(arrays)
-        splits, final_cost = arrays["state_arc_splits"], arrays["final_cost"]
-        graph = _checked(arrays["arcs"], splits, final_cost, tables, calls)
+        rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
+        graph = _checked(rows, tables, info, calls)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
@@ -237,17 +242,18 @@ def _start_first(per_state: np.ndarray, start: int) -> np.ndarray:
 
 
 def _checked(
-    arcs: np.ndarray,
-    splits: np.ndarray,
-    final_cost: np.ndarray,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
     tables: Vocabulary,
+    info: GraphInfo,
     calls: OovExits | None,
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""
-    graph_checks.check_tables(tables)
+    arcs, splits, final_cost = rows
+    graph_checks.check_vocabulary(tables)
+    graph_checks.check_info(info, tables)
     counts = graph_checks.check_rows(arcs, splits, final_cost, tables)
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
     if calls is not None:
         calls.check(len(final_cost), len(tables.tokens))
-    return PackedGraph(arcs, splits, counts, final_cost, rank, tables, calls)
+    return PackedGraph(arcs, splits, counts, final_cost, rank, tables, info, calls)

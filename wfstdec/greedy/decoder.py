@@ -41,14 +41,16 @@ from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.greedy.options import BACKENDS, GreedyOptions
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
+from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.phrases import Vocabulary
+from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.trie.hypotheses import HypothesisBuilder
-from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.progress import PartialReader, TokensSoFar
 from wfstdec.trie.search_space import token_space
 
 
@@ -75,7 +77,6 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         threads: Utterances decoded side by side; `None` takes one per processor.
 
     Attributes:
-        tokens: The token table.
         lm: The language model, or None.
 
     Raises:
@@ -98,8 +99,9 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
-        self.tokens = load_tokens(tokens, blank)
-        self.separator = token_named(separator, self.tokens, "separator")
+        table = load_tokens(tokens, blank)
+        between = token_named(separator, table, "separator")
+        self._vocabulary = Vocabulary.of(table, separator=between)
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
         space = token_space(len(self.tokens), self.lm, self.tokens.blank)
         super().__init__(
@@ -115,7 +117,17 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
-        return Vocabulary(self.tokens, separator=self.separator)
+        return self._vocabulary
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table."""
+        return self._vocabulary.tokens
+
+    @property
+    def separator(self) -> int | None:
+        """The token between words, or None."""
+        return self._vocabulary.separator
 
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""
@@ -123,8 +135,21 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         other._builder = HypothesisBuilder(self._builder.space, other)
         return other
 
-    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
+    def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
+        return GreedyReader(self._builder, boosts)
 
-    def _hypothesis(self, result: TokenPath, boosts: CompiledBoosts) -> Hypothesis:
-        return self._builder.build(result, boosts)
+
+class GreedyReader(Reader[TokenPath]):
+    """Reads paths of greedy searches; see `Reader`."""
+
+    def __init__(self, builder: HypothesisBuilder, boosts: CompiledBoosts) -> None:
+        self._builder, self._boosts = builder, boosts
+        self._partial = PartialReader(builder)
+
+    def hypothesis(self, found: TokenPath) -> Hypothesis:
+        """Read the path."""
+        return self._builder.build(found, self._boosts)
+
+    def partial(self, look: TokensSoFar) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)

@@ -14,6 +14,7 @@ from wfstdec.lm import reference
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.scheduling import HostBackend
 from wfstdec.trie.progress import TokensSoFar
 from wfstdec.trie.search_space import NONE, SearchSpace
 
@@ -104,14 +105,20 @@ def rows_of(tokens: Sequence[tuple[int, int, int]] | np.ndarray) -> np.ndarray:
     return rows
 
 
-class ReferenceBackend:
+class ReferenceBackend(HostBackend):
     """A space, as it is."""
 
+    can = frozenset()
+
     def __init__(self, space: SearchSpace) -> None:
+        super().__init__(space.num_tokens)
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> ReferenceSearch:
+    def start(
+        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> ReferenceSearch:
         """Begin an utterance."""
+        assert not record
         return ReferenceSearch(Fusion(self.space, options, boosts))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
+from wfstdec.graph.info import GraphInfo
 from wfstdec.text.symbols import EPSILON, TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
@@ -93,7 +94,7 @@ class Lattice:
     Attributes:
         states: `STATE` [S].
         arcs: `ARC` [A].
-        tables: What labels mean: those of the graph.
+        tables: Tokens and words that labels stand for: those of the graph.
         scales: What excess was added up by.
         lattice_beam: Paths that cost more than the best plus this are left out.
         search_cost: The total of the best path, as the search added it up; of a
@@ -103,6 +104,10 @@ class Lattice:
         num_frames: Frames that the paths cover.
         died_at_frame: The frame that nothing survived, or None.
         frame_shift_s: Seconds per frame.
+        info: How the graph was built; where there is none, what is known of the search.
+        labels_at_word_end: Whether a word stands where it ends (`lattice/labels.py`),
+            as in searches without a graph; else anywhere in it, or behind it.
+        words_are_tokens: Whether tokens stand in the place of words, by their ilabels.
     """
 
     states: np.ndarray
@@ -115,6 +120,9 @@ class Lattice:
     num_frames: int
     died_at_frame: int | None = None
     frame_shift_s: float = 0.02
+    info: GraphInfo = field(default_factory=GraphInfo, repr=False)
+    labels_at_word_end: bool = False
+    words_are_tokens: bool = False
 
     @property
     def num_states(self) -> int:

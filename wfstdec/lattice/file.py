@@ -25,10 +25,10 @@ import numpy as np
 
 from wfstdec.errors import FormatError, LatticeError
 from wfstdec.graph import file as packed_file
-from wfstdec.graph.checks import check_tables
+from wfstdec.graph.checks import check_info, check_vocabulary
 from wfstdec.lattice.arrays import Lattice, LatticeScales, check_lattice
 from wfstdec.text.files import atomic_write
-from wfstdec.text.vocabulary import Vocabulary, with_words
+from wfstdec.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 2
 OLDER_VERSIONS = (1,)
@@ -37,6 +37,8 @@ _FORMAT = "wfstdec.lattices"
 _HEADER = "header.json"
 _TABLES = "tables.npz"
 _ADDED = "words.npz"
+_WORD_END, _TOKENS = "trie", "tokens"
+"""In the place of a topology: labels stand at word ends; words are tokens as well."""
 _NUMBERS = (
     "lattice_beam",
     "search_cost",
@@ -97,7 +99,7 @@ class LatticeWriter:
         own = lattice.tables.own
         if self._tables is None:
             self._tables = own
-            self._write_arrays(_TABLES, packed_file.table_arrays(own))
+            self._write_arrays(_TABLES, _table_arrays(lattice))
         if own is not self._tables and (
             own.words != self._tables.words or own.tokens != self._tables.tokens
         ):
@@ -106,13 +108,14 @@ class LatticeWriter:
         for name, array in (("states", lattice.states), ("arcs", lattice.arcs)):
             with self._zip.open(f"{number}.{name}.npy", "w") as part:
                 np.lib.format.write_array(part, array, allow_pickle=False)
-        if lattice.tables.added is not None:
-            added = packed_file.added_arrays(lattice.tables)
-            self._write_arrays(f"{number}.{_ADDED}", added)
+        has_oov = lattice.tables.oov is not None
+        if has_oov:
+            oov = packed_file.oov_arrays(lattice.tables)
+            self._write_arrays(f"{number}.{_ADDED}", oov)
         numbers = {name: getattr(lattice, name) for name in _NUMBERS}
         scales = dataclasses.asdict(lattice.scales)
-        has_words = {"has_words": lattice.tables.added is not None}
-        self._header.append({"id": utterance, "scales": scales, **has_words, **numbers})
+        known = {"id": utterance, "scales": scales, "has_words": has_oov}
+        self._header.append(known | numbers)
         self._ids.add(utterance)
 
     def _write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
@@ -153,7 +156,9 @@ class LatticeFile(Mapping[str, Lattice]):
         try:
             self._at = {one["id"]: i for i, one in enumerate(header["utterances"])}
             self._header = header["utterances"]
-            self.tables = self._read_tables() if self._header else None
+            self.tables: Vocabulary | None = None
+            if self._header:
+                self.tables, self._facts = self._read_tables()
         except _UNREADABLE as error:
             raise _damaged(path, error) from None
 
@@ -174,6 +179,7 @@ class LatticeFile(Mapping[str, Lattice]):
                 self._tables_of(number),
                 LatticeScales(**found["scales"]),
                 **{name: found[name] for name in _NUMBERS},
+                **self._facts,
             )
             check_lattice(lattice)
         except LatticeError as error:
@@ -193,15 +199,23 @@ class LatticeFile(Mapping[str, Lattice]):
         if not self._header[number].get("has_words"):
             return self.tables
         arrays = self._read_arrays(f"{number}.{_ADDED}")
-        words, said = packed_file.added_from(arrays)
-        tables = with_words(self.tables, words, said)
-        check_tables(tables)
-        return tables
+        vocabulary = self.tables.extended(*packed_file.oov_from(arrays))
+        check_vocabulary(vocabulary)
+        return vocabulary
 
-    def _read_tables(self) -> Vocabulary:
-        tables = packed_file.tables_from(self._read_arrays(_TABLES))
-        check_tables(tables)
-        return tables
+    def _read_tables(self) -> tuple[Vocabulary, dict[str, Any]]:
+        """The vocabulary, and the fields of each lattice that tell of the search."""
+        vocabulary, info = packed_file.tables_from(self._read_arrays(_TABLES))
+        check_vocabulary(vocabulary)
+        check_info(info, vocabulary)
+        kind = info.topology
+        if kind in (_WORD_END, _TOKENS):
+            info = dataclasses.replace(info, topology="")
+        return vocabulary, {
+            "info": info,
+            "labels_at_word_end": kind in (_WORD_END, _TOKENS),
+            "words_are_tokens": kind == _TOKENS,
+        }
 
     def _read_arrays(self, name: str) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(self._zip.read(name)), allow_pickle=False) as file:
@@ -225,6 +239,15 @@ def save_lattices(
 def open_lattices(path: str | os.PathLike[str]) -> LatticeFile:
     """The lattices of a file by utterance id; errors as of `LatticeFile`."""
     return LatticeFile(path)
+
+
+def _table_arrays(lattice: Lattice) -> dict[str, np.ndarray]:
+    """Pack the vocabulary and facts that all lattices of a file have."""
+    info = lattice.info
+    if lattice.labels_at_word_end:
+        kind = _TOKENS if lattice.words_are_tokens else _WORD_END
+        info = dataclasses.replace(info, topology=kind)
+    return packed_file.table_arrays(lattice.tables.own, info)
 
 
 def _damaged(

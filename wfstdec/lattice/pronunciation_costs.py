@@ -67,7 +67,7 @@ def pronounced(lattice: Lattice) -> Pronounced:
     Raises:
         LatticeError: It has open words whose costs are not known.
     """
-    known = _known_of(lattice.tables)
+    known = _known_of(lattice)
     said = lattice.arcs["olabel"]
     opened = lattice.tables.open_word
     has_open = opened is not None and bool((said == opened.word).any())
@@ -86,7 +86,11 @@ def pronounced(lattice: Lattice) -> Pronounced:
 class _Known:
     """What is known of one graph's pronunciations.
 
+    Args:
+        lattice: One of the graph.
+
     Attributes:
+        info: How the graph was built.
         word_cost: float32 [W], the least of each word, with the place behind it.
         differs: bool [W], words whose costs depend on how they are said.
         by_label: Whether the tokens of paths say nothing of costs.
@@ -94,43 +98,50 @@ class _Known:
         steps: Those of `cuts` that are known, as the kernel takes them.
     """
 
-    def __init__(self, tables: Vocabulary) -> None:
-        self.cuts = Cuts(tables)
-        gap, filler = filler_costs(tables)
-        said = tables.pronunciations
-        least = np.full(len(tables.words), np.inf, np.float32)
+    def __init__(self, lattice: Lattice) -> None:
+        vocabulary, self.info = lattice.tables, lattice.info
+        self.cuts = Cuts(vocabulary, self.info, word_first=lattice.labels_at_word_end)
+        gap, filler = filler_costs(self.info)
+        said = vocabulary.pronunciations
+        least = np.full(len(vocabulary.words), np.inf, np.float32)
         np.minimum.at(least, said.word, said.cost)
-        most = np.full(len(tables.words), -np.inf, np.float32)
+        most = np.full(len(vocabulary.words), -np.inf, np.float32)
         np.maximum.at(most, said.word, said.cost)
         self.differs = least < most
         least[least == np.inf] = 0
         self.word_cost = (least + np.float32(gap)).astype(np.float32)
         self.word_cost[EPSILON] = 0
         if filler:  # where a word may have a silence in it, paths tell which it is
-            inside = np.isin(said.tokens, tables.fillers)
+            inside = np.isin(said.tokens, vocabulary.separators)
             has = np.add.reduceat(inside, said.splits[:-1]) if len(said) else inside
             self.differs[said.word[has > 0]] = True
-        self.by_label = not (len(said) and tables.marks_repeats)
+        self.by_label = not (len(said) and self.info.marks_repeats)
         self.steps = Steps()
 
 
-_KNOWN: Once[Vocabulary, _Known] = Once(_Known)
+_KNOWN: Once[Vocabulary, list[_Known]] = Once(lambda _: [])
+"""At most one for each vocabulary: that of the graph facts asked for last."""
 
 
-def _known_of(tables: Vocabulary) -> _Known:
-    """What is known of tables; of those with added words anew for each."""
-    if len(_KNOWN.of(tables).steps) > _MOST_KNOWN:
-        _KNOWN.forget(tables)
-    return _KNOWN.of(tables)
+def _known_of(lattice: Lattice) -> _Known:
+    """Look up what is known of a lattice's vocabulary, or begin anew."""
+    kept = _KNOWN.of(lattice.tables)
+    known = kept[0] if kept else None
+    if known is None or known.info is not lattice.info:
+        known = _Known(lattice)
+    elif len(known.steps) > _MOST_KNOWN:
+        known = _Known(lattice)
+    kept[:] = [known]
+    return known
 
 
 def _by_label(lattice: Lattice, known: _Known) -> Pronounced:
     """Words cost what they cost however they are said; silences are no words."""
-    gap, filler = filler_costs(lattice.tables)
+    gap, filler = filler_costs(lattice.info)
     arcs = lattice.arcs
     cost = known.word_cost[arcs["olabel"]]
     if filler:
-        silence = _begun(lattice) == ilabel_of(lattice.tables.fillers[0])
+        silence = _begun(lattice) == ilabel_of(lattice.tables.separators[0])
         cost = cost + np.where(silence, np.float32(filler), np.float32(0))
     final = np.full(lattice.num_states, gap, np.float32)
     return Pronounced(lattice.states, arcs, lattice.order, cost, final)
@@ -140,7 +151,7 @@ def _begun(lattice: Lattice) -> np.ndarray:
     """The ilabel of the token that begins on each arc, else 0; uint32 [A]."""
     label = lattice.arcs["ilabel"] & np.uint32(LABEL_MASK)
     goes_on = lattice.arcs["ilabel"] & np.uint32(REPEAT) != 0
-    goes_on |= label == ilabel_of(lattice.tables.tokens.blank)
+    goes_on |= label == ilabel_of(lattice.tokens.blank)
     return np.where(goes_on, np.uint32(EPSILON), label)
 
 
@@ -177,7 +188,7 @@ def _numbered(lattice: Lattice, known: _Known, work: _Work) -> Pronounced:
     sorted_pairs[place] = pairs
     states = lattice.states[sorted_pairs[:, 0]]
     ends = np.flatnonzero(states["final_excess"] < np.inf)
-    gap, complete = filler_costs(lattice.tables)[0], lattice.reached_final
+    gap, complete = filler_costs(lattice.info)[0], lattice.reached_final
     final = np.full(num, gap, np.float32)
     for at, cut in zip(ends.tolist(), sorted_pairs[ends, 1].tolist(), strict=True):
         final[at] += known.cuts.final(cut, complete)

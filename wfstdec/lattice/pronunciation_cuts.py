@@ -1,6 +1,6 @@
 """How a path's tokens are cut into the pronunciations of its words, arc by arc.
 
-    cuts = Cuts(tables)
+    cuts = Cuts(vocabulary)
     state, cost = cuts.step(START, token, word, NEXT_ANY)
     cost = cuts.final(state, complete=True)
 
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.lattice.labels import TRIE
+from wfstdec.graph.info import GraphInfo
 from wfstdec.text.symbols import token_of
 from wfstdec.text.vocabulary import Vocabulary
 
@@ -58,21 +58,29 @@ class Cuts:
     """The states of one graph, made as they are asked for.
 
     Args:
-        tables: Of the graph, perhaps with words that are added.
+        vocabulary: Of the graph, perhaps with OOV words.
+        info: How the graph was built, for what silences cost; None costs nothing.
+        word_first: Whether a label that comes with a token is of the word before it.
 
     Attributes:
         open_cost: What an open word costs beside its tokens; None where there are none,
             or where it is not known.
     """
 
-    def __init__(self, tables: Vocabulary) -> None:
-        self._said = pronunciations_of(tables)
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        info: GraphInfo | None = None,
+        *,
+        word_first: bool = False,
+    ) -> None:
+        self._said = pronunciations_of(vocabulary)
         self._least = {w: min(c for _, c in ways) for w, ways in self._said.items()}
-        self._fillers = frozenset(tables.fillers)
+        self._fillers = frozenset(vocabulary.separators)
         self._begins = {tokens[0] for ways in self._said.values() for tokens, _ in ways}
-        self.gap, self.filler = filler_costs(tables)
-        self._word_first = tables.topology == TRIE  # on the token behind it
-        opened, self._spelling = tables.open_word, tables.open_spelling
+        self.gap, self.filler = filler_costs(info or GraphInfo())
+        self._word_first = word_first
+        opened, self._spelling = vocabulary.open_word, vocabulary.open_spelling
         self._open = opened.word if opened else -1
         self._token_cost = opened.token_cost if opened else 0.0
         self.open_cost = opened.word_cost if opened else None
@@ -226,10 +234,10 @@ def _least(
 
 
 def pronunciations_of(
-    tables: Vocabulary,
+    vocabulary: Vocabulary,
 ) -> dict[int, list[tuple[tuple[int, ...], float]]]:
     """The tokens and costs of each word's pronunciations."""
-    said = tables.pronunciations
+    said = vocabulary.pronunciations
     found: dict[int, list[tuple[tuple[int, ...], float]]] = {}
     tokens, splits = said.tokens.tolist(), said.splits.tolist()
     columns = zip(said.word.tolist(), said.cost.tolist(), strict=True)
@@ -240,9 +248,9 @@ def pronunciations_of(
     return found
 
 
-def filler_costs(tables: Vocabulary) -> tuple[float, float]:
-    """What each place without a silence costs, and how much more one with it."""
-    if tables.silence_prob is None:
+def filler_costs(info: GraphInfo) -> tuple[float, float]:
+    """Price each place without a silence, and how much more one with it costs, nats."""
+    if info.silence_prob is None:
         return 0.0, 0.0
-    without = -float(np.log1p(-tables.silence_prob))
-    return without, -math.log(tables.silence_prob) - without
+    without = -float(np.log1p(-info.silence_prob))
+    return without, -math.log(info.silence_prob) - without

@@ -28,7 +28,7 @@ from wfstdec.jit import jit
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.jit.pool import Once
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
-from wfstdec.lattice.labels import is_of_tokens, starts_token
+from wfstdec.lattice.labels import starts_token
 from wfstdec.lattice.pairs import in_order, longer, order_of, places
 from wfstdec.lattice.pronunciation_costs import pronounced
 from wfstdec.lattice.rescaling import changed_scales, with_arcs
@@ -100,7 +100,7 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
         OptionError: It is over others.
         LatticeError: The lattice is one of bare tokens.
     """
-    if is_of_tokens(lattice.tables):
+    if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, without words to price, expected a lattice of a "
             "search with a lexicon or a graph"

@@ -1,88 +1,164 @@
-"""What a decoder asks of its backends, and backends of their searches: protocols.
+"""What a decoder asks of its backend, of a search, and of what reads results.
 
-    search = backend.start(options, boosts)            # one utterance
-    search.advance(logprobs)                           # any number of chunks
-    search.look()                                      # what was said so far
-    result = search.finish()
+    utterances = backend.inputs(logprobs, lengths)     # checked
+    found = backend.decode(utterances, options, boosts)
 
-A backend may take whole utterances a few at a time (`GroupBackend`); one on a device
-takes as many as there are, and sessions together: `BatchBackend`. What an
-utterance is made of is the search's own affair: log-probs, float32 [T, V], for those
-of CTC models, where a chunk is some of its frames.
+    search = backend.start(options, boosts[0])         # one that comes in chunks
+    backend.advance([search], [chunk])                 # any number of times
+    reader.partial(search.look())                      # what was said so far
+    reader.hypothesis(search.finish())
+
+What an utterance is made of is the search's own affair: log-probs, float32 [T, V], for
+those of CTC models, where a chunk is some of its frames. So is what it finds: paths
+and, where lattices are recorded, what was recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.search.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    from wfstdec.search.scheduling import Workers
+    from wfstdec.search.sessions import Partial
+
+LATTICES = "lattices"
+"""Records the lattices of whole utterances."""
+SESSION_LATTICES = "lattices of sessions"
+"""Records those of utterances that come in chunks."""
+SEGMENTS = "segments"
+"""Hands out parts of these that are settled: `Search.settle`."""
+MEMORY_PLANS = "memory plans"
+"""Says what a batch takes on a device: `memory_plan`."""
 
 _Chunk = TypeVar("_Chunk")
 _Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)
-_Result = TypeVar("_Result")
-_Result_co = TypeVar("_Result_co", covariant=True)
+_Found_co = TypeVar("_Found_co", covariant=True)
+_Found_contra = TypeVar("_Found_contra", contravariant=True)
+Read = Callable[[int, Any], Any]
+"""Makes of an utterance's position, and of what was found, what is asked for."""
 
 
-class Search(Protocol[_Chunk_contra, _Result_co]):
-    """One utterance under way."""
+class Search(Protocol[_Chunk_contra, _Found_co]):
+    """One utterance under way.
+
+    Where a lattice is recorded, and the backend can `SEGMENTS`, it has a further
+    method `settle(min_frames)`: the settled segments of at least so many frames since
+    the last call, which it forgets.
+    """
 
     def advance(self, chunk: _Chunk_contra, /) -> None:
-        """Pass the search through a chunk, which is as `Decoder` checked it."""
+        """Pass the search through a chunk, one of `Backend.inputs`."""
 
     def look(self) -> Any:
-        """How far it has come, for the decoder's reader; it goes on as if not asked."""
+        """Tell how far it has come; it goes on as if not asked."""
 
-    def finish(self) -> _Result_co:
+    def finish(self) -> _Found_co:
         """End the utterance."""
 
 
-class Backend(Protocol[_Chunk_contra, _Result_co]):
-    """What is searched, laid out for one kind of machine."""
-
-    def start(
-        self, options: Any, boosts: CompiledBoosts
-    ) -> Search[_Chunk_contra, _Result_co]:
-        """Begin an utterance."""
-
-
-@runtime_checkable
-class GroupBackend(Backend[_Chunk_contra, _Result], Protocol[_Chunk_contra, _Result]):
-    """A backend that is quicker with a few whole utterances in one call.
+class Backend(Protocol[_Chunk, _Found_co]):
+    """A model that is searched, laid out for one kind of machine.
 
     Attributes:
-        group_size: It takes so many at most.
+        can: Names of what not all backends can do, `LATTICES` and others above.
     """
 
-    group_size: int
+    @property
+    def can(self) -> frozenset[str]:
+        """See above."""
 
-    def decode_group(
-        self, utterances: Sequence[_Chunk_contra], options: Any, boosts: CompiledBoosts
-    ) -> list[_Result]:
-        """Decode whole utterances, which have the same boosts."""
+    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[_Chunk]:
+        """Check what users give; one array per utterance, where searches want them.
 
+        Args:
+            logprobs: As in `Decoder.decode`.
+            lengths: As in `Decoder.decode`.
 
-@runtime_checkable
-class BatchBackend(Backend[_Chunk, _Result], Protocol[_Chunk, _Result]):
-    """A backend that takes many utterances at a time, arrays on its device."""
+        Raises:
+            InputError: Something is wrong; has the position of the utterance.
+        """
 
-    def as_utterances(
-        self, logprobs: Any, lengths: Any, num_tokens: int
-    ) -> Sequence[_Chunk]:
-        """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
-
-    def advance(self, searches: Sequence[Any], chunks: Sequence[_Chunk]) -> None:
-        """Pass searches of the same options through a chunk each."""
-
-    def decode_batch(
+    def decode(
         self,
         utterances: Sequence[_Chunk],
         options: Any,
         boosts: Sequence[CompiledBoosts],
-    ) -> list[_Result]:
-        """Decode whole utterances."""
+        *,
+        record: bool = False,
+        workers: Workers = ...,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, in whatever groups and order are quickest.
 
-    def memory_plan(
-        self, num_utterances: int, num_frames: int | None = None
-    ) -> dict[str, int]:
-        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""
+        Args:
+            utterances: From `inputs`.
+            options: Of the search.
+            boosts: Of each.
+            record: Whether lattices are recorded.
+            workers: Threads that may be used.
+            read: What to make of each, as soon as it is found; None leaves it.
+
+        Returns:
+            What was found, or made of it, for each utterance.
+
+        Raises:
+            DeviceError: A device failed; has what was done.
+        """
+
+    def start(
+        self, options: Any, boosts: CompiledBoosts, *, record: bool = False
+    ) -> Search[_Chunk, _Found_co]:
+        """Begin an utterance that comes in chunks.
+
+        Args:
+            options: Of the search.
+            boosts: Of the utterance.
+            record: Whether its lattice is recorded.
+        """
+
+    def advance(
+        self,
+        searches: Sequence[Any],
+        chunks: Sequence[_Chunk],
+        *,
+        names: Sequence[int | str] | None = None,
+        workers: Workers = ...,
+    ) -> None:
+        """Pass searches of the same options through a chunk each.
+
+        Args:
+            searches: From `start`.
+            chunks: From `inputs`.
+            names: What errors call each; None for their positions.
+            workers: Threads that may be used.
+        """
+
+
+class Reader(Protocol[_Found_contra]):
+    """Reads what searches of one boost list found; one for each session.
+
+    Only what the decoder and its backend can do is asked for.
+    """
+
+    def hypothesis(self, found: _Found_contra) -> Hypothesis:
+        """Read the best hypothesis."""
+
+    def partial(self, look: Any) -> Partial:
+        """Read how far a search has come: of one search, again and again."""
+
+    def nbest(self, found: Any, num: int | None) -> list[Hypothesis]:
+        """Read hypotheses, best first: `num` at most, or all that there are."""
+        raise AssertionError("this decoder finds only the best")
+
+    def lattice(self, found: Any) -> Lattice:
+        """Read the lattice of what was recorded."""
+        raise AssertionError("this decoder records no lattices")
+
+    def segments(self, settled: Any) -> list[Lattice]:
+        """Read what `Search.settle` gave."""
+        raise AssertionError("this decoder hands out no segments")

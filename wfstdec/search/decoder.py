@@ -16,30 +16,29 @@ import copy
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts, PhraseCompiler
 from wfstdec.boost.lists import BoostsLike
+from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.errors import DeviceError, OptionError, naming
+from wfstdec.errors import BackendError, DeviceError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.contract import Backend, BatchBackend, GroupBackend
+from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Backend, Read, Reader
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.logprobs import as_utterances
-from wfstdec.search.phrases import Vocabulary, phrase_compiler
+from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
+from wfstdec.text.vocabulary import Vocabulary
 
-_Given = TypeVar("_Given")
-_Item = TypeVar("_Item")
 _Chunk = TypeVar("_Chunk")
-_Result = TypeVar("_Result")
+_Found = TypeVar("_Found")
 
 
-class Decoder(ABC, Generic[_Chunk, _Result]):
+class Decoder(ABC, Generic[_Chunk, _Found]):
     """A search with options and a backend; see `WfstDecoder` and `TrieDecoder`.
 
     Args:
@@ -54,10 +53,13 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         OptionError: `frame_shift_s` or `threads` is out of range.
     """
 
+    _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
+    """What n-best lists are read from; None where only the best is found."""
+
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Chunk, _Result] | BatchBackend[_Chunk, _Result],
+        backend: Backend[_Chunk, _Found],
         boosts: BoostCompiler,
         *,
         num_tokens: int,
@@ -83,8 +85,8 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         """What it can say: tokens, words, and what stands between them."""
 
     @abstractmethod
-    def _hypothesis(self, result: _Result, boosts: CompiledBoosts) -> Hypothesis:
-        """What the user gets of a finished search."""
+    def _reader(self, boosts: CompiledBoosts) -> Reader[_Found]:
+        """Make what reads searches of these boosts."""
 
     @property
     def num_tokens(self) -> int:
@@ -105,13 +107,6 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
         return other
-
-    def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
-        """What searches take of n utterances' boosts."""
-        return self._boosts.compile(boosts, n, float(self.options.boost_scale))
-
-    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
-        """Raise where the search cannot do these boosts."""
 
     def decode(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -138,9 +133,7 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         Warns:
             BoostWarning: Boosted words are unknown; names them.
         """
-        utterances = self._utterances(logprobs, lengths)
-        compiled = self._compiled(boosts, len(utterances))
-        return self._read(self._search(utterances, compiled), compiled)
+        return self._decode(self._backend, logprobs, lengths, boosts)
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -150,23 +143,51 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
         Raises:
             OptionError: This kind of decoder finds only the best.
         """
-        self._check_nbest()
-        utterances = self._utterances(logprobs, lengths)
+        record = self._nbest_from == "lattice"
+        self._check_nbest(record)
+        utterances = self._backend.inputs(logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
-        return list(map(self._nbest, self._search(utterances, compiled), compiled))
+        num = self.options.nbest
+
+        def read(i: int, found: Any) -> list[Hypothesis]:
+            return self._reader(compiled[i]).nbest(found, num)
+
+        if record:
+            return self._search(utterances, compiled, record=True, read=read)
+        found = self._search(utterances, compiled)
+        return [read(i, one) for i, one in enumerate(found)]
 
     def decode_lattice(
-        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        lattice_beam: float | None = None,
     ) -> list[Lattice]:
-        """The lattice of each utterance; arguments as in `decode`.
+        """All that the search kept near the best path, of each utterance.
+
+        Args:
+            logprobs: As in `decode`.
+            lengths: As in `decode`.
+            boosts: As in `decode`.
+            lattice_beam: Nats, at most the beam; `None` is that of the options.
 
         Raises:
-            OptionError: This kind of decoder records none.
+            OptionError: `lattice_beam` is out of range, the options allow none, or this
+                kind of decoder records none. Others as `decode`.
         """
-        raise OptionError(
-            f"{type(self).__name__} records no lattices, expected a WfstDecoder or a "
-            "TrieDecoder"
-        )
+        self._check_lattices()
+        if lattice_beam is not None:
+            other = self.with_options(lattice_beam=lattice_beam)
+            return other.decode_lattice(logprobs, lengths, boosts)
+        utterances = self._backend.inputs(logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+
+        def read(i: int, found: Any) -> Lattice:
+            return self._reader(compiled[i]).lattice(found)
+
+        return self._search(utterances, compiled, record=True, read=read)
 
     def phrase_compiler(
         self,
@@ -205,172 +226,123 @@ class Decoder(ABC, Generic[_Chunk, _Result]):
             sentencepiece_model=sentencepiece_model,
         )
 
-    def sessions(self) -> Sessions:
-        """Utterances that come in chunks, and that join and leave at any time."""
-        return Sessions(self)
+    def sessions(self, *, lattices: bool = False) -> Sessions:
+        """Utterances that come in chunks, and that join and leave at any time.
 
-    def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
-        """Begin one utterance: its search, and its boosts, compiled."""
-        compiled = self._compiled([boosts], 1)
+        Args:
+            lattices: Whether `close_lattice`, `close_nbest` or, of the WFST,
+                `settled_lattices` will be asked for. Each session then keeps its
+                lattice, pruned as it grows, but for the segments that it handed out.
+
+        Raises:
+            BackendError: The backend records no lattices of sessions.
+            OptionError: The options allow none, or this kind of decoder records none.
+        """
+        if lattices:
+            self._check_lattices()
+            if SESSION_LATTICES not in self._backend.can:
+                raise BackendError(
+                    "this backend records no lattices of sessions, expected "
+                    "backend='cpu', 'reference' or 'auto'"
+                )
+        return Sessions(
+            self._backend,
+            self.options,
+            lambda boosts: self._compiled([boosts], 1)[0],
+            self._reader,
+            threads=self.threads,
+            lattices=lattices,
+            check_nbest=partial(self._check_nbest, lattices),
+        )
+
+    @property
+    def records_lattices(self) -> bool:
+        """Whether `decode_lattice` gives any, of whatever options."""
+        return LATTICES in self._backend.can
+
+    def _check_lattices(self) -> None:
+        """Raise where no lattices are recorded, whatever the backend's name.
+
+        Raises:
+            OptionError: This kind of decoder records none.
+        """
+        if not self.records_lattices:
+            raise OptionError(
+                f"{type(self).__name__} records no lattices, expected a WfstDecoder or "
+                "a TrieDecoder"
+            )
+
+    def _check_nbest(self, lattices: bool) -> None:
+        """Raise where there are no n-best lists, with `lattices` recorded or without.
+
+        Raises:
+            OptionError: This kind of decoder finds only the best, or what its lists are
+                read from is not there.
+        """
+        if self._nbest_from is None:
+            raise OptionError(
+                f"{type(self).__name__} finds only the best hypothesis, expected a "
+                "decoder with n-best lists, such as TrieDecoder"
+            )
+        if self._nbest_from == "lattice" and not lattices:
+            raise OptionError(
+                "sessions that record no lattices, expected "
+                "`decoder.sessions(lattices=True)`"
+            )
+        if self._nbest_from == "search" and lattices and self.options.nbest > 1:
+            raise OptionError(
+                f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
+                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
+                "sessions without lattices"
+            )
+
+    def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
+        """Compile n utterances' boosts as searches take them, and check them."""
+        compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
         self._check_boosts(compiled)
-        return self._backend.start(self.options, compiled[0]), compiled[0]
+        return compiled
 
-    @abstractmethod
-    def _partial_reader(self, boosts: CompiledBoosts) -> Any:
-        """What reads `Search.look()` of one session: `read(look) -> Partial`."""
+    def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
+        """Raise where the search cannot do these boosts."""
 
-    def _check_nbest(self) -> None:
-        """Raise where there are no n-best lists.
-
-        Raises:
-            OptionError: This kind of decoder finds only the best.
-        """
-        raise OptionError(
-            f"{type(self).__name__} finds only the best hypothesis, expected a decoder "
-            "with n-best lists, such as TrieDecoder"
-        )
-
-    def _lattice_reader(self) -> Callable[[Any, CompiledBoosts], Lattice]:
-        """What ends the search of a session that records; its lattice.
-
-        Raises:
-            OptionError: This kind of decoder has none.
-        """
-        raise OptionError(
-            f"{type(self).__name__} records no lattices, expected a WfstDecoder or a "
-            "TrieDecoder"
-        )
-
-    def _settled(
-        self, search: Any, boosts: CompiledBoosts, min_frames: int
-    ) -> list[Lattice]:
-        """The settled segments of a session that records.
-
-        Raises:
-            OptionError: This kind of decoder has none.
-        """
-        raise OptionError(
-            f"{type(self).__name__} hands out no settled lattices, expected a "
-            "WfstDecoder"
-        )
-
-    def _nbest(self, result: _Result, boosts: CompiledBoosts) -> list[Hypothesis]:
-        """The hypotheses of a finished search, best first."""
-        return [self._hypothesis(result, boosts)]
-
-    def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> list[Hypothesis]:
-        """End one search; its hypotheses, best first."""
-        return self._nbest(search.finish(), boosts)
-
-    def _read(
-        self, results: list[_Result], boosts: list[CompiledBoosts]
+    def _decode(
+        self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any, boosts: Any
     ) -> list[Hypothesis]:
-        return list(map(self._hypothesis, results, boosts))
+        """Decode by a backend; see `decode`."""
+        utterances = backend.inputs(logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+        try:
+            found = self._search(utterances, compiled, backend=backend)
+        except DeviceError as error:
+            done = list(error.done)
+            given = [compiled[i] for i in done]
+            read = self._read([error.done[i] for i in done], given)
+            error.done = dict(zip(done, read, strict=True))
+            raise
+        return self._read(found, compiled)
 
     def _search(
-        self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
-    ) -> list[_Result]:
-        """The result for each utterance."""
-        self._check_boosts(boosts)
-        backend = self._backend
-        if isinstance(backend, BatchBackend):
-            try:
-                return backend.decode_batch(utterances, self.options, boosts)
-            except DeviceError as error:
-                done = list(error.done)
-                given = [boosts[i] for i in done]
-                read = self._read([error.done[i] for i in done], given)
-                error.done = dict(zip(done, read, strict=True))
-                raise
-
-        if isinstance(backend, GroupBackend):
-            return self._of_groups(backend, utterances, boosts)
-
-        def decode_one(i: int) -> _Result:
-            with naming(i):
-                search = backend.start(self.options, boosts[i])
-                search.advance(utterances[i])
-                return search.finish()
-
-        return self._of_each(utterances, decode_one)
-
-    def _of_groups(
         self,
-        backend: GroupBackend[_Chunk, _Result],
         utterances: Sequence[Any],
         boosts: list[CompiledBoosts],
-    ) -> list[_Result]:
-        """The result for each utterance: those of the same boosts a few at a time."""
-        groups = _groups(
-            list(map(len, utterances)), boosts, self.threads, backend.group_size
-        )
+        *,
+        backend: Backend[_Chunk, _Found] | None = None,
+        record: bool = False,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Search whole utterances in threads; arguments as of `Backend.decode`."""
+        backend = backend or self._backend
+        with Workers(self.threads) as workers:
+            return backend.decode(
+                *(utterances, self.options, boosts),
+                record=record,
+                workers=workers,
+                read=read,
+            )
 
-        def decode_some(group: list[int]) -> list[_Result]:
-            some = [utterances[i] for i in group]
-            with naming(group[0]):
-                return backend.decode_group(some, self.options, boosts[group[0]])
-
-        found: dict[int, _Result] = {}
-        for group, some in zip(groups, self._map(decode_some, groups), strict=True):
-            found.update(zip(group, some, strict=True))
-        return [found[i] for i in range(len(utterances))]
-
-    def _of_each(
-        self, utterances: Sequence[Any], function: Callable[[int], _Item]
-    ) -> list[_Item]:
-        """Call for the position of every utterance, the longest first."""
-        longest_first = sorted(
-            range(len(utterances)), key=lambda i: -len(utterances[i])
-        )
-        results = self._map(function, longest_first)
-        by_utterance = dict(zip(longest_first, results, strict=True))
-        return [by_utterance[i] for i in range(len(utterances))]
-
-    def _utterances(self, logprobs: Any, lengths: Any) -> Sequence[Any]:
-        """One checked array per utterance, where the backend wants them.
-
-        Decoders that search something other than log-probs have their own.
-        """
-        if isinstance(self._backend, BatchBackend):
-            return self._backend.as_utterances(logprobs, lengths, self._num_tokens)
-        return as_utterances(logprobs, lengths, self._num_tokens)
-
-    def _map(
-        self, function: Callable[[_Given], _Item], items: Sequence[_Given]
-    ) -> list[_Item]:
-        """Call for every item, in threads where that helps; results in order."""
-        others = min(self.threads, len(items)) - 1
-        if others < 1:
-            return [function(item) for item in items]
-        results: dict[int, _Item] = {}
-        left = iter(range(len(items)))  # all threads take from it, the next one each
-
-        def work() -> None:
-            for at in left:
-                results[at] = function(items[at])
-
-        with ThreadPoolExecutor(others) as pool:
-            done = [pool.submit(work) for _ in range(others)]
-            work()
-            for one in done:
-                one.result()
-        return [results[at] for at in range(len(items))]
-
-
-def _groups(
-    lengths: list[int], boosts: list[CompiledBoosts], threads: int, most: int
-) -> list[list[int]]:
-    """Utterances of the same boosts together, so that every thread has a few groups."""
-    enough = sum(lengths) / (4 * threads)
-    groups: list[list[int]] = []
-    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        key = id(boosts[i])
-        group, frames = begun.get(key, ([], 0))
-        if group and (len(group) == most or frames + lengths[i] > enough):
-            group, frames = [], 0
-        if not group:
-            groups.append(group)
-        group.append(i)
-        begun[key] = group, frames + lengths[i]
-    return groups
+    def _read(
+        self, found: Sequence[_Found], boosts: Sequence[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        """Make the hypothesis of each utterance."""
+        pairs = zip(found, boosts, strict=True)
+        return [self._reader(boost).hypothesis(one) for one, boost in pairs]

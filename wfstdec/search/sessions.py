@@ -12,20 +12,17 @@ Any chunking, in any company: the closed result is the offline one, bit for bit.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError, naming
-from wfstdec.search.contract import BatchBackend
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.search.contract import SEGMENTS, Backend, Reader
 from wfstdec.search.hypothesis import Hypothesis, Word
-
-if TYPE_CHECKING:
-    from wfstdec.boost.compile import CompiledBoosts
-    from wfstdec.boost.lists import BoostsLike
-    from wfstdec.lattice.arrays import Lattice
-    from wfstdec.search.decoder import Decoder
+from wfstdec.search.scheduling import Workers
 
 SEGMENT_FRAMES = 50
 """The fewest frames of a segment of a lattice, where nobody says how many."""
@@ -69,22 +66,42 @@ class _Session(NamedTuple):
     """A session under way."""
 
     search: Any
-    boosts: CompiledBoosts
-    reader: Any
+    reader: Reader
 
 
 class Sessions:
-    """The sessions of one decoder; made by `Decoder.sessions`.
+    """Utterances under way side by side; made by `Decoder.sessions`.
 
     Methods may be called from several threads; they wait for each other.
+
+    Args:
+        backend: Searches them.
+        options: Of the search.
+        compile_boosts: Makes of a user's boost list what the search takes.
+        reader: Makes what reads a search of such boosts.
+        threads: Sessions that are advanced side by side.
+        lattices: Whether lattices are recorded.
+        check_nbest: Raises where there are no n-best lists.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
+    def __init__(
+        self,
+        backend: Backend,
+        options: Any,
+        compile_boosts: Callable[[BoostsLike], CompiledBoosts],
+        reader: Callable[[CompiledBoosts], Reader],
+        *,
+        threads: int,
+        lattices: bool,
+        check_nbest: Callable[[], None],
+    ) -> None:
+        self._backend, self._options, self._lattices = backend, options, lattices
+        self._compile, self._reader = compile_boosts, reader
+        self._check_nbest = check_nbest
         self._sessions: dict[SessionId, _Session] = {}
         self._next = 0
         self._lock = threading.RLock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._workers = Workers(threads)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -114,12 +131,14 @@ class Sessions:
             if session in self._sessions:
                 raise InputError("is open already, expected another name", session)
             try:
-                search, compiled = self._decoder._open(boosts)
+                compiled = self._compile(boosts)
+                search = self._backend.start(
+                    self._options, compiled, record=self._lattices
+                )
             except InputError as error:
                 error.utterance = session
                 raise
-            reader = self._decoder._partial_reader(compiled)
-            self._sessions[session] = _Session(search, compiled, reader)
+            self._sessions[session] = _Session(search, self._reader(compiled))
             return session
 
     def advance(self, chunks: Mapping[SessionId, Any]) -> None:
@@ -135,17 +154,14 @@ class Sessions:
         """
         with self._lock:
             under_way = [self._find(session).search for session in chunks]
-            backend = self._decoder._backend
+            names = list(chunks)
             try:
-                arrays = self._decoder._utterances(list(chunks.values()), None)
-                if isinstance(backend, BatchBackend):
-                    backend.advance(under_way, arrays)
-                    return
+                arrays = self._backend.inputs(list(chunks.values()), None)
             except InputError as error:
                 if isinstance(error.utterance, int):
-                    error.utterance = list(chunks)[error.utterance]
+                    error.utterance = names[error.utterance]
                 raise
-            self._advance(under_way, arrays, list(chunks))
+            self._backend.advance(under_way, arrays, names=names, workers=self._workers)
 
     def partial(self, session: SessionId) -> Partial:
         """The best hypothesis so far, and how much of it can no longer change.
@@ -156,7 +172,7 @@ class Sessions:
         with self._lock:
             found = self._find(session)
             with naming(session):
-                return found.reader.read(found.search.look())
+                return found.reader.partial(found.search.look())
 
     def close(self, session: SessionId) -> Hypothesis:
         """End a session; the best hypothesis.
@@ -164,8 +180,8 @@ class Sessions:
         Raises:
             InputError: An unknown or closed session.
         """
-        result, found = self._finish(session)
-        return self._decoder._hypothesis(result, found.boosts)
+        found, reader = self._finish(session)
+        return reader.hypothesis(found)
 
     def close_nbest(self, session: SessionId) -> list[Hypothesis]:
         """End a session; its hypotheses, as `Decoder.decode_nbest` has them.
@@ -176,11 +192,10 @@ class Sessions:
             InputError: An unknown or closed session.
             OptionError: The decoder finds only the best one; the session goes on.
         """
-        self._decoder._check_nbest()
-        with self._lock:
-            found = self._sessions.pop(session, None) or self._find(session)
-            with naming(session):
-                return self._decoder._finish_nbest(found.search, found.boosts)
+        self._check_nbest()
+        found, reader = self._finish(session)
+        with naming(session):
+            return reader.nbest(found, self._options.nbest)
 
     def settled_lattices(
         self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES
@@ -205,8 +220,14 @@ class Sessions:
         if min_frames < 1:
             raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
         with self._lock:
+            self._check_lattices()
+            if SEGMENTS not in self._backend.can:
+                raise OptionError(
+                    "sessions that hand out no settled lattices, expected those of a "
+                    "WfstDecoder by backend='cpu', 'reference' or 'auto'"
+                )
             found = self._find(session)
-            return self._decoder._settled(found.search, found.boosts, min_frames)
+            return found.reader.segments(found.search.settle(min_frames))
 
     def close_lattice(self, session: SessionId) -> Lattice:
         """End a session; its lattice, as `decode_lattice` of the decoder has it.
@@ -218,17 +239,23 @@ class Sessions:
             OptionError: The sessions were not made with `lattices=True`; the session
                 goes on.
         """
-        finish = self._decoder._lattice_reader()
-        with self._lock:
-            found = self._sessions.pop(session, None) or self._find(session)
-            return finish(found.search, found.boosts)
+        self._check_lattices()
+        found, reader = self._finish(session)
+        return reader.lattice(found)
 
-    def _finish(self, session: SessionId) -> tuple[Any, _Session]:
+    def _check_lattices(self) -> None:
+        if not self._lattices:
+            raise OptionError(
+                "sessions that record no lattices, expected "
+                "`decoder.sessions(lattices=True)`"
+            )
+
+    def _finish(self, session: SessionId) -> tuple[Any, Reader]:
         with self._lock:
             found = self._find(session)
             del self._sessions[session]
             with naming(session):
-                return found.search.finish(), found
+                return found.search.finish(), found.reader
 
     def _find(self, session: SessionId) -> _Session:
         try:
@@ -239,34 +266,3 @@ class Sessions:
                 "expected one that `open` gave and that was not closed",
                 session,
             ) from None
-
-    def _advance(
-        self, searches: Sequence[Any], chunks: Sequence[Any], names: Sequence[SessionId]
-    ) -> None:
-        """Pass searches through their chunks, in threads where that helps."""
-        threads = self._decoder.threads
-        if threads == 1 or len(searches) < 2:
-            _advance_each(searches, chunks, names)
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(threads)
-        order = sorted(range(len(chunks)), key=lambda i: -len(chunks[i]))
-        shares = [order[first::threads] for first in range(threads)]
-        done = [
-            self._pool.submit(
-                _advance_each,
-                *([every[i] for i in one] for every in (searches, chunks, names)),
-            )
-            for one in shares
-        ]
-        for one in done:
-            one.result()
-
-
-def _advance_each(
-    searches: Sequence[Any], chunks: Sequence[Any], names: Sequence[SessionId]
-) -> None:
-    for search, chunk, name in zip(searches, chunks, names, strict=True):
-        if len(chunk):
-            with naming(name):
-                search.advance(chunk)

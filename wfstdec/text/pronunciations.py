@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,6 +53,18 @@ class Pronunciations:
             splits=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
             tokens=np.array([t for _, tokens in rows for t in tokens], np.int32),
             cost=np.array([least[row] for row in rows], np.float32),
+        )
+
+    @classmethod
+    def of_lexicon(
+        cls, lexicon: Lexicon, word_ids: Mapping[str, int]
+    ) -> Pronunciations:
+        """Pack the entries of a lexicon; those of words without an id are left out."""
+        known = [word in word_ids for word in lexicon.words]
+        entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
+        return cls.from_lists(
+            [(word_ids[word], tokens) for word, tokens in entries if word in word_ids],
+            lexicon.costs[np.array(known, bool)].tolist(),
         )
 
     @classmethod

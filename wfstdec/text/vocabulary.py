@@ -1,19 +1,59 @@
-"""What the labels of a graph mean: tokens, words, pronunciations."""
+"""Describe all that a decoder can say: tokens, words and how they are pronounced.
+
+    vocabulary = Vocabulary.of(tokens, words, lexicon, separator=4)
+    vocabulary.pronunciations            # of the lexicon, by word id; made when asked
+    vocabulary.with_oov(oov_words)       # with words of an utterance; made once
+    vocabulary.with_open_word(kind, token_cost, word_cost)
+
+A graph has one, a decoder, a lattice: each finds word ids and tokens in its own.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.open_spelling import Kind, OpenSpelling, spelling_of
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.symbols import EPSILON_WORD, TokenTable
 
 OPEN_WORD = "<open>"
 """Stands in a word table for all words that are spelled by tokens."""
+_MAKING = threading.Lock()
+
+
+class OovWords(Protocol):
+    """Words and pronunciations that an utterance has beside a vocabulary.
+
+    They are known by identity, and may be forgotten. Sorted by word id, then by tokens.
+    """
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The texts of word ids from `num_known` on."""
+
+    @property
+    def num_known(self) -> int:
+        """The number of words of the search, without these."""
+
+    @property
+    def word(self) -> np.ndarray:
+        """The word id of each pronunciation, int32 [P]; of known words too."""
+
+    @property
+    def splits(self) -> np.ndarray:
+        """The bounds of each pronunciation's tokens, int32 [P + 1]."""
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The token ids of all pronunciations, int32."""
 
 
 class OpenWord(NamedTuple):
@@ -32,77 +72,167 @@ class OpenWord(NamedTuple):
     word_cost: float | None = None
 
 
-class Added(NamedTuple):
-    """What the tables of an utterance have beside those of the graph.
+class Oov(NamedTuple):
+    """Parts of a vocabulary with OOV words.
 
     Attributes:
-        own: Those of the graph.
-        said: Pronunciations of the words that follow its own, and more of these.
+        own: The vocabulary without them; their word ids follow its own.
+        pronunciations: Those of OOV words, and further ones of its words.
     """
 
     own: Vocabulary
-    said: Pronunciations
+    pronunciations: Pronunciations
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What a graph's labels mean.
+    """Tokens and words of a graph, a decoder or a lattice.
 
     Attributes:
         tokens: The token table of the acoustic model.
-        words: The words by id; `words[0]` is `<eps>`.
-        pronunciations: The token sequences of each word; may be empty.
-        fillers: Tokens that may stand between words: separator, silence.
+        words: The words by id, `words[0]` being `<eps>`; empty where there are none.
+        entries: The token sequences of each word, by word id or as a lexicon; may be
+            empty, and a lexicon may have other words too.
+        separators: Tokens that may stand between words: separator, silence.
         separated: Whether one of these always stands between two words.
-        topology: The name of the CTC topology, or "" where it is not known.
-        marks_repeats: Whether `REPEAT` tells repeats of a token from new ones.
-        word_cost: float32 [W], what each word costs whatever was said before, nats,
-            `inf` where that is not known; empty where no language model says it.
-        open_word: The label of open words; None where the graph has none.
-        silence_prob: How probable the filler is in each place, if it is a silence whose
-            costs stand on arcs; None if not, and where that is not known.
-        added: What an utterance has beside these words; None for nothing.
+        open_word: The label of open words; None where there are none.
+        oov: The part of an utterance's own words; None without any.
     """
 
     tokens: TokenTable
-    words: tuple[str, ...]
-    pronunciations: Pronunciations = field(default_factory=Pronunciations.empty)
-    fillers: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+    entries: Pronunciations | Lexicon = field(default_factory=Pronunciations.empty)
+    separators: tuple[int, ...] = ()
     separated: bool = False
-    topology: str = ""
-    marks_repeats: bool = False
-    word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     open_word: OpenWord | None = None
-    silence_prob: float | None = None
-    added: Added | None = None
+    oov: Oov | None = None
+
+    @classmethod
+    def of(
+        cls,
+        tokens: TokenTable,
+        words: Sequence[str] = (),
+        lexicon: Lexicon | None = None,
+        *,
+        separator: int | None = None,
+        separator_optional: bool = False,
+    ) -> Vocabulary:
+        """Describe a decoder that has no graph.
+
+        Args:
+            tokens: The token table.
+            words: The words by id, `<eps>` first; none for bare tokens.
+            lexicon: How the words are pronounced.
+            separator: The token between words, or None.
+            separator_optional: Whether it may be left out.
+        """
+        return cls(
+            tokens,
+            tuple(words),
+            Pronunciations.empty() if lexicon is None else lexicon,
+            () if separator is None else (separator,),
+            separator is not None and not separator_optional,
+        )
 
     @property
     def own(self) -> Vocabulary:
-        """Those of the graph, without what an utterance has beside."""
-        return self if self.added is None else self.added.own
+        """The vocabulary without an utterance's own words."""
+        return self if self.oov is None else self.oov.own
+
+    @property
+    def separator(self) -> int | None:
+        """The one token that may stand between words; None of several, or without."""
+        return self.separators[0] if len(self.separators) == 1 else None
+
+    @property
+    def separator_optional(self) -> bool:
+        """Whether there is such a token, and words may follow each other without it."""
+        return self.separator is not None and not self.separated
+
+    @cached_property
+    def pronunciations(self) -> Pronunciations:
+        """The token sequences of each word, by word id; may be empty."""
+        if isinstance(self.entries, Pronunciations):
+            return self.entries
+        opened = -1 if self.open_word is None else self.open_word.word
+        ids = {word: i for i, word in enumerate(self.words) if i != opened}
+        return Pronunciations.of_lexicon(self.entries, ids)
+
+    @cached_property
+    def lexicon(self) -> Lexicon | None:
+        """The token sequences of each word as a lexicon; None where there are none."""
+        if isinstance(self.entries, Lexicon):
+            return self.entries
+        return self.entries.lexicon(self.words) if self.words else None
 
     @cached_property
     def open_spelling(self) -> OpenSpelling | None:
-        """How tokens make open words, if the graph has any."""
+        """The rule by which tokens make open words, if there are any."""
         if self.open_word is None:
             return None
-        return spelling_of(self.open_word.kind, self.tokens, self.fillers)
+        return spelling_of(self.open_word.kind, self.tokens, self.separators)
 
+    def with_open_word(
+        self, kind: Kind, token_cost: float, word_cost: float
+    ) -> Vocabulary:
+        """Add a label of open words behind the others.
 
-def with_words(
-    tables: Vocabulary, words: tuple[str, ...], said: Pronunciations
-) -> Vocabulary:
-    """Tables with more words and pronunciations.
+        Args:
+            kind: What their tokens are.
+            token_cost: Of each of their tokens, nats.
+            word_cost: Of each word beside, nats.
+        """
+        opened = OpenWord(len(self.words), kind, token_cost, word_cost)
+        return replace(self, words=(*self.words, OPEN_WORD), open_word=opened)
 
-    Args:
-        tables: Of a graph.
-        words: Texts of the word ids behind those of the table.
-        said: Pronunciations of these, and of words of the table.
-    """
-    return replace(
-        tables,
-        words=(*tables.words, *words),
-        pronunciations=tables.pronunciations.joined_with(said),
-        word_cost=np.zeros(0, np.float32),
-        added=Added(tables, said),
-    )
+    def with_tokens_as_words(self) -> Vocabulary:
+        """Make each token a word, whose id is the token's ilabel."""
+        words = (EPSILON_WORD, *self.tokens.names)
+        return replace(self, words=words, separated=False)
+
+    def with_oov(self, oov: OovWords | None) -> Vocabulary:
+        """Add words and pronunciations of an utterance; made once while `oov` is there.
+
+        Args:
+            oov: By word ids of a search: those of OOV words follow all others, be
+                open words among these or not. None for none.
+        """
+        if oov is None:
+            return self
+        with _MAKING:
+            if oov not in self._made:
+                word = np.where(
+                    oov.word < oov.num_known,
+                    oov.word,
+                    oov.word + (len(self.words) - oov.num_known),
+                )
+                cost = np.zeros(len(word), np.float32)
+                more = Pronunciations(
+                    word.astype(np.int32), oov.splits, oov.tokens, cost
+                )
+                self._made[oov] = self.extended(oov.words, more)
+            return self._made[oov]
+
+    def extended(
+        self, words: tuple[str, ...], pronunciations: Pronunciations
+    ) -> Vocabulary:
+        """Add words behind the others, and pronunciations.
+
+        Args:
+            words: Their texts.
+            pronunciations: Of these, and of words that are there.
+        """
+        return replace(
+            self,
+            words=(*self.words, *words),
+            entries=self.pronunciations.joined_with(pronunciations),
+            oov=Oov(self, pronunciations),
+        )
+
+    @cached_property
+    def _made(self) -> WeakKeyDictionary[OovWords, Vocabulary]:
+        return WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All attributes, for pickles and copies, which remember nothing."""
+        return {name: x for name, x in self.__dict__.items() if name != "_made"}

@@ -1,8 +1,8 @@
 """The searches behind the contract of all decoders: batches, and sessions.
 
 backend = TransducerBackend(model, lms, device="cpu", batch_size=32)
-results = backend.decode_batch(utterances, options, boosts)
-search = backend.start(options, boosts)           # one utterance, in chunks
+results = backend.decode(utterances, options, boosts)
+search = backend.start(options, boosts[0])        # one utterance, in chunks
 backend.advance([search], [frames])
 search.finish()
 """
@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.errors import LogprobError, ShapeError
+from wfstdec.errors import LogprobError, OptionError, ShapeError, naming
+from wfstdec.search.contract import Read
 from wfstdec.search.logprobs import check_lengths, split_batch
+from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.beam import Beam
 from wfstdec.transducer.fusion import Fusion, Term
@@ -47,8 +49,11 @@ class TransducerBackend:
         lms: Language models over its tokens, and their weights.
         device: Where the model is.
         batch_size: Utterances decoded side by side.
+        encodes: Whether features come, and the model's encoder goes first.
         dense: As of `Searcher`.
     """
+
+    can: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -57,10 +62,11 @@ class TransducerBackend:
         *,
         device: torch.device | str = "cpu",
         batch_size: int = 32,
+        encodes: bool = False,
         dense: bool | None = None,
     ) -> None:
         self.model, self.device = model, torch.device(device)
-        self.batch_size, self.dense = batch_size, dense
+        self.batch_size, self.encodes, self.dense = batch_size, encodes, dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
 
     def searcher(
@@ -81,30 +87,110 @@ class TransducerBackend:
         fusion = Fusion(terms)
         return Searcher(self.model, options, fusion, self.device, self.dense)
 
-    def start(
-        self, options: TransducerOptions, boosts: CompiledBoosts
-    ) -> TransducerSearch:
-        """Begin an utterance."""
-        return TransducerSearch(self.searcher(options, [boosts]))
-
-    def advance(
-        self, searches: Sequence[TransducerSearch], chunks: Sequence[Tensor]
-    ) -> None:
-        """Pass searches through a chunk each."""
-        for search, chunk in zip(searches, chunks, strict=True):
-            search.advance(chunk)
-
-    def as_utterances(self, frames: Any, lengths: Any, num_tokens: int) -> list[Tensor]:
-        """One tensor [T, D] of frames for each utterance, on the device.
+    def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
+        """One tensor [T, D] of frames of the encoder for each utterance, on the device.
 
         Args:
-            frames: [B, T, D] or a sequence of [T, D], torch or NumPy.
+            frames: [B, T, D] or a sequence of [T, D], torch or NumPy; of features,
+                which are encoded, where that is what is decoded.
             lengths: [B] frames of each; None for all.
-            num_tokens: Not asked for.
 
         Raises:
             ShapeError: Axes, D or lengths are wrong.
         """
+        if self.encodes:
+            return self.encode(frames, lengths)
+        return self._tensors(frames, lengths)
+
+    @torch.no_grad()
+    def encode(self, features: Any, lengths: Any) -> list[Tensor]:
+        """Frames of the model's encoder; see `TransducerDecoder.encode`."""
+        given = self._tensors(features, lengths)
+        model: Any = self.model
+        for i, one in enumerate(given):
+            if one.shape[1] != model.input_dim:
+                raise ShapeError(
+                    f"features have F={one.shape[1]} numbers a frame, the model "
+                    f"expects F={model.input_dim}",
+                    i,
+                )
+        order = sorted(range(len(given)), key=lambda i: len(given[i]))
+        found: list[Tensor] = [torch.empty(0)] * len(given)
+        for first in range(0, len(order), self.batch_size):
+            group = order[first : first + self.batch_size]
+            sizes = torch.tensor([len(given[i]) for i in group])
+            batch = torch.nn.utils.rnn.pad_sequence(
+                [given[i].float() for i in group], batch_first=True
+            )
+            frames, counts = model.encode(batch, sizes.to(batch.device))
+            for i, row, count in zip(group, frames, counts.tolist(), strict=True):
+                found[i] = row[:count]
+        return found
+
+    @torch.no_grad()
+    def decode(
+        self,
+        utterances: Sequence[Tensor],
+        options: TransducerOptions,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, those of like length together."""
+        assert not record
+        order = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
+        found: dict[int, TransducerResult] = {}
+        for first in range(0, len(order), self.batch_size):
+            group = order[first : first + self.batch_size]
+            searcher = self.searcher(options, [boosts[i] for i in group])
+            source = _padded([utterances[i] for i in group], self.device)
+            beam = searcher.run(searcher.start(len(group)), source)
+            _check_numbers(searcher, group)
+            lengths = [len(utterances[i]) for i in group]
+            results = _results(searcher, beam, lengths)
+            found.update(zip(group, results, strict=True))
+        return [
+            found[i] if read is None else read(i, found[i])
+            for i in range(len(utterances))
+        ]
+
+    def start(
+        self,
+        options: TransducerOptions,
+        boosts: CompiledBoosts,
+        *,
+        record: bool = False,
+    ) -> TransducerSearch:
+        """Begin an utterance.
+
+        Raises:
+            OptionError: It is one of features.
+        """
+        assert not record
+        if self.encodes:
+            raise OptionError(
+                "sessions of features, expected input='frames': an encoder may need "
+                "whole utterances"
+            )
+        return TransducerSearch(self.searcher(options, [boosts]))
+
+    def advance(
+        self,
+        searches: Sequence[TransducerSearch],
+        chunks: Sequence[Tensor],
+        *,
+        names: Sequence[int | str] | None = None,
+        workers: Workers = ALONE,
+    ) -> None:
+        """Pass searches through a chunk each, as `Backend.advance`."""
+        called = range(len(chunks)) if names is None else names
+        for search, chunk, name in zip(searches, chunks, called, strict=True):
+            with naming(name):
+                search.advance(chunk)
+
+    def _tensors(self, frames: Any, lengths: Any) -> list[Tensor]:
         arrays = split_batch(frames, self._as_tensor)
         counts = check_lengths(lengths, len(arrays))
         found = []
@@ -131,34 +217,6 @@ class TransducerBackend:
         if isinstance(array, Tensor):
             return array.detach().to(self.device)
         return torch.from_numpy(np.array(array)).to(self.device)
-
-    def decode_batch(
-        self,
-        utterances: Sequence[Tensor],
-        options: TransducerOptions,
-        boosts: Sequence[CompiledBoosts],
-    ) -> list[TransducerResult]:
-        """Decode whole utterances, those of like length together."""
-        order = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
-        found: dict[int, TransducerResult] = {}
-        for first in range(0, len(order), self.batch_size):
-            group = order[first : first + self.batch_size]
-            searcher = self.searcher(options, [boosts[i] for i in group])
-            source = _padded([utterances[i] for i in group], self.device)
-            beam = searcher.run(searcher.start(len(group)), source)
-            _check_numbers(searcher, group)
-            lengths = [len(utterances[i]) for i in group]
-            results = _results(searcher, beam, lengths)
-            found.update(zip(group, results, strict=True))
-        return [found[i] for i in range(len(utterances))]
-
-    def memory_plan(
-        self, num_utterances: int, num_frames: int | None = None
-    ) -> dict[str, int]:
-        """What the candidates of a step take at most, in bytes, of beams of 10."""
-        num = min(num_utterances, self.batch_size) * 10
-        labels = len(self.model.tokens) + 1
-        return {"candidates": num * labels * 32, "tokens": num * 12 * (num_frames or 0)}
 
 
 class TransducerSearch:

@@ -18,21 +18,22 @@ import torch
 from torch import Tensor
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
-from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.phrases import Vocabulary
+from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.hypotheses import TransducerBuilder, TransducerResult
 from wfstdec.transducer.model import EncoderModel, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.progress import PartialReader, TokensSoFar
 
 BLANK_NAME = "<blank>"
 
@@ -60,7 +61,6 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         device: Where the model is.
 
     Attributes:
-        tokens: The token table, of V + 1.
         lms: Language models and their weights.
 
     Raises:
@@ -68,6 +68,8 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
     """
 
     options: TransducerOptions
+    _backend: TransducerBackend
+    _nbest_from = "search"
 
     def __init__(
         self,
@@ -92,14 +94,16 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         if batch_size < 1:
             raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
         self.model, self.input = model, input
-        self.tokens = check_model(model)
-        self.separator = token_named(separator, self.tokens, "separator")
+        table = check_model(model)
+        between = token_named(separator, table, "separator")
+        self._vocabulary = Vocabulary.of(table, separator=between)
         self.lms = _models(lm, self.tokens, unk_cost)
         backend = TransducerBackend(
             model,
             [(TorchNgramLM(one), weight) for one, weight in self.lms],
             device=device,
             batch_size=batch_size,
+            encodes=input == "features",
         )
         super().__init__(
             options or TransducerOptions(),
@@ -127,7 +131,17 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
     @property
     def vocabulary(self) -> Vocabulary:
         """Its tokens, and the separator."""
-        return Vocabulary(self.tokens, separator=self.separator)
+        return self._vocabulary
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table, of V + 1."""
+        return self._vocabulary.tokens
+
+    @property
+    def separator(self) -> int | None:
+        """The token between words, or None."""
+        return self._vocabulary.separator
 
     def with_options(self, **changes: Any) -> Self:
         """As `Decoder.with_options`."""
@@ -135,7 +149,6 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         other._builder = TransducerBuilder(other)
         return other
 
-    @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
         """Frames of the model's encoder, [T', D] for each utterance.
 
@@ -146,64 +159,30 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         Raises:
             ShapeError: Axes, F or lengths are wrong.
         """
-        backend: Any = self._backend
-        given = backend.as_utterances(features, lengths, self._num_tokens)
-        model: Any = self.model
-        for i, one in enumerate(given):
-            if one.shape[1] != model.input_dim:
-                raise ShapeError(
-                    f"features have F={one.shape[1]} numbers a frame, the model "
-                    f"expects F={model.input_dim}",
-                    i,
-                )
-        order = sorted(range(len(given)), key=lambda i: len(given[i]))
-        found: list[Tensor] = [torch.empty(0)] * len(given)
-        for first in range(0, len(order), backend.batch_size):
-            group = order[first : first + backend.batch_size]
-            sizes = torch.tensor([len(given[i]) for i in group])
-            batch = torch.nn.utils.rnn.pad_sequence(
-                [given[i].float() for i in group], batch_first=True
-            )
-            frames, counts = model.encode(batch, sizes.to(batch.device))
-            for i, row, count in zip(group, frames, counts.tolist(), strict=True):
-                found[i] = row[:count]
-        return found
+        return self._backend.encode(features, lengths)
 
-    def _utterances(self, logprobs: Any, lengths: Any) -> Sequence[Any]:
-        if self.input == "features":
-            return self.encode(logprobs, lengths)
-        return super()._utterances(logprobs, lengths)
+    def _reader(self, boosts: CompiledBoosts) -> TransducerReader:
+        return TransducerReader(self._builder, boosts)
 
-    @torch.no_grad()
-    def _search(
-        self, utterances: Sequence[Any], boosts: list[CompiledBoosts]
-    ) -> list[TransducerResult]:
-        return super()._search(utterances, boosts)
 
-    def _open(self, boosts: BoostsLike) -> tuple[Any, CompiledBoosts]:
-        if self.input == "features":
-            raise OptionError(
-                "sessions of features, expected input='frames': an encoder may need "
-                "whole utterances"
-            )
-        return super()._open(boosts)
+class TransducerReader(Reader[TransducerResult]):
+    """Reads what searches of a transducer found; see `Reader`."""
 
-    def _check_nbest(self) -> None:
-        """There always are n-best lists; a greedy search finds one."""
+    def __init__(self, builder: TransducerBuilder, boosts: CompiledBoosts) -> None:
+        self._builder, self._boosts = builder, boosts
+        self._partial = PartialReader(builder)
 
-    def _nbest(
-        self, result: TransducerResult, boosts: CompiledBoosts
-    ) -> list[Hypothesis]:
-        paths = result.paths[: self.options.nbest]
-        return [self._builder.build(path, boosts) for path in paths]
+    def hypothesis(self, found: TransducerResult) -> Hypothesis:
+        """Read the best path."""
+        return self._builder.build(found.paths[0], self._boosts)
 
-    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
+    def partial(self, look: TokensSoFar) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)
 
-    def _hypothesis(
-        self, result: TransducerResult, boosts: CompiledBoosts
-    ) -> Hypothesis:
-        return self._builder.build(result.paths[0], boosts)
+    def nbest(self, found: TransducerResult, num: int | None) -> list[Hypothesis]:
+        """Read the paths, at most so many; a greedy search finds one."""
+        return [self._builder.build(path, self._boosts) for path in found.paths[:num]]
 
 
 def check_model(model: TransducerModel) -> TokenTable:

@@ -22,6 +22,7 @@ from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.oov import G2pLike, Pronouncer
+from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.loading import (
@@ -36,11 +37,12 @@ from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
+from wfstdec.search.contract import Reader
+from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.lattices import LatticeDecoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.phrases import Vocabulary
+from wfstdec.search.sessions import Partial
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (
@@ -55,18 +57,17 @@ from wfstdec.text.open_spelling import OpenSpelling, open_spelling
 from wfstdec.text.symbols import TokenTable
 from wfstdec.trie.hypotheses import HypothesisBuilder
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
-from wfstdec.trie.lattice_tables import LatticeTables
 from wfstdec.trie.lexicon_trie import build_trie
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
-from wfstdec.trie.progress import PartialReader
+from wfstdec.trie.progress import PartialReader, TokensSoFar
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
+class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -107,8 +108,6 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         threads: Utterances decoded side by side; `None` takes one per processor.
 
     Attributes:
-        tokens: The token table.
-        words: The word table, `words[0]` being `<eps>`; empty without a lexicon.
         lm: The language model, or None.
 
     Raises:
@@ -117,6 +116,7 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
     """
 
     options: TrieOptions
+    _nbest_from = "search"
 
     def __init__(
         self,
@@ -137,26 +137,33 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         threads: int | None = None,
     ) -> None:
         options = options or TrieOptions()
-        self.tokens = load_tokens(tokens, blank)
-        self.separator = token_named(separator, self.tokens, "separator")
-        self.separator_optional = separator_optional
+        table = load_tokens(tokens, blank)
+        between = token_named(separator, table, "separator")
         lm = None if lm is None else read_any_lm(lm)
-        self.words: tuple[str, ...] = ()
-        self.lexicon: Lexicon | None = None
-        self.open_vocabulary = open_vocabulary
-        spelling = None
         if lexicon is None and open_vocabulary is not None:
-            lexicon = spelled_words(lm, self.tokens, self.separator)
-        if lexicon is None:
-            self.lm = None if lm is None else any_lm_over(lm, self.tokens, unk_cost)
+            lexicon = spelled_words(lm, table, between)
+        entries: Lexicon | None = None
+        known: tuple[str, ...] = ()
+        if lexicon is not None:
+            entries = load_lexicon(lexicon, table, separator)
+            entries, known = _vocabulary(entries, lm, words, unk_cost)
+        self._vocabulary = Vocabulary.of(
+            table,
+            known,
+            entries,
+            separator=between,
+            separator_optional=separator_optional,
+        )
+        self.open_vocabulary = open_vocabulary
+        labels = table if entries is None else known
+        self.lm = None if lm is None else any_lm_over(lm, labels, unk_cost)
+        spelling = None
+        if entries is None:
             space = self._token_space(options)
         else:
-            entries = load_lexicon(lexicon, self.tokens, separator)
-            self.lexicon, self.words = _vocabulary(entries, lm, words, unk_cost)
-            self.lm = None if lm is None else any_lm_over(lm, self.words, unk_cost)
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
-                spelling = open_spelling(self.tokens, self.separator, self.lexicon)
+                spelling = open_spelling(table, between, entries)
             space = self._lexicon_space(options, spelling)
         super().__init__(
             options,
@@ -175,12 +182,49 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
             threads=threads,
         )
         self._builder = HypothesisBuilder(space, self, spelling)
-        self._tables = LatticeTables(self, space)
+        self._lattice_vocabulary = self._vocabulary
+        if entries is None:
+            self._lattice_vocabulary = self._vocabulary.with_tokens_as_words()
+        elif spelling is not None:
+            token_cost, word_cost = space.open.token_cost, space.open.word_cost
+            self._lattice_vocabulary = self._vocabulary.with_open_word(
+                spelling.kind, float(token_cost), float(word_cost)
+            )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, words and lexicon, and the separator."""
+        return self._vocabulary
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table."""
+        return self._vocabulary.tokens
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The word table, `words[0]` being `<eps>`; empty without a lexicon."""
+        return self._vocabulary.words
+
+    @property
+    def lexicon(self) -> Lexicon | None:
+        """The entries whose words can be said; None without a lexicon."""
+        return self._vocabulary.lexicon
+
+    @property
+    def separator(self) -> int | None:
+        """The token between words, or None."""
+        return self._vocabulary.separator
+
+    @property
+    def separator_optional(self) -> bool:
+        """Whether there is a separator, and it may be missing."""
+        return self._vocabulary.separator_optional
 
     @property
     def open_spelling(self) -> OpenSpelling | None:
         """How tokens make open words; None where there are none."""
-        return self._builder.spelling
+        return self._lattice_vocabulary.open_spelling
 
     def _pronouncer(self, g2p: G2pLike) -> Pronouncer | str:
         """How added words are said; or why there are none."""
@@ -191,8 +235,9 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
                 )
             return "this decoder has no words"
         lexicon = self.lexicon
-        separators = () if self.separator is None else (self.separator,)
-        return Pronouncer(self.tokens, lambda: lexicon, separators, g2p)
+        return Pronouncer(
+            self.tokens, lambda: lexicon, self._vocabulary.separators, g2p
+        )
 
     def _unk_cost(self) -> float:
         """The unigram cost of `<unk>`; 0 without a language model."""
@@ -219,17 +264,6 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
             return self.lm.word_costs()
         root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
         return self.lm.row(root)[0][: len(self.words)]
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Its tokens, words and lexicon, and the separator."""
-        return Vocabulary(
-            self.tokens,
-            self.words,
-            self.lexicon,
-            self.separator,
-            self.separator_optional,
-        )
 
     def with_options(self, **changes: Any) -> Self:
         """The same decoder with some options changed; shares all its arrays.
@@ -261,45 +295,18 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
         """
         return super().decode_nbest(logprobs, lengths, boosts)
 
-    def _check_nbest(self) -> None:
-        """Any number of texts is found, but by sessions with lattices."""
-        if self._records and self.options.nbest > 1:
-            raise OptionError(
-                f"nbest={self.options.nbest!r} in sessions with lattices, which keep "
-                "no texts apart, expected `nbest_paths` of `close_lattice`, or "
-                "sessions without lattices"
-            )
-
-    def _check_recording(self) -> None:
+    def _check_lattices(self) -> None:
+        super()._check_lattices()
         if self.options.merge == "sum":
             raise OptionError(
                 "merge='sum' for a lattice, whose costs are those of single paths, "
                 "expected 'max'"
             )
 
-    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
-        tables, shift = self._tables.of(boosts.added), self.frame_shift_s
-        return lattice_of(recorded, tables, self.options, shift)
-
-    def _nbest(
-        self, result: list[TokenPath], boosts: CompiledBoosts
-    ) -> list[Hypothesis]:
-        """The first hypothesis of each text, `nbest` of them."""
-        found: dict[str, Hypothesis] = {}
-        for path in result:
-            hypothesis = self._builder.build(path, boosts)
-            found.setdefault(hypothesis.text, hypothesis)
-            if len(found) == self.options.nbest:
-                break
-        return list(found.values())
-
-    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        return PartialReader(self._builder)
-
-    def _hypothesis(
-        self, result: list[TokenPath], boosts: CompiledBoosts
-    ) -> Hypothesis:
-        return self._builder.build(result[0], boosts)
+    def _reader(self, boosts: CompiledBoosts) -> TrieReader:
+        vocabulary = self._lattice_vocabulary.with_oov(boosts.added)
+        parts = vocabulary, self.options, self.frame_shift_s
+        return TrieReader(self._builder, boosts, *parts)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Words need a lexicon; the compiler has refused phrases of other tables."""
@@ -332,6 +339,56 @@ class TrieDecoder(LatticeDecoder[np.ndarray, list[TokenPath]]):
             num_tokens=len(self.tokens),
             blank=self.tokens.blank,
             open_words=opened,
+        )
+
+
+class TrieReader(Reader[list[TokenPath] | Recorded]):
+    """Reads what searches of a trie found; see `Reader`."""
+
+    def __init__(
+        self,
+        builder: HypothesisBuilder,
+        boosts: CompiledBoosts,
+        vocabulary: Vocabulary,
+        options: TrieOptions,
+        frame_shift_s: float,
+    ) -> None:
+        self._builder, self._boosts = builder, boosts
+        self._vocabulary, self._options = vocabulary, options
+        self._shift = frame_shift_s
+        self._partial = PartialReader(builder)
+
+    def hypothesis(self, found: list[TokenPath] | Recorded) -> Hypothesis:
+        """Read the best path."""
+        best = found.path if isinstance(found, Recorded) else found[0]
+        return self._builder.build(best, self._boosts)
+
+    def partial(self, look: TokensSoFar) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)
+
+    def nbest(
+        self, found: list[TokenPath] | Recorded, num: int | None
+    ) -> list[Hypothesis]:
+        """Read the first hypothesis of each text, at most so many."""
+        if isinstance(found, Recorded):
+            return [self.hypothesis(found)]
+        texts: dict[str, Hypothesis] = {}
+        for path in found:
+            hypothesis = self._builder.build(path, self._boosts)
+            texts.setdefault(hypothesis.text, hypothesis)
+            if len(texts) == num:
+                break
+        return list(texts.values())
+
+    def lattice(self, found: Recorded) -> Lattice:
+        """Read the lattice."""
+        return lattice_of(
+            found,
+            self._vocabulary,
+            self._options,
+            self._shift,
+            words_are_tokens=not self._builder.space.has_lexicon,
         )
 
 

@@ -27,14 +27,15 @@ on the best path.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.lattice.labels import REPEATED, WORD, label_of_word, starts_token
+from wfstdec.lattice.labels import NO_GRAPH, OPEN, REPEATED, WORD, starts_token
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.text.symbols import EPSILON
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.trie.options import TrieOptions
 
 END = -1
@@ -96,15 +97,22 @@ class Recorded(NamedTuple):
 
 
 def lattice_of(
-    recorded: Recorded, tables: Any, options: TrieOptions, frame_shift_s: float
+    recorded: Recorded,
+    vocabulary: Vocabulary,
+    options: TrieOptions,
+    frame_shift_s: float,
+    *,
+    words_are_tokens: bool,
 ) -> Lattice:
     """The lattice of what was recorded: numbered, sorted, with insertion costs.
 
     Args:
         recorded: What is kept.
-        tables: From `lattice.labels`: the tokens and words, with those that are added.
+        vocabulary: With OOV words, and with a label of open words where there are any;
+            of bare tokens one with tokens as words.
         options: Of the search.
         frame_shift_s: Seconds per frame.
+        words_are_tokens: Whether the search was one of bare tokens.
     """
     path, entries, given = recorded
     ends = 2 * len(entries.frame)
@@ -116,7 +124,7 @@ def lattice_of(
     number = np.zeros(ends + 1, np.uint32)
     number[used[order]] = np.arange(len(used), dtype=np.uint32)
     to = number[nextstate]
-    arcs = _arcs(given, number[given.state], to, tables)
+    arcs = _arcs(given, number[given.state], to, vocabulary)
     arcs["arc"][_in_order(entries, given, to)] = np.arange(len(arcs))
     scales = LatticeScales(
         options.acoustic_scale,
@@ -125,13 +133,13 @@ def lattice_of(
         options.token_insertion,
     )
     arcs["insertion_cost"] = scales.insertion_costs(
-        arcs["olabel"] != _NO_WORD, starts_token(arcs["ilabel"], tables.tokens)
+        arcs["olabel"] != _NO_WORD, starts_token(arcs["ilabel"], vocabulary.tokens)
     )
     died = path.died_at_frame
     return Lattice(
         states=states[order],
         arcs=arcs[np.lexsort((arcs["arc"], arcs["state"]))],
-        tables=tables,
+        tables=vocabulary,
         scales=scales,
         lattice_beam=float(options.beam_of_lattice),
         search_cost=path.search_cost,
@@ -139,7 +147,23 @@ def lattice_of(
         num_frames=path.num_frames,
         died_at_frame=died if died >= 0 else None,
         frame_shift_s=frame_shift_s,
+        info=NO_GRAPH,
+        labels_at_word_end=True,
+        words_are_tokens=words_are_tokens,
     )
+
+
+def label_of_word(vocabulary: Vocabulary, words: np.ndarray) -> np.ndarray:
+    """Turn word ids of a search into labels, `OPEN` into that of open words.
+
+    In the vocabulary open words have a label behind the decoder's words, and OOV words
+    follow it.
+    """
+    if vocabulary.open_word is None:
+        return words
+    opened = vocabulary.open_word.word
+    labels = np.where(words >= opened, words + 1, words)
+    return np.where(words == OPEN, opened, labels).astype(words.dtype)
 
 
 def _states(entries: RecordedEntries, used: np.ndarray, num_frames: int) -> np.ndarray:
@@ -162,12 +186,15 @@ def _states(entries: RecordedEntries, used: np.ndarray, num_frames: int) -> np.n
 
 
 def _arcs(
-    given: RecordedArcs, state: np.ndarray, nextstate: np.ndarray, tables: Any
+    given: RecordedArcs,
+    state: np.ndarray,
+    nextstate: np.ndarray,
+    vocabulary: Vocabulary,
 ) -> np.ndarray:
     """The arcs, ARC [A], between states by number."""
     arcs = np.zeros(len(state), ARC)
     arcs["state"], arcs["nextstate"] = state, nextstate
-    olabel = label_of_word(tables, given.olabel)
+    olabel = label_of_word(vocabulary, given.olabel)
     said = olabel != _NO_WORD
     arcs["olabel"], arcs["ilabel"] = olabel, given.ilabel | np.where(said, WORD, 0)
     for name in ("graph_cost", "acoustic_cost", "boost_cost", "excess"):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.labels import REPEATED, is_of_tokens, starts_token, tokens_of
+from wfstdec.lattice.labels import REPEATED, starts_token, tokens_of
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.costs import CostAccount
 from wfstdec.search.hypothesis import Hypothesis
@@ -41,7 +41,7 @@ class Said(NamedTuple):
 
 def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
     """As `nbest_paths`; of bare tokens that spell a text in several ways, the best."""
-    if n == 1 or not is_of_tokens(lattice.tables):
+    if n == 1 or not lattice.words_are_tokens:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
     first: dict[str, int] = {}
@@ -68,7 +68,7 @@ def of_words(
         arcs: The path.
         confidences: Of its labels, as `word_confidences` gives them.
     """
-    if not is_of_tokens(lattice.tables):
+    if not lattice.words_are_tokens:
         return list(confidences)
     said = said_on(lattice, arcs)
     words = zip(said.texts, said.spans, strict=True)
@@ -89,15 +89,15 @@ def said_on(lattice: Lattice, arcs: np.ndarray) -> Said:
     goes_on = ilabel & REPEATED != 0
     np.maximum.at(rows[:, 2], before[goes_on] - 1, frames[goes_on])
     tokens = rows[:, 0].tolist()
-    if is_of_tokens(tables):
-        separator = tables.fillers[0] if tables.fillers else None
+    if lattice.words_are_tokens:
+        separator = tables.separators[0] if tables.separators else None
         texts, spans, _ = pieces(tokens, tables.tokens.names, separator)
         return Said(rows, texts, spans)
     said = on_path["olabel"] != EPSILON
     labels, stops = on_path["olabel"][said].tolist(), before[said].tolist()
     spans, end = [], 0
     for stop in stops:
-        while tokens[end] in tables.fillers:
+        while tokens[end] in tables.separators:
             end += 1
         spans.append((end, stop))
         end = stop

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.search.scheduling import HostBackend
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference import ReferenceSearch
 from wfstdec.trie.reference_lattice import RecordingSearch
 from wfstdec.trie.search_space import SearchSpace
 
 
-class ReferenceBackend:
+class ReferenceBackend(HostBackend):
     """A space, as it is."""
 
     def __init__(self, space: SearchSpace) -> None:
+        super().__init__(space.num_tokens)
         self.space = space
 
-    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> ReferenceSearch:
+    def start(
+        self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self.space, options, boosts)
-
-    def start_recording(
-        self, options: TrieOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
-        return RecordingSearch(self.space, options, boosts)
+        kind = RecordingSearch if record else ReferenceSearch
+        return kind(self.space, options, boosts)

@@ -70,7 +70,7 @@ class RecordingSearch(ReferenceSearch):
         self._came_from: dict[int, tuple[Entry, int]] = {}
         self._start_lookahead = charged(first.lookahead_cost)
 
-    def record(self) -> Recorded:
+    def finish(self) -> Recorded:  # type: ignore[override]
         """End the utterance: what is kept of it."""
         limit = F(self._options.beam_of_lattice)
         extra: dict[State | None, np.float32] = {None: F(0)}
@@ -210,7 +210,7 @@ class RecordingSearch(ReferenceSearch):
             return END if one is None else 2 * number[one[:2]] + one[2]
 
         return Recorded(
-            self.finish()[0],
+            super().finish()[0],
             RecordedEntries(
                 frame=np.array([frame for frame, _ in number], np.int32),
                 cost=np.array([entry.cost for entry in entries], F),

@@ -8,7 +8,6 @@ As audio comes in: `decoder.sessions()`.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +22,15 @@ from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.search import contract
 from wfstdec.search.backends import AUTO, make_backend
-from wfstdec.search.contract import BatchBackend
+from wfstdec.search.contract import MEMORY_PLANS
+from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.lattices import LatticeDecoder
-from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.phrases import Vocabulary
-from wfstdec.wfst.added import Readings, check_added
+from wfstdec.search.paths.label_path import BestPath, PathSoFar
+from wfstdec.search.paths.word_cut import aligner_of
+from wfstdec.search.sessions import Partial
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.backend_choice import (
     BACKENDS,
     CPU,
@@ -38,20 +39,20 @@ from wfstdec.wfst.backend_choice import (
     Batch,
     batch_of,
 )
+from wfstdec.wfst.boost_support import check_added, check_phrases
 from wfstdec.wfst.hypotheses import HypothesisBatch, Reader
 from wfstdec.wfst.lattice_pack import (
     Recorded,
-    SettlingSearch,
+    Segment,
     lattice_of,
     segment_lattice,
 )
 from wfstdec.wfst.lattice_paths import NbestList, hypotheses_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.partial import PartialReader
-from wfstdec.wfst.phrase_labels import check_phrases
 
 
-class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
+class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends on the graph, its log-probs, the options and
@@ -76,6 +77,7 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
     """
 
     options: WfstOptions
+    _nbest_from = "lattice"
 
     def __init__(
         self,
@@ -102,7 +104,6 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
             threads=threads,
         )
         self.graph = graph
-        self._readings = Readings(graph.tables)
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
 
@@ -117,11 +118,8 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         batch = batch_of(logprobs, lengths)
         choice = self._auto.choose(batch, self.options.beam)
         self.last_choice = choice
-        if choice.backend == CPU:
-            return super().decode(logprobs, lengths, boosts)
-        other = copy.copy(self)
-        other._auto, other._backend = None, self._auto.cuda()
-        return other.decode(logprobs, lengths, boosts)
+        backend = self._backend if choice.backend == CPU else self._auto.cuda()
+        return self._decode(backend, logprobs, lengths, boosts)
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -135,10 +133,7 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         Raises:
             WfstdecError: As `decode`.
         """
-        utterances = self._utterances(logprobs, lengths)
-        compiled = self._compiled(boosts, len(utterances))
-        self._check_boosts(compiled)
-        return self._recorded(utterances, compiled, self._nbest_of)
+        return super().decode_nbest(logprobs, lengths, boosts)
 
     def choose_backend(
         self,
@@ -174,16 +169,8 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What the tables of the graph have."""
-        tables = self.graph.tables
-        known = len(tables.fillers) == 1  # of several, none is the separator
-        return Vocabulary(
-            tables.tokens,
-            tables.words,
-            tables.pronunciations.lexicon(tables.words),
-            separator=tables.fillers[0] if known else None,
-            separator_optional=known and not tables.separated,
-        )
+        """Its tokens, words and pronunciations: the graph's."""
+        return self.graph.tables
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
@@ -204,41 +191,18 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
         Raises:
             BackendError: The backend is not on a device with memory of its own.
         """
-        if not isinstance(self._backend, BatchBackend):
+        if MEMORY_PLANS not in self._backend.can:
             raise BackendError(
                 "this backend works in the host's memory, expected 'cuda' for a plan"
             )
-        return self._backend.memory_plan(num_utterances, num_frames)
+        backend: Any = self._backend
+        return backend.memory_plan(num_utterances, num_frames)
 
-    def _check_nbest(self) -> None:
-        self._lattice_reader()
-
-    def _settled(
-        self, search: SettlingSearch, boosts: CompiledBoosts, min_frames: int
-    ) -> list[Lattice]:
-        self._lattice_reader()  # raises where there is none
-        tables, _ = self._readings.of(boosts.added)
-        made = self.graph, self.options
-        shift, found = self.frame_shift_s, search.settle(min_frames)
-        return [segment_lattice(*made, one, shift, tables) for one in found]
-
-    def _lattice(self, recorded: Recorded, boosts: CompiledBoosts) -> Lattice:
-        tables, _ = self._readings.of(boosts.added)
-        shift = self.frame_shift_s
-        return lattice_of(self.graph, self.options, recorded, shift, tables)
-
-    def _finish_nbest(self, search: Any, boosts: CompiledBoosts) -> NbestList:
-        return self._nbest_of(search.record(), boosts)
-
-    def _nbest_of(self, recorded: Recorded, boosts: CompiledBoosts) -> NbestList:
-        lattice = self._lattice(recorded, boosts)
-        found = nbest_paths(lattice, int(self.options.nbest))
-        credited = None if lattice.first_frame else boosts  # those of all that was said
-        return hypotheses_of(lattice, found, credited, self._reader(boosts))
-
-    def _partial_reader(self, boosts: CompiledBoosts) -> PartialReader:
-        _, aligner = self._readings.of(boosts.added)
-        return PartialReader(aligner, self.frame_shift_s)
+    def _reader(self, boosts: CompiledBoosts) -> WfstReader:
+        vocabulary = self.vocabulary.with_oov(boosts.added)
+        aligner = aligner_of(vocabulary)
+        how = Reader(vocabulary, aligner, self.options, self.frame_shift_s)
+        return WfstReader(self.graph, how, boosts)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         for i, one in enumerate(boosts):
@@ -248,60 +212,79 @@ class WfstDecoder(LatticeDecoder[np.ndarray, BestPath]):
                 check_added(self.graph, i)
 
     def _read(
-        self, results: list[BestPath], boosts: list[CompiledBoosts]
+        self, found: Sequence[BestPath | Recorded], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
-        places: dict[int, list[int]] = {}  # those with the same added words together
+        """Make hypotheses: those with the same added words are read together."""
+        places: dict[int, list[int]] = {}
         for i, one in enumerate(boosts):
             places.setdefault(id(one.added), []).append(i)
         read: dict[int, Hypothesis] = {}
         for group in places.values():
-            batch = self._batch_of(
-                [results[i] for i in group], [boosts[i] for i in group]
-            )
-            for at, i in enumerate(group):
-                read[i] = self._hypothesis(results[i], boosts[i], (batch, at))
-        return [read[i] for i in range(len(results))]
+            reader, given = self._reader(boosts[group[0]]), [boosts[i] for i in group]
+            made = reader.hypotheses([found[i] for i in group], given)
+            read.update(zip(group, made, strict=True))
+        return [read[i] for i in range(len(found))]
 
-    def _batch_of(
-        self, paths: list[BestPath], boosts: list[CompiledBoosts]
-    ) -> HypothesisBatch:
-        """Of paths with the same added words."""
-        return HypothesisBatch(self._reader(boosts[0]), paths, boosts)
 
-    def _reader(self, boosts: CompiledBoosts) -> Reader:
-        reading = self._readings.of(boosts.added)
-        return Reader(*reading, self.options, self.frame_shift_s)
+class WfstReader(contract.Reader[BestPath | Recorded]):
+    """Reads what searches of a graph found; see `contract.Reader`."""
 
-    def _hypothesis(
-        self,
-        path: BestPath,
-        boosts: CompiledBoosts,
-        place: tuple[HypothesisBatch, int] | None = None,
-    ) -> Hypothesis:
-        """Of a path; `place`: where it stands among those that are read together."""
-        batch, i = place or (self._batch_of([path], [boosts]), 0)
-        return batch.hypothesis(i)
+    def __init__(self, graph: PackedGraph, how: Reader, boosts: CompiledBoosts) -> None:
+        self._graph, self._how, self._boosts = graph, how, boosts
+        self._partial = PartialReader(how.aligner, how.frame_shift_s)
+
+    def hypothesis(self, found: BestPath | Recorded) -> Hypothesis:
+        """Read the best path."""
+        return self.hypotheses([found], [self._boosts])[0]
+
+    def hypotheses(
+        self, found: Sequence[BestPath | Recorded], boosts: Sequence[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        """Read many together, whose boosts add the same words as the reader's."""
+        paths = [one.best if isinstance(one, Recorded) else one for one in found]
+        batch = HypothesisBatch(self._how, paths, boosts)
+        return [batch.hypothesis(i) for i in range(len(paths))]
+
+    def partial(self, look: PathSoFar) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)
+
+    def nbest(self, found: Recorded, num: int | None) -> NbestList:
+        """Read the best texts of the lattice."""
+        assert num is not None
+        lattice = self.lattice(found)
+        paths = nbest_paths(lattice, int(num))
+        credited = None if lattice.first_frame else self._boosts  # of all that was said
+        return hypotheses_of(lattice, paths, credited, self._how)
+
+    def lattice(self, found: Recorded) -> Lattice:
+        """Read the lattice."""
+        tables, _, options, shift = self._how
+        return lattice_of(self._graph, options, found, shift, tables)
+
+    def segments(self, settled: Sequence[Segment]) -> list[Lattice]:
+        """Read the lattices of segments."""
+        tables, _, options, shift = self._how
+        made = self._graph, options
+        return [segment_lattice(*made, one, shift, tables) for one in settled]
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
     """How added words are said, or why a graph cannot add any."""
-    tables = graph.tables
+    vocabulary = graph.tables
     if graph.calls is None:
         return (
             "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
             "model that has <unk>, or with unk_cost: build it again"
         )
+    lexicon = vocabulary.pronunciations.lexicon
     return Pronouncer(
-        tables.tokens,
-        lambda: tables.pronunciations.lexicon(tables.words),
-        tables.fillers,
-        g2p,
+        vocabulary.tokens, lambda: lexicon(graph.words), vocabulary.separators, g2p
     )
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
     """What bonuses the words of a graph get in a list without numbers."""
-    tables = graph.tables
-    lexicon = tables.pronunciations.lexicon(tables.words)
+    lexicon = graph.tables.pronunciations.lexicon(graph.words)
     unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
-    return DefaultBonuses(tables.words, lexicon, tables.word_cost, unk_cost)
+    return DefaultBonuses(graph.words, lexicon, graph.info.word_cost, unk_cost)

@@ -31,7 +31,7 @@ a state before those into it. The states are the nodes of the search's trace.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float32, uint32
@@ -41,7 +41,6 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.search.lattices import RecordingSearch
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
@@ -294,22 +293,12 @@ def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
     return cuts
 
 
-class SettlingSearch(RecordingSearch, Protocol):
-    """One utterance under way, whose settled parts can be had."""
-
-    def settle(self, shortest: int) -> list[Segment]:
-        """The segments that are settled since the last call; they are forgotten.
-
-        `shortest`: the fewest frames of a segment.
-        """
-
-
 def lattice_of(
     graph: PackedGraph,
     options: WfstOptions,
     recorded: Recorded,
     frame_shift_s: float,
-    tables: Vocabulary | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> Lattice:
     """The lattice of what was recorded.
 
@@ -318,13 +307,13 @@ def lattice_of(
         options: Of the search.
         recorded: What is kept.
         frame_shift_s: Seconds per frame.
-        tables: Of the graph with the words that are added; None where none are.
+        vocabulary: Of the graph, with OOV words; None without any.
     """
     best, first = recorded.best, int(recorded.states["frame"][0])
     lattice = Lattice(
         states=recorded.states,
         arcs=recorded.arcs,
-        tables=tables or graph.tables,
+        tables=vocabulary or graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
@@ -334,6 +323,7 @@ def lattice_of(
         num_frames=best.num_frames - first,
         died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
         frame_shift_s=frame_shift_s,
+        info=graph.info,
     )
     return _with_own_cost(lattice) if first else lattice
 
@@ -343,14 +333,14 @@ def segment_lattice(
     options: WfstOptions,
     segment: Segment,
     frame_shift_s: float,
-    tables: Vocabulary | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> Lattice:
     """The lattice of a segment; arguments as of `lattice_of`."""
     first, last = segment.states["frame"][[0, -1]].tolist()
     lattice = Lattice(
         states=segment.states,
         arcs=segment.arcs,
-        tables=tables or graph.tables,
+        tables=vocabulary or graph.tables,
         scales=LatticeScales(
             options.acoustic_scale, options.lm_scale, options.word_insertion
         ),
@@ -359,6 +349,7 @@ def segment_lattice(
         reached_final=False,
         num_frames=last - first,
         frame_shift_s=frame_shift_s,
+        info=graph.info,
     )
     return _with_own_cost(lattice)
 

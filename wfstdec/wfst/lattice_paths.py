@@ -74,9 +74,8 @@ def rule_of_lattice(lattice: Lattice) -> Rule:
     for name in ("ilabel", "olabel", "nextstate"):
         arcs[name] = lattice.arcs[name]
     arcs["cost"] = lattice.arcs["graph_cost"]
-    tables = lattice.tables
-    blank = uint32(ilabel_of(tables.tokens.blank))
-    return Rule(read_only(arcs), blank, tables.marks_repeats, read_only(NO_ARCS))
+    blank = uint32(ilabel_of(lattice.tokens.blank))
+    return Rule(read_only(arcs), blank, lattice.info.marks_repeats, read_only(NO_ARCS))
 
 
 def hypotheses_of(

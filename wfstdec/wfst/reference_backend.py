@@ -8,28 +8,31 @@ from wfstdec.boost.compile import CompiledBoosts
 from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.concatenation import Whole, concatenate
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.wfst.added import overlay_of, tables_with
+from wfstdec.search.contract import SEGMENTS
+from wfstdec.search.scheduling import HostBackend
+from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference import ReferenceSearch
 from wfstdec.wfst.reference_lattice import RecordingSearch
 
 
-class ReferenceBackend:
+class ReferenceBackend(HostBackend):
     """A graph, as it is."""
 
+    can = HostBackend.can | {SEGMENTS}
+
     def __init__(self, graph: PackedGraph) -> None:
+        super().__init__(len(graph.tokens))
         self.graph = graph
 
-    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> ReferenceSearch:
+    def start(
+        self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> ReferenceSearch:
         """Begin an utterance."""
-        return ReferenceSearch(self._whole(boosts)[0], options, boosts)
-
-    def start_recording(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
         whole, added = self._whole(boosts)
-        return RecordingSearch(self.graph, whole, added, options, boosts)
+        if record:
+            return RecordingSearch(self.graph, whole, added, options, boosts)
+        return ReferenceSearch(whole, options, boosts)
 
     def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
         """The graph with the words that are added, and their arcs, ARC [A']."""
@@ -38,5 +41,5 @@ class ReferenceBackend:
             arcs = np.arange(graph.num_arcs)
             return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
         overlay = overlay_of(graph, added)
-        tables = tables_with(graph.tables, added)
-        return concatenate(graph, overlay, tables), overlay.arcs
+        vocabulary = graph.tables.with_oov(added)
+        return concatenate(graph, overlay, vocabulary), overlay.arcs

@@ -58,11 +58,11 @@ class RecordingSearch(ReferenceSearch):
         self._first = 0  # the frame that the part not handed out begins at
         super().__init__(whole, options, boosts)
 
-    def record(self) -> Recorded:
+    def finish(self) -> Recorded:  # type: ignore[override]
         """End the utterance: what is kept of it."""
         end = self._end_excess()
         states, arcs = self._kept(end)
-        best = self.finish()
+        best = super().finish()
         return Recorded(best, *self._arranged(states, arcs, end, best))
 
     def settle(self, shortest: int) -> list[Segment]:

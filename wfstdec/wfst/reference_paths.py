@@ -68,7 +68,7 @@ def read_path(
         if label != EPSILON:
             path.frame += 1
             repeats = label == path.label
-            if graph.tables.marks_repeats:
+            if graph.info.marks_repeats:
                 repeats = bool(int(arc["ilabel"]) & REPEAT)
             if label != blank and not repeats:
                 begins, path.tokens = label, path.tokens + 1

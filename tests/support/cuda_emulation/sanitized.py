@@ -105,7 +105,7 @@ def main(num_cases, library, *, added=False):
         chunks = batch
         if i % 3:
             chunks = [machine.place(in_16_bits(x)) for x in batch]
-        found = backend.decode_batch(chunks, options, [boosts] * len(batch))
+        found = backend.decode(chunks, options, [boosts] * len(batch))
         for logprobs, path in zip(batch, found, strict=True):
             search = ReferenceBackend(graph).start(options, boosts)
             search.advance(as_given(logprobs) if i % 3 else logprobs)

@@ -150,18 +150,50 @@ def _search_costs(decoder: Any) -> Iterator[list[float]]:
     They are in what the search hands over, which users never see.
     """
     costs: list[float] = []
-    make = decoder._hypothesis
 
-    def note(result: Any, boosts: Any, *more: Any) -> Any:
+    def note(result: Any) -> None:
         best = result[0] if isinstance(result, list) else result
         costs.append(float(best.search_cost))
-        return make(result, boosts, *more)
 
-    decoder._hypothesis = note
+    if hasattr(decoder, "_reader") and hasattr(type(decoder), "records_lattices"):
+        hook, make = "_reader", decoder._reader
+
+        def noting(boosts: Any) -> Any:
+            return _NotingReader(make(boosts), note)
+
+    else:  # a checkout from before there were readers
+        hook, make = "_hypothesis", decoder._hypothesis
+
+        def noting(result: Any, *more: Any) -> Any:
+            note(result)
+            return make(result, *more)
+
+    setattr(decoder, hook, noting)
     try:
         yield costs
     finally:
-        del decoder._hypothesis
+        delattr(decoder, hook)
+
+
+class _NotingReader:
+    """A reader that tells of each result before it makes a hypothesis of it."""
+
+    def __init__(self, reader: Any, note: Any) -> None:
+        self._reader, self._note = reader, note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def hypothesis(self, found: Any, *more: Any) -> Any:
+        """Of one result."""
+        self._note(found)
+        return self._reader.hypothesis(found, *more)
+
+    def hypotheses(self, found: Any, *more: Any) -> Any:
+        """Of results that are read together."""
+        for one in found:
+            self._note(one)
+        return self._reader.hypotheses(found, *more)
 
 
 def _random_chunks(rng: np.random.Generator, array: np.ndarray) -> list[np.ndarray]:

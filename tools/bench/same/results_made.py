@@ -309,7 +309,7 @@ def with_coarse_costs(graph: Any, rng: np.random.Generator) -> Any:
     fst = graph.unpack()
     repeats = graph.arcs["ilabel"] >> 31 == 1  # the uppermost bit marks them
     cost = (rng.integers(-1, 6, fst.num_arcs) / 4).astype(np.float32)
-    return type(graph).pack(dataclasses.replace(fst, cost=cost), repeats, graph.tables)
+    return packed_like(graph, dataclasses.replace(fst, cost=cost), repeats)
 
 
 def random_graph(like: Any, rng: np.random.Generator, num_states: int = 6) -> Any:
@@ -335,7 +335,15 @@ def random_graph(like: Any, rng: np.random.Generator, num_states: int = 6) -> An
         cost=(rng.integers(0, 3, len(state)) / 4).astype(np.float32),
     )
     repeats = ~epsilon & (rng.random(len(state)) < 0.25)
-    return type(like).pack(fst, repeats, like.tables)
+    return packed_like(like, fst, repeats)
+
+
+def packed_like(graph: Any, fst: Any, repeats: np.ndarray) -> Any:
+    """Arcs packed with all else that a graph has, in checkouts old and new."""
+    known = [getattr(graph, "vocabulary", None) or graph.tables]
+    if hasattr(graph, "info"):
+        known.append(graph.info)
+    return type(graph).pack(fst, repeats, *known)
 
 
 def tiny_logprobs(rng: np.random.Generator, frames: int, size: Size) -> np.ndarray:

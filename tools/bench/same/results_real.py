@@ -301,9 +301,15 @@ def graph_record(graph: Any) -> dict[str, Any]:
         "words": digest_of(np.array(graph.words)),
         "tokens": graph.tokens.fingerprint,
         "blank": graph.tokens.blank,
-        "fillers": list(graph.tables.fillers),
+        "fillers": list(separators_of(graph)),
         "topology": graph.topology,
     }
+
+
+def separators_of(graph: Any) -> tuple[int, ...]:
+    """Tokens that may stand between words, in checkouts old and new."""
+    tables = getattr(graph, "vocabulary", None) or graph.tables
+    return tables.separators if hasattr(tables, "separators") else tables.fillers
 
 
 def walks(model: Any, count: int = 40, length: int = 25) -> list[list[Any]]:

@@ -15,18 +15,25 @@ from wfstdec.greedy.cpu import kernels as k
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.scheduling import HostBackend
 from wfstdec.trie.progress import TokensSoFar
 from wfstdec.trie.search_space import SearchSpace
 
 
-class CpuBackend:
+class CpuBackend(HostBackend):
     """A space, as it is."""
 
+    can = frozenset()
+
     def __init__(self, space: SearchSpace) -> None:
+        super().__init__(space.num_tokens)
         self.space = space
 
-    def start(self, options: GreedyOptions, boosts: CompiledBoosts) -> CpuSearch:
+    def start(
+        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> CpuSearch:
         """Begin an utterance."""
+        assert not record
         return CpuSearch(Fusion(self.space, options, boosts))
 
 

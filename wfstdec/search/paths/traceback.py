@@ -38,7 +38,7 @@ from wfstdec.text.symbols import ilabel_of
 def rule_of(graph: PackedGraph) -> Rule:
     """The rule by which paths through a graph are read."""
     blank = uint32(ilabel_of(graph.tokens.blank))
-    return Rule(graph.arcs, blank, graph.tables.marks_repeats, read_only(NO_ARCS))
+    return Rule(graph.arcs, blank, graph.info.marks_repeats, read_only(NO_ARCS))
 
 
 class History:

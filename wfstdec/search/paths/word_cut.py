@@ -19,8 +19,10 @@ they are settled.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,6 +30,9 @@ from wfstdec.jit import jit
 from wfstdec.search.paths.label_path import JoinedPaths, PathTokens
 from wfstdec.text.symbols import token_of
 from wfstdec.text.vocabulary import Vocabulary
+
+_ALIGNERS: WeakKeyDictionary[Vocabulary, Aligner] = WeakKeyDictionary()
+_MAKING = threading.Lock()
 
 
 class WordTexts:
@@ -127,7 +132,7 @@ class Aligner:
     def __init__(self, tables: Vocabulary) -> None:
         said = tables.pronunciations
         filler = np.zeros(len(tables.tokens), np.bool_)
-        filler[list(tables.fillers)] = True
+        filler[list(tables.separators)] = True
         spelling = tables.open_spelling
         none = np.zeros(len(tables.tokens), np.bool_)
         self._spoken = Spoken(
@@ -209,6 +214,14 @@ class Aligner:
         spans = spans[:count]
         frames = _frames_of(spans, path.start, path.end, path.word_frame)
         return frames, Cut(cut.tokens + int(spans[-1, 1]), cost, lost)
+
+
+def aligner_of(vocabulary: Vocabulary) -> Aligner:
+    """Make the aligner of a vocabulary, once while that is there."""
+    with _MAKING:
+        if vocabulary not in _ALIGNERS:
+            _ALIGNERS[vocabulary] = Aligner(vocabulary)
+        return _ALIGNERS[vocabulary]
 
 
 @jit

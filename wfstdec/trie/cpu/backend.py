@@ -17,6 +17,7 @@ from wfstdec.boost.oov import OovWords
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit.pool import Once
 from wfstdec.lm.on_demand import LmArrays
+from wfstdec.search.scheduling import HostBackend
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
@@ -33,7 +34,7 @@ from wfstdec.trie.search_space import SearchSpace
 NO_ADDED = no_added()
 
 
-class CpuBackend:
+class CpuBackend(HostBackend):
     """A space, boosts laid out for the kernels, and memory of searches.
 
     Args:
@@ -42,23 +43,20 @@ class CpuBackend:
     """
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
+        super().__init__(space.num_tokens)
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._added = Once(_AddedTries(self.memory).lay_out)
 
-    def start(self, options: TrieOptions, boosts: CompiledBoosts) -> CpuSearch:
+    def start(
+        self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> CpuSearch:
         """Begin an utterance."""
-        search, lm = self.inputs_of(options, boosts)
-        return CpuSearch(self.memory, search, lm, options, boosts)
-
-    def start_recording(
-        self, options: TrieOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
-        options = replace(options, nbest=1)
-        search, lm = self.inputs_of(options, boosts)
-        return RecordingSearch(self.memory, search, lm, options, boosts)
+        kind: type[CpuSearch] = CpuSearch
+        if record:
+            kind, options = RecordingSearch, replace(options, nbest=1)
+        return kind(self.memory, *self.inputs_of(options, boosts), options, boosts)
 
     def inputs_of(
         self, options: TrieOptions, boosts: CompiledBoosts

@@ -212,7 +212,7 @@ class CpuSearch:
 
 
 class RecordingSearch(CpuSearch):
-    """The search of one utterance: `advance` any number of times, then `record`."""
+    """The search of one utterance: `advance` any number of times, then `finish`."""
 
     _record: k.Record
 
@@ -235,7 +235,7 @@ class RecordingSearch(CpuSearch):
         place["frame"] = place["nonblank_first"] = 0
         self._record.counts[:] = 0, 1, 0
 
-    def record(self) -> Recorded:
+    def finish(self) -> Recorded:  # type: ignore[override]
         """End the utterance; the search cannot be used afterwards."""
         record, ends = self._record, self._ends()
         by_state = np.full(2 * self._utterance.counts[k.FRONTIER], np.inf, np.float32)
@@ -249,7 +249,7 @@ class RecordingSearch(CpuSearch):
         names = ("frame", "cost", "node", "boost", "spelling")
         columns = {name: places[name].copy() for name in names}
         return Recorded(
-            self.finish()[0],
+            super().finish()[0],
             RecordedEntries(
                 nonblank_first=places["nonblank_first"] != 0,
                 state=self._lm.orders(places["state"].copy()),

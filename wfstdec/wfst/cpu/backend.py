@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +24,11 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Unit
+from wfstdec.search.contract import SEGMENTS, Read
 from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.scheduling import ALONE, HostBackend, Workers, decode_in_groups
 from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.added import overlay_of
+from wfstdec.wfst.boost_support import overlay_of, steps_on
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.groups import GroupSearch
@@ -33,10 +36,9 @@ from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
-from wfstdec.wfst.phrase_labels import steps_on
 
 
-class CpuBackend:
+class CpuBackend(HostBackend):
     """A graph laid out for the CPU kernels, and the memory of its searches.
 
     Args:
@@ -44,9 +46,10 @@ class CpuBackend:
         first_capacity: Entries that the scratch arrays hold at first; they grow.
     """
 
-    group_size = k.GROUP
+    can = HostBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
+        super().__init__(len(graph.tokens))
         self.graph = graph
         self.arrays = graph_arrays(graph)
         self.memory = SearchMemory(graph, first_capacity)
@@ -58,9 +61,35 @@ class CpuBackend:
             graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
         )
 
-    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> CpuSearch:
+    def start(
+        self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> CpuSearch:
         """Begin an utterance."""
-        return CpuSearch(self.memory, *self.inputs_of(options, boosts))
+        inputs = self.inputs_of(options, boosts)
+        if record:
+            return RecordingSearch(self.memory, *inputs, options)
+        return CpuSearch(self.memory, *inputs)
+
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: WfstOptions,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
+        if record or read is not None:
+            return super().decode(
+                utterances, options, boosts, record=record, workers=workers, read=read
+            )
+
+        def decode(some: list[np.ndarray], boosts: CompiledBoosts) -> list[BestPath]:
+            return self.decode_group(some, options, boosts)
+
+        return decode_in_groups(decode, utterances, boosts, k.GROUP, workers)
 
     def decode_group(
         self,
@@ -68,7 +97,7 @@ class CpuBackend:
         options: WfstOptions,
         boosts: CompiledBoosts,
     ) -> list[BestPath]:
-        """Decode whole utterances with the same boosts, at most `group_size`."""
+        """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
             inputs = self.inputs_of(options, boosts)
             return GroupSearch(self.memory, *inputs).decode(utterances)
@@ -78,12 +107,6 @@ class CpuBackend:
             search.advance(logprobs)
             paths.append(search.finish())
         return paths
-
-    def start_recording(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RecordingSearch:
-        """Begin an utterance of which a lattice is wanted."""
-        return RecordingSearch(self.memory, *self.inputs_of(options, boosts), options)
 
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts

@@ -197,7 +197,7 @@ class CpuSearch:
 
 
 class RecordingSearch(CpuSearch):
-    """The search of one utterance: `advance` any number of times, then `record`."""
+    """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class RecordingSearch(CpuSearch):
             self._record = self._record._replace(frames=longer)
         super().advance(logprobs)
 
-    def record(self) -> Recorded:
+    def finish(self) -> Recorded:  # type: ignore[override]
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         utterance, record = self._utterance, self._record
@@ -243,7 +243,7 @@ class RecordingSearch(CpuSearch):
             (utterance.trace, record),
             (*self._start, self._insertion),
         )
-        recorded = Recorded(self.finish(), states, arcs)
+        recorded = Recorded(super().finish(), states, arcs)
         self._memory.records.give(record)
         return recorded
 

@@ -24,7 +24,7 @@ from wfstdec.jit.pool import Once
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.wfst.added import overlay_of
+from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.gpu import layout as d
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The search on a device: batches, cut to its memory.
 
     backend = DeviceBackend(graph, device)
-    backend.decode_batch(utterances, options, boosts)    # a BestPath per utterance
-    session = backend.start(options, boosts)             # or as they come in
+    backend.decode(utterances, options, boosts)       # a BestPath per utterance
+    session = backend.start(options, boosts[0])       # or as they come in
 
 `boosts` is one `CompiledBoosts` per utterance.
 """
@@ -14,19 +14,19 @@ from operator import attrgetter
 from typing import Any
 
 from wfstdec.boost.compile import CompiledBoosts
-from wfstdec.errors import DeviceError, LogprobError
+from wfstdec.errors import DeviceError, InputError, LogprobError
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.search.contract import LATTICES, MEMORY_PLANS, Read
 from wfstdec.search.logprobs import as_utterances
-from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import scratch_bytes, utterance_bytes
 from wfstdec.wfst.gpu.recording import RecordingBatch
 from wfstdec.wfst.gpu.sessions import DeviceSession, advance
-from wfstdec.wfst.lattice_pack import Recorded
 from wfstdec.wfst.options import WfstOptions
 
 _LOGPROB_BYTES = 4
@@ -46,24 +46,32 @@ class DeviceBackend:
         DeviceMemoryError: The graph does not fit.
     """
 
+    can = frozenset({LATTICES, MEMORY_PLANS})
+
     def __init__(
         self, graph: PackedGraph, device: Device, first_capacity: int = 8192
     ) -> None:
         self.graph, self.device = graph, device
         self.device_graph = DeviceGraph(graph, device, first_capacity)
 
-    def as_utterances(
-        self, logprobs: Any, lengths: Any, num_tokens: int
-    ) -> Sequence[Chunk]:
-        """As `wfstdec.search.logprobs.as_utterances`; arrays may stay on the device."""
-        return as_utterances(logprobs, lengths, num_tokens)
+    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
+        """Check log-probs, as `Backend.inputs`; arrays may stay on the device."""
+        return as_utterances(logprobs, lengths, len(self.graph.tokens))
 
-    def start(self, options: WfstOptions, boosts: CompiledBoosts) -> DeviceSession:
+    def start(
+        self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> DeviceSession:
         """Begin an utterance that comes in chunks."""
+        assert not record
         return DeviceSession(self.device_graph, options, boosts)
 
     def advance(
-        self, sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]
+        self,
+        searches: Sequence[DeviceSession],
+        chunks: Sequence[Chunk],
+        *,
+        names: Sequence[int | str] | None = None,
+        workers: Workers = ALONE,
     ) -> None:
         """Pass sessions of one decoder through a chunk each, in one launch.
 
@@ -71,45 +79,34 @@ class DeviceBackend:
             DeviceMemoryError: The device's memory does not suffice.
             LogprobError: A number is no log-prob; no session has moved.
         """
-        advance(sessions, chunks)
+        try:
+            advance(searches, chunks)
+        except InputError as error:
+            if names is not None and isinstance(error.utterance, int):
+                error.utterance = names[error.utterance]
+            raise
 
-    def decode_batch(
+    def decode(
         self,
         utterances: Sequence[Chunk],
         options: WfstOptions,
         boosts: Sequence[CompiledBoosts],
-    ) -> list[BestPath]:
-        """Whole utterances, [T, V], in as many parts as memory asks for.
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, [T, V], in as many parts as memory asks for.
 
         Raises:
             DeviceMemoryError: Not even one utterance fits.
             LogprobError: A number is no log-prob: the first utterance that has one.
             DeviceError: The device failed; has the paths of the parts that were done.
         """
-        return self._in_parts(DeviceBatch, "finish", utterances, options, boosts)
-
-    def record_batch(
-        self,
-        utterances: Sequence[Chunk],
-        options: WfstOptions,
-        boosts: Sequence[CompiledBoosts],
-    ) -> list[Recorded]:
-        """The same, and what was recorded for lattices; errors as of `decode_batch`."""
-        return self._in_parts(RecordingBatch, "record", utterances, options, boosts)
-
-    def _in_parts(
-        self,
-        kind: type[DeviceBatch],
-        end: str,
-        utterances: Sequence[Chunk],
-        options: WfstOptions,
-        boosts: Sequence[CompiledBoosts],
-    ) -> list[Any]:
-        """What the method `end` of batches of a kind gives, of all utterances."""
-        paths: dict[int, Any] = {}
+        found: dict[int, Any] = {}
         bad: list[LogprobError] = []
-        records = kind is RecordingBatch
-        parts = list(self._parts([len(one) for one in utterances], records))[::-1]
+        kind = RecordingBatch if record else DeviceBatch
+        parts = list(self._parts([len(one) for one in utterances], record))[::-1]
         while parts:
             part = sorted(parts.pop())
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
@@ -117,7 +114,7 @@ class DeviceBackend:
             try:
                 batch = kind(self.device_graph, options, given, lengths)
                 batch.advance(chunks)
-                paths.update(zip(part, getattr(batch, end)(), strict=True))
+                found.update(zip(part, batch.finish(), strict=True))
             except LogprobError as error:
                 assert isinstance(error.utterance, int)
                 error.utterance = part[error.utterance]
@@ -128,11 +125,13 @@ class DeviceBackend:
                 half = len(part) // 2
                 parts += [part[half:], part[:half]]
             except self.device.failures as error:
-                missing = set(range(len(utterances))) - set(paths)
-                raise DeviceError(_failed(error, missing), missing, paths) from error
+                missing = set(range(len(utterances))) - set(found)
+                done = found if read is None else _each_read(found, read)
+                raise DeviceError(_failed(error, missing), missing, done) from error
         if bad:
             raise min(bad, key=attrgetter("utterance"))
-        return [paths[i] for i in range(len(utterances))]
+        done = found if read is None else _each_read(found, read)
+        return [done[i] for i in range(len(utterances))]
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
@@ -170,6 +169,10 @@ class DeviceBackend:
             taken += one
         if part:
             yield part
+
+
+def _each_read(found: dict[int, Any], read: Read) -> dict[int, Any]:
+    return {i: read(i, one) for i, one in found.items()}
 
 
 def _failed(error: Exception, missing: set[int]) -> str:

@@ -1,7 +1,7 @@
 """The CUDA backend: `backend.py` on an NVIDIA GPU, by CuPy.
 
     backend = CudaBackend(graph)                     # the current CUDA device
-    backend.decode_batch(utterances, options, boosts)
+    backend.decode(utterances, options, boosts)
 
 Arrays on the GPU (torch, CuPy, anything with DLPack) are taken as they are, float32,
 float16 or bfloat16, without a copy; all work goes to the caller's stream (torch's
@@ -46,13 +46,12 @@ class CudaBackend(DeviceBackend):
     def __init__(self, graph: PackedGraph, threads: int = MAX_THREADS) -> None:
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
 
-    def as_utterances(
-        self, logprobs: Any, lengths: Any, num_tokens: int
-    ) -> Sequence[Chunk]:
-        """As `search.logprobs.as_utterances`; arrays on the GPU stay as they are."""
+    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
+        """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
         if on_gpu(logprobs):
+            num_tokens = len(self.graph.tokens)
             return take_logprobs(self.device, logprobs, lengths, num_tokens)
-        return super().as_utterances(logprobs, lengths, num_tokens)
+        return super().inputs(logprobs, lengths)
 
 
 def backend_for(graph: PackedGraph) -> CudaBackend:

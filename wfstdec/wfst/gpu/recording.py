@@ -2,7 +2,7 @@
 
     batch = RecordingBatch(device_graph, options, boosts, lengths)
     batch.advance(chunks)
-    batch.record()                                      # a Recorded per utterance
+    batch.finish()                                      # a Recorded per utterance
 
 The kernels note what is within `lattice_beam` so far; the host prunes it. Positions on
 the device depend on the schedule of its threads: `lattice_of` sorts them out.
@@ -67,7 +67,7 @@ class _Record(NamedTuple):
 
 
 class RecordingBatch(DeviceBatch):
-    """Utterances side by side: `advance`, then `record`; arguments as `DeviceBatch`."""
+    """Utterances side by side that record lattices; arguments as `DeviceBatch`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RecordingBatch(DeviceBatch):
             self._allocate("links", counts)
             self._device.wait()
 
-    def record(self) -> list[Recorded]:
+    def finish(self) -> list[Recorded]:  # type: ignore[override]
         """End all utterances; the batch cannot be used afterwards."""
         if len(self.utterances) == 0:
             return []
@@ -98,7 +98,7 @@ class RecordingBatch(DeviceBatch):
         searched = [
             _Searched(graph, self._options, *one) for one in zip(*given, strict=True)
         ]
-        return list(map(_recorded, searched, found, self.finish()))
+        return list(map(_recorded, searched, found, super().finish()))
 
     def _noted(self, i: int) -> _Noted:
         one = self.utterances[i]

@@ -1,4 +1,4 @@
-"""Compiling phrases for a decoder: what it can say, and how phrases are spelt with it.
+"""Make compilers of phrases for a decoder: how phrases are spelt with its vocabulary.
 
 compiler = phrase_compiler(vocabulary)                 # words, if the decoder has any
 compiler = phrase_compiler(vocabulary, unit="token")   # tokens, between separators
@@ -7,35 +7,14 @@ compiler = phrase_compiler(vocabulary, unit="token")   # tokens, between separat
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
 from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import token_named, word_ids
-from wfstdec.text.symbols import TokenTable
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What a decoder can say.
-
-    Attributes:
-        tokens: The token table.
-        words: The word table, `words[0]` being `<eps>`; empty where there is none.
-        lexicon: How the words are pronounced; None where there are none.
-        separator: The token that may stand between words, or None.
-        separator_optional: It may also be left out.
-    """
-
-    tokens: TokenTable
-    words: tuple[str, ...] = ()
-    lexicon: Lexicon | None = None
-    separator: int | None = None
-    separator_optional: bool = False
+from wfstdec.text.vocabulary import Vocabulary
 
 
 def phrase_compiler(

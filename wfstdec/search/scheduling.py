@@ -1,0 +1,203 @@
+"""Utterances shared out among threads, and what backends on the host have in common.
+
+with Workers(threads) as workers:
+workers.map(function, items)               # in order, in threads where it helps
+
+class CpuBackend(HostBackend): ...             # has `start`; is given the rest
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.errors import naming
+from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Read
+from wfstdec.search.logprobs import as_utterances
+
+_Given = TypeVar("_Given")
+_Item = TypeVar("_Item")
+
+
+class Workers:
+    """Threads that work side by side; they are made when there is work for them.
+
+    Args:
+        threads: So many, the calling one among them.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        """Nothing is made yet."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def map(
+        self, function: Callable[[_Given], _Item], items: Sequence[_Given]
+    ) -> list[_Item]:
+        """Call for every item; results in order. Not for several threads at once."""
+        others = min(self.threads, len(items)) - 1
+        if others < 1:
+            return [function(item) for item in items]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1)
+        results: dict[int, _Item] = {}
+        left = iter(range(len(items)))  # all threads take from it, the next one each
+
+        def work() -> None:
+            for at in left:
+                results[at] = function(items[at])
+
+        done = [self._pool.submit(work) for _ in range(others)]
+        try:
+            work()
+        finally:
+            wait(done)
+        for one in done:
+            one.result()
+        return [results[at] for at in range(len(items))]
+
+
+ALONE = Workers(1)
+"""The calling thread, and no other."""
+
+
+class HostBackend(ABC):
+    """A backend whose searches run on the host, one utterance in a thread.
+
+    Args:
+        num_tokens: V of log-probs.
+    """
+
+    can = frozenset({LATTICES, SESSION_LATTICES})
+
+    def __init__(self, num_tokens: int) -> None:
+        self._num_tokens = num_tokens
+
+    def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
+        """Check log-probs, as `Backend.inputs`; float32 [T, V], C order."""
+        return as_utterances(logprobs, lengths, self._num_tokens)
+
+    @abstractmethod
+    def start(
+        self, options: Any, boosts: CompiledBoosts, *, record: bool = False
+    ) -> Any:
+        """Begin an utterance, as `Backend.start`."""
+
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: the longest first."""
+
+        def decode_one(i: int) -> Any:
+            with naming(i):
+                search = self.start(options, boosts[i], record=record)
+                search.advance(utterances[i])
+                found = search.finish()
+                return found if read is None else read(i, found)
+
+        return _each(decode_one, list(map(len, utterances)), workers)
+
+    def advance(
+        self,
+        searches: Sequence[Any],
+        chunks: Sequence[np.ndarray],
+        *,
+        names: Sequence[int | str] | None = None,
+        workers: Workers = ALONE,
+    ) -> None:
+        """Pass searches through a chunk each, as `Backend.advance`."""
+        called = range(len(chunks)) if names is None else names
+
+        def advance_one(i: int) -> None:
+            if len(chunks[i]):
+                with naming(called[i]):
+                    searches[i].advance(chunks[i])
+
+        if workers.threads == 1:
+            for i in range(len(chunks)):
+                advance_one(i)
+        else:
+            _each(advance_one, list(map(len, chunks)), workers)
+
+
+def decode_in_groups(
+    decode: Callable[[list[Any], CompiledBoosts], list[_Item]],
+    utterances: Sequence[Any],
+    boosts: Sequence[CompiledBoosts],
+    most: int,
+    workers: Workers,
+) -> list[_Item]:
+    """Decode utterances of the same boosts a few at a time.
+
+    Args:
+        decode: Decodes a group.
+        utterances: Of any length.
+        boosts: Of each.
+        most: The most utterances of a group.
+        workers: Threads, each of which gets a few groups.
+
+    Returns:
+        What was found of each utterance.
+    """
+    groups = groups_of(list(map(len, utterances)), boosts, workers.threads, most)
+
+    def decode_some(group: list[int]) -> list[_Item]:
+        with naming(group[0]):
+            return decode([utterances[i] for i in group], boosts[group[0]])
+
+    found: dict[int, _Item] = {}
+    for group, some in zip(groups, workers.map(decode_some, groups), strict=True):
+        found.update(zip(group, some, strict=True))
+    return [found[i] for i in range(len(utterances))]
+
+
+def groups_of(
+    lengths: Sequence[int], boosts: Sequence[CompiledBoosts], threads: int, most: int
+) -> list[list[int]]:
+    """Put utterances of the same boosts together; leave every thread a few groups."""
+    enough = sum(lengths) / (4 * threads)
+    groups: list[list[int]] = []
+    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
+    for i in _longest_first(lengths):
+        key = id(boosts[i])
+        group, frames = begun.get(key, ([], 0))
+        if group and (len(group) == most or frames + lengths[i] > enough):
+            group, frames = [], 0
+        if not group:
+            groups.append(group)
+        group.append(i)
+        begun[key] = group, frames + lengths[i]
+    return groups
+
+
+def _each(
+    function: Callable[[int], _Item], lengths: Sequence[int], workers: Workers
+) -> list[_Item]:
+    """Call for the position of everything that has a length, the longest first."""
+    order = _longest_first(lengths)
+    results = dict(zip(order, workers.map(function, order), strict=True))
+    return [results[i] for i in range(len(lengths))]
+
+
+def _longest_first(lengths: Sequence[int]) -> list[int]:
+    return sorted(range(len(lengths)), key=lambda i: -lengths[i])
