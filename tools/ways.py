@@ -62,6 +62,7 @@ LEFT_OUT = re.compile(
 
 HOST_LINES, KERNEL_LINES, SMALL_LINES = 400, 600, 100
 LONG = {
+    "trie.decoder": "a public class, with what makes it of files and what reads it",
     "boost.compile": "from a checked list to what every search takes, and its scale",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
 }
@@ -77,7 +78,6 @@ SMALL = {
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
-    "trie.lattice_tables": "to go: the vocabulary in the place of tables of lattices",
     "wfst.partial": "to go: one reader of what can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""

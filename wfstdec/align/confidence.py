@@ -43,10 +43,10 @@ class Nearness:
             hypothesis: The path; the frames of no token are blanks.
             blank: The blank.
         """
-        said = _said(hypothesis, blank)
+        tokens = _token_of_frames(hypothesis, blank)
         ratio, count, first = [np.zeros(1)], [np.zeros(1, np.int64)], 0
         for chunk in chunks:
-            token = said[first : first + len(chunk)]
+            token = tokens[first : first + len(chunk)]
             chunk, first = chunk[: len(token)], first + len(chunk)
             at = np.arange(len(chunk))
             best = chunk.argmax(axis=1) if len(chunk) else at
@@ -66,11 +66,11 @@ class Nearness:
         return float(self.ratio[start] - self.ratio[end])
 
 
-def _said(hypothesis: Hypothesis, blank: int) -> np.ndarray:
+def _token_of_frames(hypothesis: Hypothesis, blank: int) -> np.ndarray:
     """The token of each frame of a path."""
-    said = np.full(hypothesis.num_frames, blank, np.int64)
+    tokens = np.full(hypothesis.num_frames, blank, np.int64)
     for token, start, end in zip(
         hypothesis.token_ids, *hypothesis.token_frames, strict=True
     ):
-        said[start:end] = token
-    return said
+        tokens[start:end] = token
+    return tokens

@@ -68,9 +68,9 @@ class LinearGraph:
         """
         lexicon = self._lexicon(transcript)
         words = tuple(dict.fromkeys((EPSILON_WORD, *lexicon.words, _SKIP)))
-        said = {t for tokens in lexicon.pronunciations for t in tokens}
-        said |= set(self.fillers.tokens)
-        labels = LabelSpace(self.tokens, words, used=frozenset(said))
+        used = {t for tokens in lexicon.pronunciations for t in tokens}
+        used |= set(self.fillers.tokens)
+        labels = LabelSpace(self.tokens, words, used=frozenset(used))
         lg = compose(self._l_fst(lexicon, labels), self._g_fst(transcript, labels))
         tlg = compose_topology(self.topology, lg, labels)
         ilabel, repeat = labels.split_repeats(tlg.ilabel)
@@ -83,7 +83,7 @@ class LinearGraph:
         """The entries of the words, each once, and of the star."""
         by_word = dict(zip(transcript.words, transcript.entries, strict=True))
         rows: list[tuple[str, Pronunciation, float]] = [
-            (word, *entry) for word, said in by_word.items() for entry in said
+            (word, *entry) for word, entries in by_word.items() for entry in entries
         ]
         if self.star is not None:
             rows.append((_STAR, (self.star,), 0.0))
@@ -122,8 +122,8 @@ class LinearGraph:
         places = [str(i) for i in range(len(transcript.words))]
         entries = [
             (i + 1, tokens, cost)
-            for i, said in enumerate(transcript.entries)
-            for tokens, cost in said
+            for i, prons in enumerate(transcript.entries)
+            for tokens, cost in prons
         ]
         if self.star is not None:
             entries.append((len(places) + 1, (self.star,), 0.0))

@@ -1,4 +1,4 @@
-"""Texts to align: their words, and how these are said.
+"""Texts to align: their words, and the pronunciations of these.
 
 words = Pronouncer(table, lexicon, separator=token, g2p="spelling")
 transcript = words.transcript("the cat sat")
@@ -32,7 +32,7 @@ class Transcript:
 
     Attributes:
         words: In order.
-        entries: How each may be said.
+        entries: The pronunciations of each word.
     """
 
     words: tuple[str, ...]
@@ -40,7 +40,7 @@ class Transcript:
 
 
 class Transcriber:
-    """Knows how the words of texts are said: by a lexicon, by `g2p`, by spelling.
+    """Finds the pronunciations of texts: by a lexicon, by `g2p`, by spelling.
 
     Args:
         tokens: The token table.
@@ -92,14 +92,14 @@ class Transcriber:
         words = tuple(text.split()) if isinstance(text, str) else tuple(text)
         missing = list(dict.fromkeys(w for w in words if w not in self._known))
         if missing:
-            said = self._said(missing)
-            self._known |= {w: tuple((t, 0.0) for t in ways) for w, ways in said}
+            found = self._pronounced(missing)
+            self._known |= {w: tuple((t, 0.0) for t in ways) for w, ways in found}
             missing = [word for word in missing if word not in self._known]
         if missing:
             raise LexiconError(_unknown(words, missing))
         return Transcript(words, tuple(self._known[word] for word in words))
 
-    def _said(
+    def _pronounced(
         self, words: Sequence[str]
     ) -> Iterable[tuple[str, Sequence[Pronunciation]]]:
         if self._spell is not None:

@@ -8,7 +8,7 @@ from wfstdec.compare.plotting import check_plot, plot_reliability
 from wfstdec.compare.posterior_scale import (
     SCALES,
     Judged,
-    Measured,
+    ScaleTrial,
     by_speaker,
     judge_all,
     measure,
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
         check_plot(args.reliability)
     given, others = _judged(args)
 
-    def say(trial: Measured) -> None:
+    def say(trial: ScaleTrial) -> None:
         if not args.quiet:
             print(trial, flush=True)
 

@@ -36,7 +36,7 @@ _LOADED: Mapping[str, None] = {"blank": None, "unk_cost": None}
 
 
 @dataclass(frozen=True, eq=False)
-class Measured(Generic[_Item]):
+class Loaded(Generic[_Item]):
     """Something that a search needs, and what loading it took.
 
     Attributes:
@@ -50,12 +50,12 @@ class Measured(Generic[_Item]):
     load_mb: float | None = None
 
 
-def measure_load(load: Callable[[], _Item]) -> Measured[_Item]:
+def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
     """Load something and measure what that takes."""
     before, begin = resident_mb(), time.perf_counter()
     item = load()
     load_s = time.perf_counter() - begin
-    return Measured(item, round(load_s, 3), round(resident_mb() - before, 1))
+    return Loaded(item, round(load_s, 3), round(resident_mb() - before, 1))
 
 
 def trie_factory(

@@ -23,7 +23,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (
-    Measured,
+    Loaded,
     greedy_factory,
     measure_load,
     transducer_factory,
@@ -103,7 +103,7 @@ class Models:
     transducer_lm: _Path | None = None
 
     @cached_property
-    def loaded_graph(self) -> Measured[PackedGraph]:
+    def loaded_graph(self) -> Loaded[PackedGraph]:
         """The graph, and what loading it took.
 
         Raises:
@@ -224,7 +224,7 @@ class Models:
             )
         )
         make, clock = measured.item
-        factory = Measured(make, measured.load_s, measured.load_mb)
+        factory = Loaded(make, measured.load_s, measured.load_mb)
         inputs = _fingerprints(transducer=model, lm=lm)
         searches = transducer_searches(factory, base, grid, clock=clock, inputs=inputs)
         searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)

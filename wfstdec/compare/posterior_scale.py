@@ -40,7 +40,7 @@ class Judged(NamedTuple):
     right: list[bool]
 
 
-class Measured(NamedTuple):
+class ScaleTrial(NamedTuple):
     """Quality of confidences at a scale of posteriors."""
 
     scale: float
@@ -59,8 +59,8 @@ class ScaleTuning:
         trials: All of them, in order.
     """
 
-    best: Measured
-    trials: tuple[Measured, ...]
+    best: ScaleTrial
+    trials: tuple[ScaleTrial, ...]
 
 
 def speaker_of(utterance: str) -> str:
@@ -118,7 +118,7 @@ def judge_all(
     return found
 
 
-def measure(judged: Sequence[Judged], scale: float) -> Measured:
+def measure(judged: Sequence[Judged], scale: float) -> ScaleTrial:
     """Measure the confidences of some lattices at a scale.
 
     Raises:
@@ -127,13 +127,13 @@ def measure(judged: Sequence[Judged], scale: float) -> Measured:
     """
     right = [one for utterance in judged for one in utterance.right]
     found = [confidences_of(one.lattice, scale=scale) for one in judged]
-    return Measured(scale, quality([c for some in found for c in some], right))
+    return ScaleTrial(scale, quality([c for some in found for c in some], right))
 
 
 def tune_posterior_scale(
     judged: Sequence[Judged],
     scales: Sequence[float] = SCALES,
-    say: Callable[[Measured], None] | None = None,
+    say: Callable[[ScaleTrial], None] | None = None,
 ) -> ScaleTuning:
     """Search for the scale with the best normalised cross-entropy.
 
@@ -148,7 +148,7 @@ def tune_posterior_scale(
     """
     if not scales or not min(scales) > 0:
         raise OptionError(f"scales {list(scales)}, expected some above 0")
-    done: dict[float, Measured] = {}
+    done: dict[float, ScaleTrial] = {}
 
     def visit(scale: float) -> None:
         scale = round(scale, _DIGITS)
@@ -157,7 +157,7 @@ def tune_posterior_scale(
             if say is not None:
                 say(done[scale])
 
-    def best() -> Measured:
+    def best() -> ScaleTrial:
         return max(
             done.values(), key=lambda one: (one.quality.nce, -abs(one.scale - 1))
         )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.compare.grids import Grid, combinations, split_grid
-from wfstdec.compare.loading import DecoderFactory, Measured
+from wfstdec.compare.loading import DecoderFactory, Loaded
 from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.greedy.options import GreedyOptions
@@ -141,7 +141,7 @@ class PeerSearch:
 
 
 def wfst_searches(
-    graph: PackedGraph | Measured[PackedGraph],
+    graph: PackedGraph | Loaded[PackedGraph],
     base: WfstOptions,
     grid: Grid,
     *,
@@ -153,7 +153,7 @@ def wfst_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    loaded = graph if isinstance(graph, Measured) else Measured(graph)
+    loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
     shift = frame_shift_s
 
     def make(options: WfstOptions) -> Decoder:
@@ -167,7 +167,7 @@ def wfst_searches(
 
 
 def trie_searches(
-    make: DecoderFactory | Measured[DecoderFactory],
+    make: DecoderFactory | Loaded[DecoderFactory],
     base: TrieOptions,
     grid: Grid,
     *,
@@ -189,7 +189,7 @@ def trie_searches(
 
 
 def greedy_searches(
-    make: DecoderFactory | Measured[DecoderFactory],
+    make: DecoderFactory | Loaded[DecoderFactory],
     base: GreedyOptions,
     grid: Grid,
     *,
@@ -214,7 +214,7 @@ def greedy_searches(
 
 
 def transducer_searches(
-    make: DecoderFactory | Measured[DecoderFactory],
+    make: DecoderFactory | Loaded[DecoderFactory],
     base: TransducerOptions,
     grid: Grid,
     *,
@@ -239,11 +239,11 @@ def transducer_searches(
 
 
 def _facts_of(
-    make: DecoderFactory | Measured[DecoderFactory],
+    make: DecoderFactory | Loaded[DecoderFactory],
     base: Any,
     inputs: Mapping[str, str] | None,
 ) -> tuple[DecoderFactory, SearchFacts]:
-    loaded = make if isinstance(make, Measured) else Measured(make)
+    loaded = make if isinstance(make, Loaded) else Loaded(make)
     known = inputs or {}
     return loaded.item, SearchFacts(asdict(base), loaded.load_s, loaded.load_mb, known)
 

@@ -263,7 +263,7 @@ def _read_text(data: bytes, at: int) -> tuple[CompactLattice, int]:
             raise ValueError(f"start state {state}, not 0")
         top = max(top, state)
         if len(fields) <= 2:
-            final[state] = _weight_of(fields[1]) if len(fields) == 2 else _ONE
+            final[state] = _weight_of(fields[1]) if len(fields) == 2 else _SEMIRING_ONE
             continue
         to, arc = int(fields[1]), _arc_of(fields)
         top = max(top, to)
@@ -277,14 +277,14 @@ def _arc_of(fields: list[str]) -> CompactArc:
 
     Kaldi leaves weights of no cost out; those that it writes have a comma.
     """
-    weight = _weight_of(fields.pop()) if "," in fields[-1] else _ONE
+    weight = _weight_of(fields.pop()) if "," in fields[-1] else _SEMIRING_ONE
     _, to, *label, word = map(int, fields)
     if label:
         weight = weight._replace(labels=tuple(label) if label[0] else ())
     return CompactArc(word, to, weight)
 
 
-_ONE = Weight(0.0, 0.0, ())
+_SEMIRING_ONE = Weight(0.0, 0.0, ())
 
 
 def _weight_of(text: str) -> Weight:
