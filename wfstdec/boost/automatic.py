@@ -46,6 +46,16 @@ DISTINCT, NEIGHBOUR, HOMOPHONE = 0, 1, 2
 """What is known of a word's pronunciations; the greatest that holds of any."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _PLACE = np.uint64(0xC2B2AE3D27D4EB4F)
+MOST = 8.0
+"""No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
+NEIGHBOURS, HOMOPHONES = 0.6, 0.2
+"""Shares of words that may be taken for likelier ones."""
+ADDED = 6.7
+"""What words that are added cost at least, nats, boosted."""
+COMMON = 9.0
+"""Words that cost less, nats, must not be taken for added ones."""
+NEAR_ADDED, SAME_ADDED = 0.4, 0.1
+"""Shares of added words that sound like common ones."""
 
 
 def likelier_sounds(
@@ -176,18 +186,6 @@ def _longer(key, token):
     """The hash of a sequence with one more token."""
     key = (key ^ np.uint64(token + 1)) * _FACTOR
     return key ^ (key >> np.uint64(29))
-
-
-MOST = 8.0
-"""No bonus is larger, nats: lists that may be trusted gain nothing beyond."""
-NEIGHBOURS, HOMOPHONES = 0.6, 0.2
-"""Shares of words that may be taken for likelier ones."""
-ADDED = 6.7
-"""What words that are added cost at least, nats, boosted."""
-COMMON = 9.0
-"""Words that cost less, nats, must not be taken for added ones."""
-NEAR_ADDED, SAME_ADDED = 0.4, 0.1
-"""Shares of added words that sound like common ones."""
 
 
 class DefaultBonuses:

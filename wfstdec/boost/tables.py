@@ -33,6 +33,33 @@ from wfstdec.text.symbols import EPSILON
 MIN_BITS = 1 << 12
 BITS_PER_POSITION = 32
 """So many bits for each hot position, up to one for each row or position of all."""
+ROW = np.dtype(
+    [
+        ("labels", "<u8"),
+        ("begin", "<u4"),
+        ("backoff", "<u4"),
+        ("backoff_cost", "<f4"),
+        ("dense_cost", "<f4"),
+        ("dense", "<u4"),
+        ("credit", "<f4"),
+    ]
+)
+"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
+off to before a dense one, none if it is dense itself; its first arc; where it backs
+off to and the cost; where the row of that dense state begins and the cost of backing
+off to it; the most that a label is credited, at least 0."""
+ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
+"""An arc of a boost state."""
+STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
+"""What a label does in a dense state."""
+DENSE_SHARE = 1 / 6
+"""A state with arcs for this part of the labels is dense."""
+MAX_DENSE = 2048
+"""No more states than these, the root apart: the table is to stay in the cache."""
+NO_STATE = 0xFFFFFFFF
+"""In the place of a boost state: there is none."""
+_ROUNDING = 2.0**-22
+"""More than a sum of two float32 loses, relative to the larger one."""
 
 
 class ListedWords(NamedTuple):
@@ -65,6 +92,7 @@ def _no_words() -> ListedWords:
 
 
 NO_WORDS = _no_words()
+
 """No boosted words and no hot positions."""
 
 
@@ -98,36 +126,6 @@ def _set_bits(bits, mask, words, splits, positions):
             bits[bit >> WORD_SHIFT] |= BIT << (bit & LOW_BITS)
 
 
-ROW = np.dtype(
-    [
-        ("labels", "<u8"),
-        ("begin", "<u4"),
-        ("backoff", "<u4"),
-        ("backoff_cost", "<f4"),
-        ("dense_cost", "<f4"),
-        ("dense", "<u4"),
-        ("credit", "<f4"),
-    ]
-)
-"""A boost state: the labels, modulo 64, of its arcs and of the states that it backs
-off to before a dense one, none if it is dense itself; its first arc; where it backs
-off to and the cost; where the row of that dense state begins and the cost of backing
-off to it; the most that a label is credited, at least 0."""
-ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
-"""An arc of a boost state."""
-STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
-"""What a label does in a dense state."""
-
-DENSE_SHARE = 1 / 6
-"""A state with arcs for this part of the labels is dense."""
-MAX_DENSE = 2048
-"""No more states than these, the root apart: the table is to stay in the cache."""
-NO_STATE = 0xFFFFFFFF
-"""In the place of a boost state: there is none."""
-_ROUNDING = 2.0**-22
-"""More than a sum of two float32 loses, relative to the larger one."""
-
-
 class PhraseRows(NamedTuple):
     """Phrases as the kernels take them; without any, of neither unit."""
 
@@ -157,6 +155,7 @@ NO_PHRASES = PhraseRows(
     begun=np.uint64(0),
     start=np.uint32(0),
 )
+
 """One state, in which no label does anything."""
 
 

@@ -18,6 +18,7 @@ _SIGN = uint32(1 << 31)
 _SHORT = 24
 STACK = 128
 """Ranges that may wait: more than twice the bits of any length."""
+_SHORT_RUN = 16
 
 
 @inlined
@@ -92,9 +93,6 @@ def _partition(keys, low, high):
         i += 1
         j -= 1
     return min(j, high - 1)
-
-
-_SHORT_RUN = 16
 
 
 @kernel

@@ -32,6 +32,11 @@ from wfstdec.lm.ngram_build import build_automaton, labels_by_name, labels_by_ne
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.symbols import TokenTable, token_table
 
+FORMAT_VERSION = 1
+_HEADER = "header.json"
+_LABELS = "labels.json"
+_log = logging.getLogger("wfstdec.lm")
+
 
 def check_automaton(automaton: Automaton, num_labels: int, place: str) -> None:
     """Raise unless the arrays fit each other and every index exists.
@@ -112,12 +117,6 @@ def _are_splits(splits: np.ndarray, count: int, total: int) -> bool:
 
 def _within(values: np.ndarray, least: int, end: int) -> bool:
     return bool(((values >= least) & (values < end)).all())
-
-
-FORMAT_VERSION = 1
-_HEADER = "header.json"
-_LABELS = "labels.json"
-_log = logging.getLogger("wfstdec.lm")
 
 
 @dataclass(frozen=True, eq=False)

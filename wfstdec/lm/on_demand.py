@@ -58,6 +58,7 @@ MAX_PAIRS = 1 << 21
 """Once the model was asked so much, searches that begin start with nothing."""
 FIRST_SLOTS = 1 << 12
 NO_ALIASES = np.zeros(0, np.int32)
+_Found = TypeVar("_Found")
 
 
 class LazyLM:
@@ -294,8 +295,8 @@ def _moved(table: LazyTable, factor: int) -> LazyTable:
 
 
 AnyModel = Automaton | LazyLM
+
 """Language models of a search space."""
-_Found = TypeVar("_Found")
 
 
 class LmArrays:

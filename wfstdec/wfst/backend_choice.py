@@ -28,8 +28,6 @@ BACKENDS = {
 }
 """Name to module, and what makes the backend of a graph there. When `"auto"` takes
 `"cuda"`, `choose` says."""
-
-
 CPU_US, CPU_GROWTH = 1.0, 0.256
 """Microseconds of a frame on one core at beam 8, and how they grow with a nat more."""
 GPU_US, GPU_GROWTH = 9.5, 0.153
@@ -39,6 +37,7 @@ HOST_US = 10.0
 BYTES_PER_US = 10_000.0
 """Of log-probs between host and GPU."""
 CPU, CUDA = "cpu", "cuda"
+_DLPACK_CUDA = 2
 
 
 class BackendChoice(NamedTuple):
@@ -181,6 +180,3 @@ def batch_of(logprobs: Any, lengths: Any) -> Batch:
     on_gpu = device is not None and device()[0] == _DLPACK_CUDA
     longest = max(counts, default=0)
     return Batch(len(counts), sum(counts), longest, numbers * size, on_gpu)
-
-
-_DLPACK_CUDA = 2

@@ -45,6 +45,9 @@ from wfstdec.search.paths.label_path import BestPath
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
 
+_LABEL = uint32(LABEL_MASK)
+_NO_ARC = uint32(0xFFFFFFFF)
+
 
 class KeptArcs(NamedTuple):
     """The arcs that are kept, in any order.
@@ -163,10 +166,6 @@ def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
             one.insertion_cost = word_insertion
         one.boost_cost, one.excess = kept.boost_cost[a], kept.excess[a]
     return arcs
-
-
-_LABEL = uint32(LABEL_MASK)
-_NO_ARC = uint32(0xFFFFFFFF)
 
 
 @jit

@@ -33,6 +33,9 @@ from wfstdec.lm.kernels import final, step
 _MIX = uint64(0xFF51AFD7ED558CCD)
 _SEED = uint64(0x9E3779B97F4A7C15)
 _SHIFT = uint64(29)
+_FIRST = 2048
+_KEPT_NODES = 1 << 16
+"""Trees that have grown beyond it are not kept: emptying their tables takes time."""
 
 
 @inlined
@@ -161,11 +164,6 @@ def end_score(search, state):
     if not search.params.boundary:
         return 0.0
     return -search.params.alpha * float(final(search.automaton, 0, state))
-
-
-_FIRST = 2048
-_KEPT_NODES = 1 << 16
-"""Trees that have grown beyond it are not kept: emptying their tables takes time."""
 
 
 def store_pool(first_size: int = _FIRST) -> Pool[k.Store]:

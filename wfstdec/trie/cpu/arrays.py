@@ -128,12 +128,10 @@ PLACE = np.dtype(
 )
 """An entry of some frontier, for a lattice; frames passed, and whether the search goes
 on from its nonblank phase."""
-
 CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
 """The look-ahead in a state (the upper half of the key) at a node (the lower)."""
 CACHE_BITS = 13
 """The cache has so many look-aheads, as a power of two."""
-
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 """What a kernel returns: done, which arrays are too small for the next frame, or that
 the language model must be asked before it."""
@@ -143,6 +141,7 @@ survived or -1, sums of entries and of candidates, and the last stamp of the tab
 `Scratch`)."""
 NUM_ARCS, NUM_PLACES, FIRST = range(3)
 """Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
+NO_LIMIT = 1 << 40
 
 
 class SearchParams(NamedTuple):
@@ -263,9 +262,6 @@ class Scratch(NamedTuple):
     word_bonuses: np.ndarray
     word_prons: np.ndarray
     word_labels: np.ndarray
-
-
-NO_LIMIT = 1 << 40
 
 
 def search_params(

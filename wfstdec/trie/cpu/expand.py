@@ -46,6 +46,9 @@ from wfstdec.trie.open_words import find_text
 
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
+_INF = float32(np.inf)
+_NO_COST = float32(0)
+_NOWHERE = int64(-1)
 
 
 class Beside(NamedTuple):
@@ -162,10 +165,6 @@ def text_with(text, label):
 def source_cost(entry, repeated):
     """The cost that a token begins from; the last token again only follows a blank."""
     return entry.blank_cost if repeated else least_cost(entry)
-
-
-_INF = float32(np.inf)
-_NO_COST = float32(0)
 
 
 class NextToken(NamedTuple):
@@ -313,9 +312,6 @@ def _begin_after(search, scratch, source, following, place, emitted):
         if emitted.num_candidates < 0:
             break
     return emitted
-
-
-_NOWHERE = int64(-1)
 
 
 @inlined

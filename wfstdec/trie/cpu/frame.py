@@ -63,102 +63,6 @@ MAX_RANK_SORT = 128
 _INF = float32(np.inf)
 _ONE = uint64(1)
 _NO_BIT = uint64(0)
-
-
-@part
-def least_stay_cost(search, scratch, frontier, count):
-    """The least cost of the first entries if no token begins.
-
-    A candidate has this cost, so that the running bound may begin with it.
-    """
-    least, blank = _INF, scratch.costs[search.space.blank]
-    for i in range(min(count, PROBED_ENTRIES)):
-        entry = frontier[i]
-        least = min(least, float32(least_cost(entry) + blank))
-        if entry.nonblank_cost < _INF:
-            again = scratch.costs[token_of(search, entry.node)]
-            least = min(least, float32(entry.nonblank_cost + again))
-    return least
-
-
-@part
-def find_tokens(blank, bound, scratch):
-    """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many.
-
-    No branch depends on the costs, so that none is mispredicted.
-    """
-    costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
-    bound, count = min(bound, NO_CUTOFF), _NO_BIT
-    for v in range(uint64(len(costs))):
-        scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
-        count += uint64(costs[v] <= bound) & uint64(v != blank)
-    return count
-
-
-@part
-def drop_tokens(count, bound, scratch):
-    """Drop the found tokens that are over a lower bound; how many are left."""
-    tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
-    for i in range(count):
-        token = tokens[i]
-        tokens[kept], costs[kept] = token, costs[i]
-        kept += uint64(scratch.costs[token] <= bound)
-    return kept
-
-
-@part
-def take_best_token(count, scratch):
-    """Let the best of the found tokens be the only one that may begin."""
-    best = _NO_BIT
-    for i in range(_ONE, count):
-        if scratch.found_costs[i] < scratch.found_costs[best]:
-            best = i
-    token = scratch.found_tokens[best]
-    scratch.next_tokens[0] = token
-    scratch.next_costs[token] = scratch.costs[token]
-
-
-@part
-def rank_tokens(params, count, scratch):
-    """Fill `next_tokens` and `next_costs` with the best of those found; how many."""
-    if count > uint64(MAX_RANK_SORT):
-        _quicksort(scratch, count)
-    else:
-        _rank_sort(scratch, count)
-    num_next = min(int64(count), params.token_top_k)
-    for i in range(num_next):
-        scratch.next_costs[scratch.next_tokens[i]] = scratch.costs[
-            scratch.next_tokens[i]
-        ]
-    return num_next
-
-
-@inlined
-def _quicksort(scratch, count):
-    """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
-    for i in range(count):
-        scratch.keys[i] = key_of(scratch.found_costs[i], scratch.found_tokens[i])
-    sort_keys(scratch.keys, int64(count), scratch.stack)
-    for i in range(count):
-        scratch.next_tokens[i] = index_of(scratch.keys[i])
-
-
-@inlined
-def _rank_sort(scratch, count):
-    """The same for a few: a token's place is the number of those before it.
-
-    No branch depends on the costs, so that none is mispredicted.
-    """
-    costs = scratch.found_costs
-    for i in range(count):
-        cost, place = costs[i], uint32(0)
-        for j in range(i):
-            place += uint32(costs[j] <= cost)
-        for j in range(i + _ONE, count):
-            place += uint32(costs[j] < cost)
-        scratch.next_tokens[place] = scratch.found_tokens[i]
-
-
 TRY_BEST_ABOVE = 12
 """Of more tokens than these the best one is followed first, for a better bound."""
 _NO_COST = float32(0)
@@ -459,3 +363,97 @@ def _go_on(search, scratch, source, token, node, emitted):
         repeated=repeated,
     )
     return begin(search, scratch, source, successor, emitted)
+
+
+@part
+def least_stay_cost(search, scratch, frontier, count):
+    """The least cost of the first entries if no token begins.
+
+    A candidate has this cost, so that the running bound may begin with it.
+    """
+    least, blank = _INF, scratch.costs[search.space.blank]
+    for i in range(min(count, PROBED_ENTRIES)):
+        entry = frontier[i]
+        least = min(least, float32(least_cost(entry) + blank))
+        if entry.nonblank_cost < _INF:
+            again = scratch.costs[token_of(search, entry.node)]
+            least = min(least, float32(entry.nonblank_cost + again))
+    return least
+
+
+@part
+def find_tokens(blank, bound, scratch):
+    """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many.
+
+    No branch depends on the costs, so that none is mispredicted.
+    """
+    costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
+    bound, count = min(bound, NO_CUTOFF), _NO_BIT
+    for v in range(uint64(len(costs))):
+        scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
+        count += uint64(costs[v] <= bound) & uint64(v != blank)
+    return count
+
+
+@part
+def drop_tokens(count, bound, scratch):
+    """Drop the found tokens that are over a lower bound; how many are left."""
+    tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
+    for i in range(count):
+        token = tokens[i]
+        tokens[kept], costs[kept] = token, costs[i]
+        kept += uint64(scratch.costs[token] <= bound)
+    return kept
+
+
+@part
+def take_best_token(count, scratch):
+    """Let the best of the found tokens be the only one that may begin."""
+    best = _NO_BIT
+    for i in range(_ONE, count):
+        if scratch.found_costs[i] < scratch.found_costs[best]:
+            best = i
+    token = scratch.found_tokens[best]
+    scratch.next_tokens[0] = token
+    scratch.next_costs[token] = scratch.costs[token]
+
+
+@part
+def rank_tokens(params, count, scratch):
+    """Fill `next_tokens` and `next_costs` with the best of those found; how many."""
+    if count > uint64(MAX_RANK_SORT):
+        _quicksort(scratch, count)
+    else:
+        _rank_sort(scratch, count)
+    num_next = min(int64(count), params.token_top_k)
+    for i in range(num_next):
+        scratch.next_costs[scratch.next_tokens[i]] = scratch.costs[
+            scratch.next_tokens[i]
+        ]
+    return num_next
+
+
+@inlined
+def _quicksort(scratch, count):
+    """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
+    for i in range(count):
+        scratch.keys[i] = key_of(scratch.found_costs[i], scratch.found_tokens[i])
+    sort_keys(scratch.keys, int64(count), scratch.stack)
+    for i in range(count):
+        scratch.next_tokens[i] = index_of(scratch.keys[i])
+
+
+@inlined
+def _rank_sort(scratch, count):
+    """The same for a few: a token's place is the number of those before it.
+
+    No branch depends on the costs, so that none is mispredicted.
+    """
+    costs = scratch.found_costs
+    for i in range(count):
+        cost, place = costs[i], uint32(0)
+        for j in range(i):
+            place += uint32(costs[j] <= cost)
+        for j in range(i + _ONE, count):
+            place += uint32(costs[j] < cost)
+        scratch.next_tokens[place] = scratch.found_tokens[i]

@@ -61,264 +61,9 @@ BLOCK_ARCS = BLOCK * MAX_LABELS
 """The most arcs that are listed for a block."""
 _ONE = uint64(1)
 _ZERO = uint64(0)
-
-
-@inlined
-def find_live_sets(graph, params, scratch, cutoff, top_credit, width):
-    """Fill `scratch.live_sets`.
-
-    What survives ends at `cutoff` or below. Levels are of costs 0 to `width`, and of
-    costs down to `-top_credit`, which are those of entries less what boosts may pay; a
-    level stands for its lowest cost.
-    """
-    live, costs = scratch.live_sets, scratch.token_costs
-    per_nat, below_per_nat = levels_per_nat(width), credit_levels_per_nat(top_credit)
-    limit = _limit(graph, params, cutoff, top_credit)
-    live[:] = _ZERO
-    for label in range(_ONE, uint64(len(costs))):
-        cost, bit = costs[label], _ONE << label
-        if cost <= limit:
-            level = float32(float32(limit - cost) * per_nat)
-            live[_whole(min(level, float32(LEVELS - 1)))] |= bit
-        elif cost <= float32(limit + top_credit):
-            level = float32(float32(cost - limit) * below_per_nat)
-            level = min(level, float32(CREDIT_LEVELS - 1))
-            live[uint64(LEVELS) + _whole(level)] |= bit
-    for level in range(uint64(LEVELS - 1)):
-        live[uint64(LEVELS - 2) - level] |= live[uint64(LEVELS - 1) - level]
-    if top_credit > float32(0):
-        live[LEVELS] |= live[0]
-        for level in range(uint64(LEVELS), uint64(LEVELS + CREDIT_LEVELS - 1)):
-            live[level + _ONE] |= live[level]
-
-
-@inlined
-def _limit(graph, params, cutoff, top_credit):
-    """More than `cost of an entry + cost of a token` can be where an arc survives.
-
-    Conservative: every arc counts as the least one of the graph, less what an insertion
-    credits, and the slack covers rounding, also that of sums with a credit.
-    """
-    credit = max_insertion_credit(params)
-    least_arc = float32(params.lm_scale * graph.least_cost) - credit
-    slack = abs(cutoff) + abs(least_arc) + top_credit
-    slack = float32(1e-3) + float32(4e-6) * slack
-    return min(float32(cutoff - least_arc) + slack, NO_CUTOFF)
-
-
-@inlined
-def level_of(cost, per_nat):
-    """The level of a cost, 0 or more."""
-    return _whole(min(float32(cost * per_nat), float32(LEVELS - 1)))
-
-
-@inlined
-def credited_level_of(cost, per_nat, below_per_nat):
-    """The level of a cost from which a credit was deducted."""
-    if cost >= float32(0):
-        return level_of(cost, per_nat)
-    level = min(float32(float32(-cost) * below_per_nat), float32(CREDIT_LEVELS - 1))
-    return uint64(LEVELS) + _whole(level)
-
-
-@inlined
-def levels_per_nat(width):
-    """Levels in a nat."""
-    return float32(LEVELS) / min(max(width, float32(1e-3)), NO_CUTOFF)
-
-
-@inlined
-def credit_levels_per_nat(top_credit):
-    """Levels in a nat below 0."""
-    return float32(CREDIT_LEVELS) / min(max(top_credit, float32(1e-3)), NO_CUTOFF)
-
-
-@inlined
-def _whole(level):
-    """The integer below a small float32 (a signed conversion is one instruction)."""
-    return uint64(int32(level))
-
-
-@inlined
-def list_arcs(graph, row, live, i, listed, count):
-    """List the arcs of entry `i` that have a live label, and ask for them.
-
-    Args:
-        graph: `GraphArrays`.
-        row: ROW, that of the entry's state; its arcs stand in the order of labels.
-        live: uint64, a subset of the row's labels.
-        i: The entry's position, perhaps with a flag.
-        listed: ENTRY_ARC, filled from `count` on.
-        count: How many arcs are listed already.
-
-    Returns:
-        How many are listed then.
-    """
-    labels, first = row.labels, uint64(row.emit)
-    while live != _ZERO:
-        bit = lowest_bit(live)
-        live ^= bit
-        a = first + bits_below(labels, bit)
-        prefetch(graph.arcs, a)
-        listed[count].entry, listed[count].arc = uint32(i), uint32(a)
-        count += _ONE
-    return count
-
-
-@inlined
-def hot_labels(words, row, among):
-    """Those of some of a state's labels whose arcs are hot, uint64."""
-    hot, labels = hot_window(words, row.emit), _ZERO
-    if hot != _ZERO:
-        while among != _ZERO:
-            bit = lowest_bit(among)
-            among ^= bit
-            if hot >> bits_below(row.labels, bit) & _ONE != _ZERO:
-                labels |= bit
-    return labels
-
-
 _NO_ENTRY = uint64(k.NONE)
 _STILL, _STEPPING = uint64(BLOCK_ARCS), uint64(2 * BLOCK_ARCS)
 """Where arcs of these kinds begin in `scratch.listed`, behind the quiet ones."""
-
-
-@part
-def emit_boosted_by_label(
-    graph, params, words, phrases, scratch, utterance, cutoff, beam
-):
-    """Write the arcs that may survive to `scratch.candidates` and `scratch.side`.
-
-    Returns:
-        As `emission.emit`.
-    """
-    frontier, count = utterance.frontier, uint64(utterance.counts[k.GRAPH])
-    boosts, top_credit = utterance.boosts, utterance.top_credit[0]
-    find_live_sets(graph, params, scratch, cutoff, top_credit, beam)
-    made, side, least, first = _ZERO, _ZERO, float32(np.inf), _ZERO
-    while first < count:
-        last = min(first + uint64(BLOCK), count)
-        quiet, still, stepping = _list_boosted_block(
-            graph, words, phrases, scratch, utterance, first, last, count, beam
-        )
-        more = still - _STILL + (stepping - _STEPPING)
-        if made + quiet > uint64(len(scratch.candidates)):
-            return _NO_ENTRY, side, least
-        if side + more > uint64(len(scratch.side)):
-            return _NO_ENTRY, side, least
-        for q in range(quiet):
-            entry, a = frontier[scratch.listed[q].entry], uint64(scratch.listed[q].arc)
-            reached = _reached(graph, params, scratch, entry, a)
-            write_candidate(graph, scratch, made, entry, a, reached)
-            least = min(least, reached)
-            made += uint64(reached <= cutoff)
-        for q in range(_STILL, still):
-            i, a = uint64(scratch.listed[q].entry), uint64(scratch.listed[q].arc)
-            reached = _reached(graph, params, scratch, frontier[i], a)
-            boost = boosts[i].boost
-            write_side(graph, scratch, side, frontier[i], a, reached, boost, boost)
-            least = min(least, reached)
-            side += uint64(reached <= cutoff)
-        bounded = _bound(graph, params, scratch, utterance, side, stepping, cutoff)
-        for q in range(side, bounded):
-            reached = _step(
-                graph, params, words, phrases, scratch, side, scratch.side[q]
-            )
-            least = min(least, reached)
-            side += uint64(reached <= cutoff)
-        first = last
-    return made, side, least
-
-
-@inlined
-def _reached(graph, params, scratch, entry, a):
-    """What an arc reaches on which boosts do not step."""
-    arc = graph.arcs[a]
-    reached = add_graph_and_insertion(params, entry.cost, arc)
-    return float32(reached + scratch.token_costs[arc.ilabel & LABEL])
-
-
-@inlined
-def _list_boosted_block(
-    graph, words, phrases, scratch, utterance, first, last, count, beam
-):
-    """List the live arcs of some entries in `scratch.listed`; where each kind ends."""
-    frontier, boosts, listed = utterance.frontier, utterance.boosts, scratch.listed
-    per_nat, sets = levels_per_nat(beam), scratch.live_sets
-    below_per_nat = credit_levels_per_nat(utterance.top_credit[0])
-    quiet, still, stepping = _ZERO, _STILL, _STEPPING
-    for i in range(first, last):
-        if i + uint64(BLOCK) < count:
-            prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
-        row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
-        live = sets[level_of(cost, per_nat)] & row.labels
-        cost = float32(cost - boosts[i].credit)
-        level = credited_level_of(cost, per_nat, below_per_nat)
-        if boosts[i].boost == phrases.quiet:
-            steps, credited = _ZERO, sets[level] & row.labels
-            if phrases.of_tokens:
-                steps = phrases.begun & ~row.plain
-            if is_hot(words, frontier[i].state):
-                steps |= hot_labels(words, row, credited)
-            quiet = list_arcs(graph, row, live & ~steps, i, listed, quiet)
-            if steps & credited != _ZERO:
-                credited &= steps
-                stepping = list_arcs(graph, row, credited, i, listed, stepping)
-        else:
-            steps, credited, boost = row.labels, ~_ZERO, boosts[i].boost
-            if owed_of(boost) == uint32(0):
-                steps &= ~row.plain
-                if phrases.of_tokens and not is_hot(words, frontier[i].state):
-                    credited = phrases.credited[state_of(boost)]
-            still = list_arcs(graph, row, live & ~steps, i, listed, still)
-            live = (sets[level] & credited | live) & steps
-            stepping = list_arcs(graph, row, live, i, listed, stepping)
-    return quiet, still, stepping
-
-
-@inlined
-def _bound(graph, params, scratch, utterance, side, stepping, cutoff):
-    """Write the arcs on which boosts step and that can survive, from `side` on.
-
-    Their cost is that before the step, their boost state the entry's.
-
-    Returns:
-        Where they end.
-    """
-    frontier, boosts = utterance.frontier, utterance.boosts
-    for q in range(_STEPPING, stepping):
-        i, a = uint64(scratch.listed[q].entry), uint64(scratch.listed[q].arc)
-        entry, arc, candidate = frontier[i], graph.arcs[a], scratch.side[side]
-        cost = add_graph_and_insertion(params, entry.cost, arc)
-        acoustic = scratch.token_costs[arc.ilabel & LABEL]
-        candidate.cost = cost
-        candidate.node = entry.node
-        candidate.arc = uint32(a)
-        candidate.boost = boosts[i].boost
-        bound = float32(float32(cost - boosts[i].credit) + acoustic)
-        side += uint64(bound <= cutoff)
-    return side
-
-
-@inlined
-def _step(graph, params, words, phrases, scratch, side, bounded):
-    """Make side candidate number `side` of one from `_bound`; its cost."""
-    cost, source, node, a = bounded.cost, bounded.boost, bounded.node, bounded.arc
-    arc = graph.arcs[uint64(a)]
-    prefetch(scratch.slots, uint64(arc.nextstate))
-    paid, boost = step_boosts(graph, params, words, phrases, arc, source)
-    reached = float32(cost - paid)
-    reached = float32(reached + scratch.token_costs[arc.ilabel & LABEL])
-    candidate = scratch.side[side]
-    candidate.cost = reached
-    candidate.state = arc.nextstate
-    candidate.node = node
-    candidate.arc = flagged_arc(a, arc.ilabel)
-    candidate.boost = boost
-    candidate.source_boost = source
-    return reached
-
-
 _HOT = uint32(1 << 31)
 """Set in the entry of a listed arc where a boosted word may be said."""
 
@@ -464,3 +209,254 @@ def _emit_by_row(graph, params, words, phrases, scratch, utterance, cutoff):
             write_candidate(graph, scratch, made, entry, a, reached)
             made += _ONE
     return made, side, least
+
+
+@part
+def emit_boosted_by_label(
+    graph, params, words, phrases, scratch, utterance, cutoff, beam
+):
+    """Write the arcs that may survive to `scratch.candidates` and `scratch.side`.
+
+    Returns:
+        As `emission.emit`.
+    """
+    frontier, count = utterance.frontier, uint64(utterance.counts[k.GRAPH])
+    boosts, top_credit = utterance.boosts, utterance.top_credit[0]
+    find_live_sets(graph, params, scratch, cutoff, top_credit, beam)
+    made, side, least, first = _ZERO, _ZERO, float32(np.inf), _ZERO
+    while first < count:
+        last = min(first + uint64(BLOCK), count)
+        quiet, still, stepping = _list_boosted_block(
+            graph, words, phrases, scratch, utterance, first, last, count, beam
+        )
+        more = still - _STILL + (stepping - _STEPPING)
+        if made + quiet > uint64(len(scratch.candidates)):
+            return _NO_ENTRY, side, least
+        if side + more > uint64(len(scratch.side)):
+            return _NO_ENTRY, side, least
+        for q in range(quiet):
+            entry, a = frontier[scratch.listed[q].entry], uint64(scratch.listed[q].arc)
+            reached = _reached(graph, params, scratch, entry, a)
+            write_candidate(graph, scratch, made, entry, a, reached)
+            least = min(least, reached)
+            made += uint64(reached <= cutoff)
+        for q in range(_STILL, still):
+            i, a = uint64(scratch.listed[q].entry), uint64(scratch.listed[q].arc)
+            reached = _reached(graph, params, scratch, frontier[i], a)
+            boost = boosts[i].boost
+            write_side(graph, scratch, side, frontier[i], a, reached, boost, boost)
+            least = min(least, reached)
+            side += uint64(reached <= cutoff)
+        bounded = _bound(graph, params, scratch, utterance, side, stepping, cutoff)
+        for q in range(side, bounded):
+            reached = _step(
+                graph, params, words, phrases, scratch, side, scratch.side[q]
+            )
+            least = min(least, reached)
+            side += uint64(reached <= cutoff)
+        first = last
+    return made, side, least
+
+
+@inlined
+def _reached(graph, params, scratch, entry, a):
+    """What an arc reaches on which boosts do not step."""
+    arc = graph.arcs[a]
+    reached = add_graph_and_insertion(params, entry.cost, arc)
+    return float32(reached + scratch.token_costs[arc.ilabel & LABEL])
+
+
+@inlined
+def _list_boosted_block(
+    graph, words, phrases, scratch, utterance, first, last, count, beam
+):
+    """List the live arcs of some entries in `scratch.listed`; where each kind ends."""
+    frontier, boosts, listed = utterance.frontier, utterance.boosts, scratch.listed
+    per_nat, sets = levels_per_nat(beam), scratch.live_sets
+    below_per_nat = credit_levels_per_nat(utterance.top_credit[0])
+    quiet, still, stepping = _ZERO, _STILL, _STEPPING
+    for i in range(first, last):
+        if i + uint64(BLOCK) < count:
+            prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
+        row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
+        live = sets[level_of(cost, per_nat)] & row.labels
+        cost = float32(cost - boosts[i].credit)
+        level = credited_level_of(cost, per_nat, below_per_nat)
+        if boosts[i].boost == phrases.quiet:
+            steps, credited = _ZERO, sets[level] & row.labels
+            if phrases.of_tokens:
+                steps = phrases.begun & ~row.plain
+            if is_hot(words, frontier[i].state):
+                steps |= hot_labels(words, row, credited)
+            quiet = list_arcs(graph, row, live & ~steps, i, listed, quiet)
+            if steps & credited != _ZERO:
+                credited &= steps
+                stepping = list_arcs(graph, row, credited, i, listed, stepping)
+        else:
+            steps, credited, boost = row.labels, ~_ZERO, boosts[i].boost
+            if owed_of(boost) == uint32(0):
+                steps &= ~row.plain
+                if phrases.of_tokens and not is_hot(words, frontier[i].state):
+                    credited = phrases.credited[state_of(boost)]
+            still = list_arcs(graph, row, live & ~steps, i, listed, still)
+            live = (sets[level] & credited | live) & steps
+            stepping = list_arcs(graph, row, live, i, listed, stepping)
+    return quiet, still, stepping
+
+
+@inlined
+def _bound(graph, params, scratch, utterance, side, stepping, cutoff):
+    """Write the arcs on which boosts step and that can survive, from `side` on.
+
+    Their cost is that before the step, their boost state the entry's.
+
+    Returns:
+        Where they end.
+    """
+    frontier, boosts = utterance.frontier, utterance.boosts
+    for q in range(_STEPPING, stepping):
+        i, a = uint64(scratch.listed[q].entry), uint64(scratch.listed[q].arc)
+        entry, arc, candidate = frontier[i], graph.arcs[a], scratch.side[side]
+        cost = add_graph_and_insertion(params, entry.cost, arc)
+        acoustic = scratch.token_costs[arc.ilabel & LABEL]
+        candidate.cost = cost
+        candidate.node = entry.node
+        candidate.arc = uint32(a)
+        candidate.boost = boosts[i].boost
+        bound = float32(float32(cost - boosts[i].credit) + acoustic)
+        side += uint64(bound <= cutoff)
+    return side
+
+
+@inlined
+def _step(graph, params, words, phrases, scratch, side, bounded):
+    """Make side candidate number `side` of one from `_bound`; its cost."""
+    cost, source, node, a = bounded.cost, bounded.boost, bounded.node, bounded.arc
+    arc = graph.arcs[uint64(a)]
+    prefetch(scratch.slots, uint64(arc.nextstate))
+    paid, boost = step_boosts(graph, params, words, phrases, arc, source)
+    reached = float32(cost - paid)
+    reached = float32(reached + scratch.token_costs[arc.ilabel & LABEL])
+    candidate = scratch.side[side]
+    candidate.cost = reached
+    candidate.state = arc.nextstate
+    candidate.node = node
+    candidate.arc = flagged_arc(a, arc.ilabel)
+    candidate.boost = boost
+    candidate.source_boost = source
+    return reached
+
+
+@inlined
+def find_live_sets(graph, params, scratch, cutoff, top_credit, width):
+    """Fill `scratch.live_sets`.
+
+    What survives ends at `cutoff` or below. Levels are of costs 0 to `width`, and of
+    costs down to `-top_credit`, which are those of entries less what boosts may pay; a
+    level stands for its lowest cost.
+    """
+    live, costs = scratch.live_sets, scratch.token_costs
+    per_nat, below_per_nat = levels_per_nat(width), credit_levels_per_nat(top_credit)
+    limit = _limit(graph, params, cutoff, top_credit)
+    live[:] = _ZERO
+    for label in range(_ONE, uint64(len(costs))):
+        cost, bit = costs[label], _ONE << label
+        if cost <= limit:
+            level = float32(float32(limit - cost) * per_nat)
+            live[_whole(min(level, float32(LEVELS - 1)))] |= bit
+        elif cost <= float32(limit + top_credit):
+            level = float32(float32(cost - limit) * below_per_nat)
+            level = min(level, float32(CREDIT_LEVELS - 1))
+            live[uint64(LEVELS) + _whole(level)] |= bit
+    for level in range(uint64(LEVELS - 1)):
+        live[uint64(LEVELS - 2) - level] |= live[uint64(LEVELS - 1) - level]
+    if top_credit > float32(0):
+        live[LEVELS] |= live[0]
+        for level in range(uint64(LEVELS), uint64(LEVELS + CREDIT_LEVELS - 1)):
+            live[level + _ONE] |= live[level]
+
+
+@inlined
+def _limit(graph, params, cutoff, top_credit):
+    """More than `cost of an entry + cost of a token` can be where an arc survives.
+
+    Conservative: every arc counts as the least one of the graph, less what an insertion
+    credits, and the slack covers rounding, also that of sums with a credit.
+    """
+    credit = max_insertion_credit(params)
+    least_arc = float32(params.lm_scale * graph.least_cost) - credit
+    slack = abs(cutoff) + abs(least_arc) + top_credit
+    slack = float32(1e-3) + float32(4e-6) * slack
+    return min(float32(cutoff - least_arc) + slack, NO_CUTOFF)
+
+
+@inlined
+def level_of(cost, per_nat):
+    """The level of a cost, 0 or more."""
+    return _whole(min(float32(cost * per_nat), float32(LEVELS - 1)))
+
+
+@inlined
+def credited_level_of(cost, per_nat, below_per_nat):
+    """The level of a cost from which a credit was deducted."""
+    if cost >= float32(0):
+        return level_of(cost, per_nat)
+    level = min(float32(float32(-cost) * below_per_nat), float32(CREDIT_LEVELS - 1))
+    return uint64(LEVELS) + _whole(level)
+
+
+@inlined
+def levels_per_nat(width):
+    """Levels in a nat."""
+    return float32(LEVELS) / min(max(width, float32(1e-3)), NO_CUTOFF)
+
+
+@inlined
+def credit_levels_per_nat(top_credit):
+    """Levels in a nat below 0."""
+    return float32(CREDIT_LEVELS) / min(max(top_credit, float32(1e-3)), NO_CUTOFF)
+
+
+@inlined
+def _whole(level):
+    """The integer below a small float32 (a signed conversion is one instruction)."""
+    return uint64(int32(level))
+
+
+@inlined
+def list_arcs(graph, row, live, i, listed, count):
+    """List the arcs of entry `i` that have a live label, and ask for them.
+
+    Args:
+        graph: `GraphArrays`.
+        row: ROW, that of the entry's state; its arcs stand in the order of labels.
+        live: uint64, a subset of the row's labels.
+        i: The entry's position, perhaps with a flag.
+        listed: ENTRY_ARC, filled from `count` on.
+        count: How many arcs are listed already.
+
+    Returns:
+        How many are listed then.
+    """
+    labels, first = row.labels, uint64(row.emit)
+    while live != _ZERO:
+        bit = lowest_bit(live)
+        live ^= bit
+        a = first + bits_below(labels, bit)
+        prefetch(graph.arcs, a)
+        listed[count].entry, listed[count].arc = uint32(i), uint32(a)
+        count += _ONE
+    return count
+
+
+@inlined
+def hot_labels(words, row, among):
+    """Those of some of a state's labels whose arcs are hot, uint64."""
+    hot, labels = hot_window(words, row.emit), _ZERO
+    if hot != _ZERO:
+        while among != _ZERO:
+            bit = lowest_bit(among)
+            among ^= bit
+            if hot >> bits_below(row.labels, bit) & _ONE != _ZERO:
+                labels |= bit
+    return labels

@@ -34,6 +34,11 @@ from wfstdec.wfst.lattice_pack import ends
 
 _NO_NODE = uint32(k.NONE)
 _EPSILON_ARC = uint32(k.EPSILON_ARC)
+_WORD = uint32(CARRIES_WORD)
+_OF_TRACE = uint64(1 << 31)
+"""Set in the position of an arc that stands in the trace."""
+_AHEAD = 16
+_LOW, _HALF = uint64(0xFFFFFFFF), uint64(32)
 
 
 @part
@@ -214,13 +219,6 @@ def forget(frontier, trace, record, row):
         )
     counts[0], counts[1], counts[2] = kept, kept, counts[2] - row
     return nodes
-
-
-_WORD = uint32(CARRIES_WORD)
-_OF_TRACE = uint64(1 << 31)
-"""Set in the position of an arc that stands in the trace."""
-_AHEAD = 16
-_LOW, _HALF = uint64(0xFFFFFFFF), uint64(32)
 
 
 @jit

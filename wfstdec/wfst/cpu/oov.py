@@ -44,6 +44,18 @@ from wfstdec.wfst.cpu.recombination import (
 CALL_BITS = 1 << 12
 """A set of so many bits tells most states without calls from those with some."""
 FIRST_ENTRIES = 512
+_CALL_MASK = uint64(CALL_BITS - 1)
+_FEW_CALLS = 16
+"""So many states with calls are looked up rather than looked for."""
+_LEADS = uint32(LEADS_TO_EPSILON)
+_MOST = float32(NO_CUTOFF)
+_LOW, _WORD_OF_BITS = uint64(63), uint64(6)
+_NO_ENTRY = uint64(k.NONE)
+_NO_LABEL = uint32(0)
+_ONE = uint64(1)
+_ZERO = uint64(0)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 
 
 class AddedArrays(NamedTuple):
@@ -104,18 +116,6 @@ def with_scratch(arrays: AddedArrays, entries: int = FIRST_ENTRIES) -> AddedArra
         chain=np.empty(entries, np.uint32),
         slots=np.zeros(len(arrays.emit), np.uint32),
     )
-
-
-_CALL_MASK = uint64(CALL_BITS - 1)
-_FEW_CALLS = 16
-"""So many states with calls are looked up rather than looked for."""
-_LEADS = uint32(LEADS_TO_EPSILON)
-_MOST = float32(NO_CUTOFF)
-_LOW, _WORD_OF_BITS = uint64(63), uint64(6)
-_NO_ENTRY = uint64(k.NONE)
-_NO_LABEL = uint32(0)
-_ONE = uint64(1)
-_ZERO = uint64(0)
 
 
 @part
@@ -299,10 +299,6 @@ def _write(phrases, added, utterance, made, i, a, cost, boost):
     one.boost, one.source_boost = boost, _NO_LABEL
     if phrases is not None:
         one.source_boost = utterance.boosts[i].boost
-
-
-_EPSILON_ARC = uint32(k.EPSILON_ARC)
-_HAS_EPSILONS = uint32(k.HAS_EPSILONS)
 
 
 @part

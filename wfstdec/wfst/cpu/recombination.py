@@ -40,6 +40,74 @@ _NO_ENTRY = uint64(k.NONE)
 _HALF = uint64(32)
 _ONE = uint64(1)
 _ZERO = uint64(0)
+_NO_NEXT = uint32(k.NONE)
+_EPSILON_ARC = uint32(k.EPSILON_ARC)
+_AHEAD = uint64(8)
+
+
+@part
+def recombine(graph, phrases, scratch, record, made, side, cutoff):
+    """Candidates to entries, one per search state: the least (cost, arc, source).
+
+    `record`: notes the others for a lattice; None where nobody asks for one.
+
+    Returns:
+        (entries, how many have epsilon arcs: their positions are in `scratch.waiting`,
+        whether they fit into `scratch.next`).
+    """
+    candidates = scratch.candidates
+    count, waiting = _ZERO, _ZERO
+    room = uint64(len(scratch.next))
+    for q in range(made):
+        if candidates[q].cost > cutoff:
+            continue
+        i = find_alone(scratch, count, candidates[q].state)
+        if i < count:
+            before = contents_of(scratch, i)
+            improve_quiet(phrases, scratch, i, candidates[q], True)
+            if record is not None:
+                came = candidates[q].cost, candidates[q].node, candidates[q].arc
+                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
+            continue
+        if count == room:
+            return count, waiting, False
+        prefetch(graph.rows, uint64(candidates[q].state))
+        scratch.waiting[waiting] = uint32(count)
+        waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
+        insert_alone(phrases, scratch, count, candidates[q])
+        count += _ONE
+    if phrases is not None:
+        start_table(phrases, scratch, side + uint64(MIN_SLOTS))
+        return _recombine_side(
+            graph, phrases, scratch, record, side, cutoff, count, waiting
+        )
+    return count, waiting, True
+
+
+@inlined
+def _recombine_side(graph, phrases, scratch, record, side, cutoff, count, waiting):
+    """The same with the side candidates."""
+    room = uint64(len(scratch.next))
+    for q in range(side):
+        candidate = scratch.side[q]
+        if candidate.cost > cutoff:
+            continue
+        i = find(scratch, count, candidate.state, candidate.boost)
+        if i < count:
+            before = contents_of(scratch, i)
+            improve(scratch, i, candidate)
+            if record is not None:
+                came = candidate.cost, candidate.node, candidate.arc
+                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
+            continue
+        if count == room:
+            return count, waiting, False
+        prefetch(graph.rows, uint64(candidate.state))
+        scratch.waiting[waiting] = uint32(count)
+        waiting += uint64(candidate.arc & _HAS_EPSILONS)
+        insert(phrases, scratch, count, candidate)
+        count += _ONE
+    return count, waiting, True
 
 
 @inlined
@@ -177,76 +245,6 @@ def _head(scratch, slot):
     """The last entry of a slot of the hash table, NONE where it is of another time."""
     head = scratch.hashed[slot]
     return head & _NO_ENTRY if head >> _HALF == scratch.table[0] else _NO_ENTRY
-
-
-@part
-def recombine(graph, phrases, scratch, record, made, side, cutoff):
-    """Candidates to entries, one per search state: the least (cost, arc, source).
-
-    `record`: notes the others for a lattice; None where nobody asks for one.
-
-    Returns:
-        (entries, how many have epsilon arcs: their positions are in `scratch.waiting`,
-        whether they fit into `scratch.next`).
-    """
-    candidates = scratch.candidates
-    count, waiting = _ZERO, _ZERO
-    room = uint64(len(scratch.next))
-    for q in range(made):
-        if candidates[q].cost > cutoff:
-            continue
-        i = find_alone(scratch, count, candidates[q].state)
-        if i < count:
-            before = contents_of(scratch, i)
-            improve_quiet(phrases, scratch, i, candidates[q], True)
-            if record is not None:
-                came = candidates[q].cost, candidates[q].node, candidates[q].arc
-                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
-            continue
-        if count == room:
-            return count, waiting, False
-        prefetch(graph.rows, uint64(candidates[q].state))
-        scratch.waiting[waiting] = uint32(count)
-        waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
-        insert_alone(phrases, scratch, count, candidates[q])
-        count += _ONE
-    if phrases is not None:
-        start_table(phrases, scratch, side + uint64(MIN_SLOTS))
-        return _recombine_side(
-            graph, phrases, scratch, record, side, cutoff, count, waiting
-        )
-    return count, waiting, True
-
-
-@inlined
-def _recombine_side(graph, phrases, scratch, record, side, cutoff, count, waiting):
-    """The same with the side candidates."""
-    room = uint64(len(scratch.next))
-    for q in range(side):
-        candidate = scratch.side[q]
-        if candidate.cost > cutoff:
-            continue
-        i = find(scratch, count, candidate.state, candidate.boost)
-        if i < count:
-            before = contents_of(scratch, i)
-            improve(scratch, i, candidate)
-            if record is not None:
-                came = candidate.cost, candidate.node, candidate.arc
-                note_loser(record, contents_of(scratch, i), before, came, uint32(i))
-            continue
-        if count == room:
-            return count, waiting, False
-        prefetch(graph.rows, uint64(candidate.state))
-        scratch.waiting[waiting] = uint32(count)
-        waiting += uint64(candidate.arc & _HAS_EPSILONS)
-        insert(phrases, scratch, count, candidate)
-        count += _ONE
-    return count, waiting, True
-
-
-_NO_NEXT = uint32(k.NONE)
-_EPSILON_ARC = uint32(k.EPSILON_ARC)
-_AHEAD = uint64(8)
 
 
 @kernel
