@@ -28,7 +28,7 @@ from wfstdec.search.costs import CostAccount, Scales, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.paths.words import Counted, Cutter, WordsOfAll
+from wfstdec.search.paths.words import Counted, Cutter
 
 
 class FoundPath(Protocol):
@@ -171,9 +171,8 @@ class LmAccount(NamedTuple):
 class _Numbers(NamedTuple):
     """The numbers of all hypotheses; of what is made at each look as Python's own."""
 
-    words: WordsOfAll
-    times: tuple[list[float], list[float]]
-    frames: tuple[list[int], list[int]]
+    columns: tuple[list[Any], ...]  # of `Word`, but for confidences
+    splits: list[int]  # where the words of each begin
     costs: list[CostAccount]
 
 
@@ -216,9 +215,8 @@ class HypothesisBatch:
             if self._made is None:
                 self._made = self._make()
         made = self._made
-        first, end = made.words.splits[i : i + 2]
-        of_words = (made.words.words.texts, *made.times, *made.frames)
-        columns = (column[first:end] for column in of_words)
+        first, end = made.splits[i : i + 2]
+        columns = [column[first:end] for column in made.columns]
         words = zip(*columns, [None] * (end - first), strict=True)  # no confidences
         return {
             "words": tuple(map(_word, words)),
@@ -231,13 +229,12 @@ class HypothesisBatch:
 
     def _make(self) -> _Numbers:
         cutter, account, _, shift, _ = self._reader
-        words = cutter.words_of_all(
+        words, splits, counted = cutter.words_of_all(
             [path.said for path in self._paths],
             [path.reached_final for path in self._paths],
         )
-        frames = words.words.frames
-        begin_s, end_s = (frames * shift).T.tolist()
-        begin, end = frames.T.tolist()
-        each = self._paths, words.counted, self._boosts
-        costs = [account.of(*one) for one in zip(*each, strict=True)]
-        return _Numbers(words, (begin_s, end_s), (begin, end), costs)
+        times, frames = (words.frames * shift).T.tolist(), words.frames.T.tolist()
+        each = zip(self._paths, counted, self._boosts, strict=True)
+        count = account.of
+        costs = [count(path, those, boosts) for path, those, boosts in each]
+        return _Numbers((words.texts, *times, *frames), splits, costs)
