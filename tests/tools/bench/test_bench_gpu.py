@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import sys
 import types
 
 import numpy as np
@@ -12,7 +11,7 @@ import riva_stand_in
 from emulated_gpu import Emulated
 from tiny_sets import write_sets
 
-from tools.bench import data, gpu
+from tools.bench import data, gpu, gpu_device
 from tools.bench import gpu_report as report
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.gpu_device import Gpu, padded
@@ -231,7 +230,8 @@ def test_times_are_those_of_events_around_whole_calls(monkeypatch):
         Device=lambda: device,
         get_elapsed_time=lambda start, end: 1e3 * (end.at - start.at),
     )
-    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    stand_in = types.SimpleNamespace(cupy=types.SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(gpu_device, "CupyDevice", lambda *_, **__: stand_in)
     timing = Gpu().time(work, 3)
     assert ran == ["work", *["work", "synchronize"] * 3]
     assert timing.event_s == [2.0, 4.0, 6.0] and timing.median_s == 4.0
