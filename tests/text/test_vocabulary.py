@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wfstdec.boost.oov import add_words
+from wfstdec.boost import oov
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
 from wfstdec.text.pronunciations import Pronunciations
@@ -30,7 +30,7 @@ def vocabulary():
 def oov_words(vocabulary):
     """A new word, and a further pronunciation of a known one."""
     said = {"bab": [(3, 2, 3)], "ab": [(2, 2)]}
-    return add_words(said, {"bab": 1.0}, word_ids(WORDS), len(WORDS))
+    return oov.oov_words(said, {"bab": 1.0}, word_ids(WORDS), len(WORDS))
 
 
 def rows(vocabulary):

@@ -132,7 +132,7 @@ def test_compiled_words_do_not_fit_a_graph_without_calls(tmp_path):
     compiled = decoder._compiled(boosts, 1)
     other = wfstdec.WfstDecoder(small_graph(tmp_path, calls=False), backend="cpu")
     with pytest.raises(BoostError, match="no calls"):
-        other._search([frames("nab")], compiled)
+        other._check_boosts(compiled)
 
 
 # -------------------------------------------------------------------- random cases

@@ -519,7 +519,7 @@ def test_memory_comes_back(end):
     if end == "finish":
         batch.finish()
     kept = backend.device_graph.scratch.num_bytes
-    stored = backend.device_graph.phrases._stored.values()
+    stored = backend.device_graph.phrases._made.values()
     kept += sum(one._share.num_bytes for one in stored)
     del batch
     gc.collect()
@@ -533,9 +533,9 @@ def test_phrases_stay_on_the_device_while_someone_has_them():
     phrases = random_phrases(np.random.default_rng(0), graph, "word")
     boosts = [CompiledBoosts(NO_BOOSTS.words, phrases)] * len(batch)
     store = backend.device_graph.phrases
-    uploaded = store.get(phrases)
+    uploaded = store.of(phrases)
     backend.decode(batch, options, boosts)
-    assert store.get(phrases) is uploaded
+    assert store.of(phrases) is uploaded
     scratch = backend.device_graph.scratch.num_bytes
     taken = before - scratch - backend.device.budget.left
     assert taken == sum(x.nbytes for x in automaton_arrays(phrases.automaton).values())

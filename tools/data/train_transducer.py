@@ -142,6 +142,8 @@ def train(net: TransducerNet, source: Source, args: argparse.Namespace) -> nn.Mo
         groups, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0
     )
     average = copy.deepcopy(net)
+    # oneDNN has no LSTM in bfloat16 for processors without AVX-512.
+    halves = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     started, seconds = time.perf_counter(), 0.0
     told: dict[str, float] = {}
     batches = source.batches(BATCH_FRAMES, pool=400)
@@ -150,7 +152,7 @@ def train(net: TransducerNet, source: Source, args: argparse.Namespace) -> nn.Mo
         batch = collate(examples, net.config.stride)
         for group in optimizer.param_groups:
             group["lr"] = rate_at(step, args.steps)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=halves):
             found = losses(net, batch)
         optimizer.zero_grad()
         torch.stack(list(found.values())).sum().backward()
