@@ -42,15 +42,12 @@ from wfstdec.greedy.reference import Searched
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.backends import make_backend
-from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import LmAccount, PathReader
-from wfstdec.search.paths.partial import PartialReader
-from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens
-from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import load_tokens, token_named
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
@@ -139,17 +136,9 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         return GreedyReader(paths, boosts)
 
 
-class GreedyReader(Reader[TokenPath]):
-    """Reads paths of greedy searches; see `Reader`."""
-
-    def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
-        self._paths, self._boosts = paths, boosts
-        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
+class GreedyReader(FoundReader[TokenPath]):
+    """Reads paths of greedy searches; see `FoundReader`."""
 
     def hypothesis(self, found: TokenPath) -> Hypothesis:
         """Read the path."""
         return self._paths.hypothesis(found, self._boosts)
-
-    def partial(self, look: PathSoFar) -> Partial:
-        """Read how far the search has come."""
-        return self._partial.read(look)

@@ -21,14 +21,11 @@ from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
-from wfstdec.search.paths.partial import PartialReader
-from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.words import BareTokens
-from wfstdec.search.sessions import Partial
 from wfstdec.text.loading import token_named
 from wfstdec.text.symbols import TokenTable, token_table
 from wfstdec.text.vocabulary import Vocabulary
@@ -166,20 +163,12 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         return TransducerReader(paths, boosts)
 
 
-class TransducerReader(Reader[TransducerResult]):
-    """Reads what searches of a transducer found; see `Reader`."""
-
-    def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
-        self._paths, self._boosts = paths, boosts
-        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
+class TransducerReader(FoundReader[TransducerResult]):
+    """Reads what searches of a transducer found; see `FoundReader`."""
 
     def hypothesis(self, found: TransducerResult) -> Hypothesis:
         """Read the best path."""
         return self._paths.hypothesis(found.paths[0], self._boosts)
-
-    def partial(self, look: PathSoFar) -> Partial:
-        """Read how far the search has come."""
-        return self._partial.read(look)
 
     def nbest(self, found: TransducerResult, num: int | None) -> list[Hypothesis]:
         """Read the paths, at most so many; a greedy search finds one."""

@@ -37,16 +37,13 @@ from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backends import make_backend
-from wfstdec.search.contract import Reader
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import LmAccount, PathReader
-from wfstdec.search.paths.partial import PartialReader
-from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
-from wfstdec.search.sessions import Partial
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (
@@ -363,8 +360,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         )
 
 
-class TrieReader(Reader[list[TokenPath] | Recorded]):
-    """Reads what searches of a trie found; see `Reader`."""
+class TrieReader(FoundReader[list[TokenPath] | Recorded]):
+    """Reads what searches of a trie found; see `FoundReader`."""
 
     def __init__(
         self,
@@ -373,18 +370,13 @@ class TrieReader(Reader[list[TokenPath] | Recorded]):
         vocabulary: Vocabulary,
         options: TrieOptions,
     ) -> None:
-        self._paths, self._boosts = paths, boosts
+        super().__init__(paths, boosts)
         self._vocabulary, self._options = vocabulary, options
-        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
 
     def hypothesis(self, found: list[TokenPath] | Recorded) -> Hypothesis:
         """Read the best path."""
         best = found.path if isinstance(found, Recorded) else found[0]
         return self._paths.hypothesis(best, self._boosts)
-
-    def partial(self, look: PathSoFar) -> Partial:
-        """Read how far the search has come."""
-        return self._partial.read(look)
 
     def nbest(
         self, found: list[TokenPath] | Recorded, num: int | None

@@ -22,18 +22,15 @@ from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.search import contract
 from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.contract import MEMORY_PLANS
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
-from wfstdec.search.paths.partial import PartialReader
-from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.word_cut import aligner_of
-from wfstdec.search.sessions import Partial
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.backend_choice import (
     BACKENDS,
@@ -229,8 +226,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         return [read[i] for i in range(len(found))]
 
 
-class WfstReader(contract.Reader[BestPath | Recorded]):
-    """Reads what searches of a graph found; see `contract.Reader`."""
+class WfstReader(FoundReader[BestPath | Recorded]):
+    """Reads what searches of a graph found; see `FoundReader`."""
 
     def __init__(
         self,
@@ -240,10 +237,9 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
         options: WfstOptions,
         vocabulary: Vocabulary,
     ) -> None:
-        self._paths, self._boosts = paths, boosts
+        super().__init__(paths, boosts)
         self._searched = graph, options
         self._read_as = paths.frame_shift_s, vocabulary
-        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
 
     def hypothesis(self, found: BestPath | Recorded) -> Hypothesis:
         """Read the best path."""
@@ -255,10 +251,6 @@ class WfstReader(contract.Reader[BestPath | Recorded]):
         """Read many together, whose boosts add the same words as the reader's."""
         best = [one.best if isinstance(one, Recorded) else one for one in found]
         return self._paths.hypotheses(best, boosts)
-
-    def partial(self, look: PathSoFar) -> Partial:
-        """Read how far the search has come."""
-        return self._partial.read(look)
 
     def nbest(self, found: Recorded, num: int | None) -> NbestList:
         """Read the best texts of the lattice."""
