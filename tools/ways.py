@@ -78,7 +78,7 @@ SMALL = {
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
-    "wfst.partial": "to go: one reader of what can no longer change",
+    "search.paths.partial": "one idea: the words that can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""
 

@@ -45,7 +45,8 @@ from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
-from wfstdec.search.paths.hypotheses import LmAccount, PathReader
+from wfstdec.search.paths.hypotheses import PathReader
+from wfstdec.search.paths.lm_account import LmAccount
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens
 from wfstdec.text.loading import load_tokens, token_named

@@ -4,7 +4,6 @@
 
     found = nbest_texts(lattice, 10)
     hyps = hypotheses_of(lattice, found)
-    sure = confidences_of(lattice, found.arcs[0])     # of the words of the best one
 
 A lattice is read alike whichever search recorded it. Those of graphs have labels
 anywhere in their words, which a `word_cut.Aligner` finds. Others have them where words
@@ -30,7 +29,6 @@ from wfstdec.lattice.labels import (
     starts_token,
     tokens_of,
 )
-from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.costs import CostAccount
 from wfstdec.search.hypothesis import Hypothesis
@@ -118,25 +116,6 @@ def hypotheses_of(
     ]
     made = reader.hypotheses(_paths(lattice, found), credited)
     return NbestList(made, found.is_exact)
-
-
-def confidences_of(
-    lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
-) -> Sequence[float]:
-    """How sure each word of a path is; of bare tokens its least sure token.
-
-    Args:
-        lattice: Any.
-        arcs: The path, positions in `Lattice.arcs`; None is the best one.
-        scale: As of `posteriors`.
-    """
-    arcs = lattice.best_arcs() if arcs is None else arcs
-    sure = word_confidences(lattice, scale, arcs).confidences
-    if not lattice.words_are_tokens:
-        return sure
-    texts, spans, *_ = word_ends(lattice).spans(tokens_on(lattice, arcs))
-    words = zip(texts, spans, strict=True)
-    return [min(sure[a:b]) for text, (a, b) in words if text]
 
 
 def reader_of(lattice: Lattice) -> PathReader:
