@@ -51,7 +51,7 @@ MOST = 8.0
 NEIGHBOURS, HOMOPHONES = 0.6, 0.2
 """Shares of words that may be taken for likelier ones."""
 ADDED = 6.7
-"""What words that are added cost at least, nats, boosted."""
+"""Least cost of an OOV word, nats, its bonus deducted."""
 COMMON = 9.0
 """Words that cost less, nats, must not be taken for added ones."""
 NEAR_ADDED, SAME_ADDED = 0.4, 0.1
@@ -253,7 +253,7 @@ class DefaultBonuses:
 
     @cached_property
     def _known_sounds(self) -> Sounds | None:
-        """How the words of the table sound."""
+        """Sounds of the word table, by pronunciation."""
         if self._lexicon is None:
             return None
         return Sounds(self._lexicon, self._ids, self._cost)

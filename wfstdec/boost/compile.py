@@ -86,7 +86,7 @@ def _rounded_to_grain(amounts: np.ndarray) -> np.ndarray:
 
 @jit
 def _credits_of(backoff_state, backoff_cost):
-    """What each state was credited in advance, float64 [S]: 0 at the root."""
+    """Credit paid in advance at each state, float64 [S]: 0 at the root."""
     credit = np.zeros(len(backoff_cost))
     for state in range(1, len(credit)):
         credit[state] = credit[backoff_state[state]] + np.float64(backoff_cost[state])
@@ -155,7 +155,7 @@ class _Remembered(Generic[_Made]):
         self._lock = threading.Lock()
 
     def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
-        """What was made for a key, or is made now."""
+        """Value of a key, made at the first call."""
         with self._lock:
             found = self._made.pop(key, None)
             if found is None:
@@ -306,7 +306,7 @@ class BoostCompiler:
         )
 
     def _compile(self, listed: BoostList, scale: float) -> _Compiled:
-        """The same, of a checked list."""
+        """Compile a checked list."""
         words, phrases = listed.numbers, listed.phrases
         if words and not self._num_labels["word"]:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")

@@ -1,4 +1,4 @@
-"""What boosts make of each step of a search: credited, paid in instalments, owed.
+"""Boosts in each step of a search: credited, paid in instalments, owed.
 
     worth = word_bonus(tables.words, word)                       # nats
     worth, state = credit(phrases, steps, state_of(boost), label, worth)
@@ -169,7 +169,7 @@ def _step_down(phrases, state, label):
 
 @inlined
 def pay(boost, state, worth, size):
-    """What a step pays, float32 nats, and the boost state after it, uint32.
+    """Pay for a step: float32 nats, and the boost state after it, uint32.
 
     Args:
         boost: The boost state before it.
@@ -207,13 +207,13 @@ def most_paid(boost, worth, size):
 
 @inlined
 def rest_of(boost, size):
-    """What is owed in a boost state, float32 nats."""
+    """Credit still owed in a boost state, float32 nats."""
     return float32(float32(owed_of(boost)) * float32(_QUARTER * size))
 
 
 @inlined
 def cost_at_end(final_cost, boost, size):
-    """What it costs to end: what is owed is paid, half-said phrases are charged.
+    """Cost of ending: what is owed is paid, half-said phrases are charged.
 
     Args:
         final_cost: float32, of each state of the phrases.
@@ -225,14 +225,14 @@ def cost_at_end(final_cost, boost, size):
 
 @inlined
 def is_hot(words, row):
-    """Whether a boosted word, or a phrase of words, may be at a position of a row."""
+    """Tell whether a row may have a boosted word or a phrase of words."""
     at = uint64(row) & words.row_mask
     return words.hot_rows[at >> WORD_SHIFT] >> (at & LOW_BITS) & BIT != NO_BITS
 
 
 @inlined
 def hot_window(words, first):
-    """Which of 64 positions in a row are hot, from a first one on: a bit for each."""
+    """Set of hot positions among 64 in a row from a first one on: a bit for each."""
     at = uint64(first) & words.hot_mask
     shift, word = at & LOW_BITS, at >> WORD_SHIFT
     window = words.hot[word] >> shift

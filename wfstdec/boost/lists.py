@@ -84,7 +84,7 @@ class Boosts:
 
 
 BoostsLike = Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | None
-"""What a user may give for an utterance."""
+"""Boosts of an utterance in any of their public spellings."""
 
 
 _WORDS, _PHRASES = ("word", "bonus"), ("phrase", "weight")

@@ -65,7 +65,7 @@ class BoostAccount:
         return F(F(0) - paid), int(after)
 
     def rest(self, boost: int) -> np.float32:
-        """What it costs to end: what is owed is paid, half-said phrases are charged."""
+        """Cost of ending: what is owed is paid, half-said phrases are charged."""
         refund = F(0)
         if self._phrases is not None:
             refund = automata.final(self._phrases.automaton, 0, int(state_of(boost)))
