@@ -1,0 +1,1 @@
+"""Audio to words: a model's log-probs, a decoder's words, recordings of any length."""

@@ -1,0 +1,299 @@
+"""Log-probs of recordings, made ahead by threads while a decoder works.
+
+    encoding = Encoding(model, decoder, CutOptions(), AudioOptions(), workers=2)
+    for part in encoding.run([Recording("talk", "talk.mp3"), Recording("x", waveform)]):
+        ...                                    # Encoded pieces in order, Done or Failed
+
+A short recording is one piece. A long one is cut by the words of windows, and each
+piece is then encoded whole; no more of it is in memory than the windows and pieces that
+are under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from wfstdec.audio.reading import MAX_SECONDS, AudioLike, AudioReader, open_audio
+from wfstdec.audio.samples import AudioNote
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import InputError
+from wfstdec.models.encoder import Encoder, StreamingEncoder
+from wfstdec.search.decoder import Decoder
+from wfstdec.transcription.pieces import CutOptions, Piece, Track
+
+_AHEAD = 2
+"""Pieces that may wait for the decoder, for each worker."""
+
+_Item = TypeVar("_Item")
+
+
+class Recording(NamedTuple):
+    """Audio that has a name.
+
+    Attributes:
+        name: For results and errors.
+        audio: A path, bytes, an open file, or samples at the model's rate.
+        boosts: For the first pass, as `Sessions.open` takes them.
+    """
+
+    name: str
+    audio: AudioLike
+    boosts: BoostsLike = None
+
+
+class Encoded(NamedTuple):
+    """Log-probs of a piece of a recording.
+
+    Attributes:
+        recording: Whose it is.
+        piece: Where it is, and its audio.
+        logprobs: float32 [T, V]; None where the first pass has the result: the encoder
+            streams.
+    """
+
+    recording: Recording
+    piece: Piece
+    logprobs: np.ndarray | None
+
+
+class Done(NamedTuple):
+    """The end of a recording, behind its last piece.
+
+    Attributes:
+        recording: Whose end it is.
+        audio_s: Seconds of it.
+        notes: What was done to its audio, or is odd about it.
+    """
+
+    recording: Recording
+    audio_s: float
+    notes: tuple[AudioNote, ...]
+
+
+class Failed(NamedTuple):
+    """The end of a recording that cannot be read or encoded.
+
+    Attributes:
+        recording: Which.
+        error: Why.
+    """
+
+    recording: Recording
+    error: InputError
+
+
+Part = Encoded | Done | Failed
+
+
+@dataclass(frozen=True)
+class AudioOptions:
+    """How recordings are read; see `open_audio`.
+
+    Attributes:
+        channel: The channel to take; None mixes all.
+        max_seconds: What decodes to more is an error.
+        allow_cut: Take what is there of files that were cut short.
+    """
+
+    channel: int | None = None
+    max_seconds: float = MAX_SECONDS
+    allow_cut: bool = False
+
+
+class Encoding:
+    """Reads, cuts and encodes recordings, ahead of who asks for them.
+
+    Args:
+        model: Encodes.
+        decoder: Its sessions find the cuts.
+        cuts: How recordings are cut.
+        audio: How they are read.
+        workers: Pieces encoded side by side; None is one for each processor.
+    """
+
+    def __init__(
+        self,
+        model: Encoder,
+        decoder: Decoder,
+        cuts: CutOptions,
+        audio: AudioOptions,
+        *,
+        workers: int | None = None,
+    ) -> None:
+        self._model, self._cuts, self._audio = model, cuts, audio
+        self._sessions = decoder.sessions()
+        self._workers = workers or len(os.sched_getaffinity(0))
+
+    def run(self, recordings: Iterable[Recording]) -> Iterator[Part]:
+        """Encode recordings, in their order.
+
+        Raises:
+            InputError: Never of a recording, which is `Failed`; what iterating
+                `recordings` raises comes out here.
+        """
+        pool = ThreadPoolExecutor(self._workers, "wfstdec-encoder")
+        parts = _ahead(self._parts(recordings, pool), _AHEAD * self._workers)
+        failed = None
+        try:
+            for recording, part in parts:
+                if recording is failed:
+                    continue
+                try:
+                    yield part() if callable(part) else part
+                except InputError as error:
+                    failed = recording
+                    yield Failed(recording, error)
+        finally:
+            parts.close()
+            pool.shutdown(cancel_futures=True)
+
+    def _parts(
+        self, recordings: Iterable[Recording], pool: Executor
+    ) -> Iterator[tuple[Recording, Part | Callable[[], Part]]]:
+        """Each recording's parts; those that are being made, as what waits for them."""
+        for recording in recordings:
+            try:
+                with open_audio(
+                    recording.audio,
+                    self._model.spec.sample_rate,
+                    channel=self._audio.channel,
+                    max_seconds=self._audio.max_seconds,
+                    allow_cut=self._audio.allow_cut,
+                ) as reader:
+                    heard = _Heard(reader)
+                    for piece in self._pieces(heard, recording, pool):
+                        yield recording, self._submit(recording, piece, pool)
+                    audio_s = heard.num_samples / reader.sample_rate
+                    notes = tuple(reader.notes)
+                    yield recording, Done(recording, audio_s, notes)
+            except InputError as error:
+                yield recording, Failed(recording, error)
+
+    def _submit(
+        self, recording: Recording, piece: Piece, pool: Executor
+    ) -> Callable[[], Part]:
+        if piece.first_pass is not None:
+            return lambda: Encoded(recording, piece, None)
+        future = pool.submit(self._model.encode, [piece.waveform])
+        return lambda: Encoded(recording, piece, future.result()[0])
+
+    def _pieces(
+        self, heard: _Heard, recording: Recording, pool: Executor
+    ) -> Iterator[Piece]:
+        """The pieces of a recording, as they come."""
+        blocks = iter(heard)
+        model, spec = self._model, self._model.spec
+        streams = isinstance(model, StreamingEncoder)
+        if not streams:
+            head = []
+            while (
+                heard.num_samples <= self._cuts.whole_s * spec.sample_rate
+                and (block := next(blocks, None)) is not None
+            ):
+                head.append(block)
+            if heard.num_samples <= self._cuts.whole_s * spec.sample_rate:
+                yield Piece(0, np.concatenate(head))
+                return
+            blocks = itertools.chain(head, blocks)
+        track = Track(
+            self._sessions,
+            self._cuts,
+            frame_shift_s=spec.frame_shift_s,
+            sample_rate=spec.sample_rate,
+            boosts=recording.boosts,
+            one_pass=streams,
+        )
+        blocks = _heard_by(track, blocks)
+        rows = self._stream(blocks) if streams else self._windows(blocks, pool)
+        with contextlib.closing(track):
+            for some in rows:
+                track.feed(some)
+                while len(chunk := track.next_rows()):
+                    self._sessions.advance({track.session: chunk})
+                    if (piece := track.look()) is not None:
+                        yield piece
+            if (piece := track.end()) is not None:
+                yield piece
+
+    def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Log-probs of a streaming encoder."""
+        model: Any = self._model
+        state = model.start()
+        for block in blocks:
+            yield model.step([state], [block], [False])[0]
+        yield model.step([state], [np.empty(0, np.float32)], [True])[0]
+
+    def _windows(
+        self, blocks: Iterable[np.ndarray], pool: Executor
+    ) -> Iterator[np.ndarray]:
+        """Log-probs of windows, some of which are encoded ahead, side by side."""
+        under_way: deque[tuple[Future, slice]] = deque()
+        for window, due in self._cuts.windows(blocks, self._model.spec):
+            under_way.append((pool.submit(self._model.encode, [window]), due))
+            if len(under_way) > self._workers:
+                future, due = under_way.popleft()
+                yield future.result()[0][due]
+        for future, due in under_way:
+            yield future.result()[0][due]
+
+
+class _Heard:
+    """Blocks of a recording, and how many samples they had so far."""
+
+    def __init__(self, reader: AudioReader) -> None:
+        self._reader, self.num_samples = reader, 0
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for block in self._reader:
+            self.num_samples += len(block)
+            yield block
+
+
+def _heard_by(track: Track, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    for block in blocks:
+        track.hear(block)
+        yield block
+
+
+def _ahead(items: Iterable[_Item], size: int) -> Iterator[_Item]:
+    """Make items in a thread, at most `size` before they are asked for."""
+    made: queue.Queue[Any] = queue.Queue(size)
+    stopped = threading.Event()
+
+    def make() -> None:
+        try:
+            for item in items:
+                made.put((item, None))
+                if stopped.is_set():
+                    return
+            made.put((None, StopIteration()))
+        except BaseException as error:  # raised where they are asked for
+            made.put((None, error))
+
+    thread = threading.Thread(target=make, name="wfstdec-audio", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = made.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item
+    finally:
+        stopped.set()
+        while thread.is_alive():  # it may wait for room
+            with contextlib.suppress(queue.Empty):
+                made.get_nowait()
+            thread.join(0.05)

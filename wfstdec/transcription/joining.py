@@ -1,0 +1,63 @@
+"""Hypotheses of the pieces of a recording, joined to one of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from wfstdec.search.hypothesis import Hypothesis, Token, Word
+
+_Timed = TypeVar("_Timed", Word, Token)
+
+
+def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
+    """Join what was found in pieces that follow each other.
+
+    Args:
+        found: Where each piece begins, in frames, and its hypothesis; one or more.
+
+    Returns:
+        Words and tokens of all, with the times of the recording; costs and frames are
+        added up. It is finished if all are, and died where the first did.
+    """
+    if len(found) == 1 and not found[0][0]:
+        return found[0][1]
+    pieces = [hypothesis for _, hypothesis in found]
+    last_start, last = found[-1]
+    died = [
+        start + h.died_at_frame for start, h in found if h.died_at_frame is not None
+    ]
+    starts, ends = (
+        tuple(start + t for start, h in found for t in h.token_frames[side])
+        for side in (0, 1)
+    )
+    return Hypothesis(
+        words=tuple(
+            shifted(word, start, h.frame_shift_s)
+            for start, h in found
+            for word in h.words
+        ),
+        token_ids=tuple(token for h in pieces for token in h.token_ids),
+        token_frames=(starts, ends),
+        token_names=last.token_names,
+        frame_shift_s=last.frame_shift_s,
+        total_cost=sum(h.total_cost for h in pieces),
+        graph_cost=sum(h.graph_cost for h in pieces),
+        acoustic_cost=sum(h.acoustic_cost for h in pieces),
+        insertion_cost=sum(h.insertion_cost for h in pieces),
+        boost_cost=sum(h.boost_cost for h in pieces),
+        reached_final=all(h.reached_final for h in pieces),
+        num_frames=last_start + last.num_frames,
+        died_at_frame=min(died, default=None),
+    )
+
+
+def shifted(timed: _Timed, frames: int, frame_shift_s: float) -> _Timed:
+    """Move a word or a token by some frames."""
+    start, end = timed.start_frame + frames, timed.end_frame + frames
+    return timed._replace(
+        start_s=start * frame_shift_s,
+        end_s=end * frame_shift_s,
+        start_frame=start,
+        end_frame=end,
+    )

@@ -1,0 +1,247 @@
+"""Pieces of long audio: cut where nobody speaks, by the words of a first pass.
+
+A first pass decodes log-probs as they come, of windows or of a streaming encoder, and
+asks an `Endpointer` a few times a second. Where it says that an utterance is over, the
+audio is cut in the middle of the silence:
+
+    track = Track(sessions, options, samples_per_frame=320)
+    track.hear(samples)                            # audio, kept until it is cut off
+    track.feed(rows)                               # its log-probs
+    while len(rows := track.next_rows()):
+        sessions.advance({track.session: rows})    # any number of tracks at once
+        piece = track.look()                       # None while the utterance goes on
+    piece = track.end()
+
+What the first pass found between two cuts is thrown away where an encoder does not
+stream: each piece is then encoded whole, and its words are those of the whole piece.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import OptionError
+from wfstdec.models.encoder import EncoderSpec
+from wfstdec.search.endpoints import Endpointer, EndpointRule
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.options import CheckedOptions
+from wfstdec.search.sessions import Partial, Sessions
+
+LONG_RULES = (
+    EndpointRule(silence_s=0.4, max_final_cost=4.0, length_s=8.0),
+    EndpointRule(silence_s=0.8, length_s=4.0),
+    EndpointRule(silence_s=0.24, length_s=16.0),
+    EndpointRule(silence_s=5.0, needs_speech=False),
+    EndpointRule(length_s=24.0, needs_speech=False),
+)
+"""Of recordings, whose pieces nobody waits for: an encoder hears more in long ones, so
+the shorter a piece is, the surer must be its end."""
+
+_MIN_PIECE_S = 1.0
+
+
+@dataclass(frozen=True)
+class CutOptions(CheckedOptions):
+    """How long audio is cut into pieces.
+
+    Attributes:
+        rules: Any of them ends a piece; see `Endpointer`.
+        window_s: Seconds of log-probs that an encoder which does not stream makes at
+            once to find the cuts.
+        left_s: Seconds of audio that it hears before them.
+        right_s: Seconds of audio that it hears after them.
+        look_s: Seconds of audio between two looks for an end.
+        whole_s: Recordings of at most so many seconds are one piece; 0 cuts all.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    rules: Sequence[EndpointRule] = LONG_RULES
+    window_s: float = 16.0
+    left_s: float = 2.0
+    right_s: float = 1.0
+    look_s: float = 0.2
+    whole_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if not self.rules:
+            raise OptionError("no rules, expected at least one")
+        for name in ("window_s", "look_s"):
+            self.check(name, lambda x: 0 < x < 3600, "seconds, above 0")
+        for name in ("left_s", "right_s", "whole_s"):
+            self.check(name, lambda x: 0 <= x < 3600, "seconds, 0 or more")
+
+    def windows(
+        self, blocks: Iterable[np.ndarray], spec: EncoderSpec
+    ) -> Iterator[tuple[np.ndarray, slice]]:
+        """Cut audio into windows that overlap.
+
+        Args:
+            blocks: Samples float32 [n] each, in order.
+            spec: Of the encoder that is to encode them.
+
+        Yields:
+            The samples of a window, and which of its frames to take: one after the
+            other they are the frames of the audio.
+        """
+        shift = spec.frame_shift_s * spec.sample_rate
+        size, left, right = (
+            math.ceil(seconds / spec.frame_shift_s)
+            for seconds in (self.window_s, self.left_s, self.right_s)
+        )
+        kept, first, done = np.empty(0, np.float32), 0, 0  # frames
+        for block in blocks:
+            kept = np.concatenate([kept, block])
+            while len(kept) >= (end := round((done + size + right - first) * shift)):
+                yield kept[:end], slice(done - first, done - first + size)
+                done += size
+                cut = max(first, done - left)
+                kept, first = kept[round((cut - first) * shift) :], cut
+        yield kept, slice(done - first, None)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Audio between two cuts.
+
+    Attributes:
+        start_frame: Where it begins, in frames from the beginning of the audio.
+        waveform: Its samples, float32 [N].
+        rule: What ended it; None at the end of the audio.
+        first_pass: What the first pass found in it, where that is the result.
+    """
+
+    start_frame: int
+    waveform: np.ndarray
+    rule: EndpointRule | None = None
+    first_pass: Hypothesis | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the audio."""
+        return self.rule is None and not self.start_frame
+
+
+class Track:
+    """Audio that comes in, cut into pieces; of one recording or one stream.
+
+    Args:
+        sessions: Search the first pass; whoever owns the track advances them.
+        options: When a piece ends.
+        frame_shift_s: Seconds per frame of log-probs.
+        sample_rate: Samples per second.
+        boosts: Of the first pass, as `Sessions.open` takes them.
+        one_pass: Whether what the first pass found is the result: a piece then ends
+            with the last frame that was searched, and no frame is searched twice.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        options: CutOptions,
+        *,
+        frame_shift_s: float,
+        sample_rate: int,
+        boosts: BoostsLike = None,
+        one_pass: bool = False,
+    ) -> None:
+        self._sessions, self._one_pass = sessions, one_pass
+        self._endpointer = Endpointer(frame_shift_s, options.rules)
+        self._samples_per_frame = frame_shift_s * sample_rate
+        self._look_frames = max(1, round(options.look_s / frame_shift_s))
+        self._min_frames = max(1, round(_MIN_PIECE_S / frame_shift_s))
+        self.boosts = boosts
+        self.session = sessions.open(boosts)
+        self._start_frame = 0
+        self._num_frames = 0  # searched, of this piece
+        self._audio: list[np.ndarray] = []  # from the beginning of the piece on
+        self._rows: list[np.ndarray] = []  # those searched and those that wait
+
+    @property
+    def partial(self) -> Partial:
+        """The words so far of the piece under way."""
+        return self._sessions.partial(self.session)
+
+    @property
+    def start_frame(self) -> int:
+        """Where the piece under way begins, in frames from the beginning."""
+        return self._start_frame
+
+    def hear(self, samples: np.ndarray) -> None:
+        """Keep audio, float32 [N], until it is cut off."""
+        self._audio.append(samples)
+
+    def feed(self, rows: np.ndarray) -> None:
+        """Take log-probs, [T, V], for the search."""
+        if len(rows):
+            self._rows.append(rows)
+
+    def next_rows(self) -> np.ndarray:
+        """Log-probs that the session is to be advanced by, then `look`; maybe none."""
+        rows = np.concatenate(self._rows) if self._rows else np.empty((0, 0))
+        self._rows = [rows] if len(rows) else []
+        return rows[self._num_frames : self._num_frames + self._look_frames]
+
+    def look(self) -> Piece | None:
+        """End the piece where the last rows ended it, and go on behind the cut.
+
+        To be called after the session was advanced by `next_rows`.
+        """
+        partial = self.partial
+        self._num_frames = partial.num_frames
+        rule = self._endpointer.ended(partial)
+        if rule is None:
+            return None
+        return self._cut(self._cut_frame(partial), rule)
+
+    def end(self) -> Piece | None:
+        """End the audio; its last piece, None where nothing is left."""
+        if self._num_frames or sum(map(len, self._audio)):
+            return self._cut(self._num_frames, None)
+        return None
+
+    def close(self) -> None:
+        """End the session, if an error left it open."""
+        if self.session in self._sessions:
+            self._sessions.close(self.session)
+
+    def _cut_frame(self, partial: Partial) -> int:
+        """Where to cut, in frames of the piece: in the best silence that there is."""
+        end = partial.num_frames
+        if self._one_pass:
+            return end
+        if partial.silent_frames:
+            return max(end - partial.silent_frames // 2, min(end, self._min_frames))
+        gaps = [
+            (after.start_frame - word.end_frame, after.start_frame)
+            for word, after in itertools.pairwise(partial.words)
+            if after.start_frame >= max(end // 2, self._min_frames)
+        ]
+        if not gaps:
+            return end
+        width, start = max(gaps)
+        return start - width // 2
+
+    def _cut(self, frame: int, rule: EndpointRule | None) -> Piece:
+        """Close the session, cut the audio, open the next session at the cut."""
+        audio = np.concatenate([*self._audio, np.empty(0, np.float32)])
+        begin, behind = self._start_frame, self._start_frame + frame
+        first, end = (round(t * self._samples_per_frame) for t in (begin, behind))
+        size = len(audio) if rule is None else end - first
+        found = self._sessions.close(self.session)
+        piece = Piece(begin, audio[:size], rule, found if self._one_pass else None)
+        rows = self._rows[0][frame:] if self._rows else np.empty((0, 0))
+        self._audio, self._rows = [audio[size:]], []
+        self._start_frame, self._num_frames = behind, 0
+        if rule is not None:
+            self.session = self._sessions.open(self.boosts)
+            self.feed(rows)
+        return piece

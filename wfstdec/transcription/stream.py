@@ -1,0 +1,118 @@
+"""Audio that comes in as it is spoken: words so far, and final ones at each endpoint.
+
+    stream = transcriber.stream()
+    for samples in microphone:                     # float32 [n], at the model's rate
+        for final in stream.send(samples):
+            final.hypothesis.text
+        stream.partial.text                        # of what is not final
+    for final in stream.finish(): ...
+
+Two passes where an encoder does not stream: windows make the words so far, and each
+utterance is encoded whole at its endpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.models.encoder import Encoder, StreamingEncoder
+from wfstdec.models.windowed import Windowed
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.endpoints import DEFAULT_RULES, EndpointRule
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.sessions import Partial
+from wfstdec.transcription.joining import join
+from wfstdec.transcription.pieces import CutOptions, Piece, Track
+
+STREAM_CUTS = CutOptions(
+    rules=DEFAULT_RULES, window_s=0.4, left_s=4.0, right_s=0.4, look_s=0.1
+)
+"""Of what people wait for."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """Words that no longer change.
+
+    Attributes:
+        hypothesis: With the times of the stream.
+        rule: What ended the utterance; None at the end of the stream.
+    """
+
+    hypothesis: Hypothesis
+    rule: EndpointRule | None
+
+
+class Stream:
+    """One stream; made by `Transcriber.stream`, used by one thread at a time.
+
+    Args:
+        model: Any encoder.
+        decoder: Over its tokens.
+        cuts: Where utterances end, and the windows of an encoder that does not stream.
+        boosts: As `Sessions.open` takes them.
+    """
+
+    def __init__(
+        self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike
+    ) -> None:
+        self._model, self._decoder, self._boosts = model, decoder, boosts
+        self._one_pass = isinstance(model, StreamingEncoder)
+        self._encoder = (
+            model
+            if isinstance(model, StreamingEncoder)
+            else Windowed(model, cuts.window_s, cuts.left_s, cuts.right_s)
+        )
+        self._state = self._encoder.start()
+        self._sessions = decoder.sessions()
+        self._track = Track(
+            self._sessions,
+            cuts,
+            frame_shift_s=model.spec.frame_shift_s,
+            sample_rate=model.spec.sample_rate,
+            boosts=boosts,
+            one_pass=self._one_pass,
+        )
+
+    @property
+    def partial(self) -> Partial:
+        """The words so far behind the last final; times from where that ended."""
+        return self._track.partial
+
+    def send(self, samples: np.ndarray) -> list[Final]:
+        """Take audio, float32 [n]; utterances that it ends.
+
+        Raises:
+            ShapeError, ModelError: As `Encoder.encode`.
+        """
+        return self._take(samples, last=False)
+
+    def finish(self) -> list[Final]:
+        """End the stream; what was not final yet."""
+        finals = self._take(np.empty(0, np.float32), last=True)
+        piece = self._track.end()
+        return finals + ([self._final(piece)] if piece is not None else [])
+
+    def close(self) -> None:
+        """Give up the stream, wherever it is."""
+        self._track.close()
+
+    def _take(self, samples: np.ndarray, *, last: bool) -> list[Final]:
+        finals = []
+        self._track.hear(samples)
+        self._track.feed(self._encoder.step([self._state], [samples], [last])[0])
+        while len(chunk := self._track.next_rows()):
+            self._sessions.advance({self._track.session: chunk})
+            if (piece := self._track.look()) is not None:
+                finals.append(self._final(piece))
+        return finals
+
+    def _final(self, piece: Piece) -> Final:
+        found = piece.first_pass
+        if found is None:
+            logprobs = self._model.encode([piece.waveform])
+            [found] = self._decoder.decode(logprobs, boosts=[self._boosts])
+        return Final(join([(piece.start_frame, found)]), piece.rule)

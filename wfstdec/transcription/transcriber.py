@@ -1,0 +1,269 @@
+"""Audio to words: a model's log-probs and a decoder's words, side by side.
+
+    transcriber = wfstdec.Transcriber(model, decoder)
+    transcriber("talk.mp3").text
+    for transcript in transcriber.run([Recording("a", "a.wav"), ...]):
+        transcript.name, transcript.hypothesis.words
+
+Threads read and encode, the caller's decodes. The words of a piece are bit for bit
+those that the decoder gives for the log-probs that the model gives for it alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from wfstdec.audio.reading import AudioLike
+from wfstdec.audio.samples import AudioNote
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import InputError, OptionError
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.models.encoder import Encoder
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.transcription.encoding import (
+    AudioOptions,
+    Done,
+    Encoded,
+    Encoding,
+    Part,
+    Recording,
+)
+from wfstdec.transcription.joining import join
+from wfstdec.transcription.pieces import CutOptions
+from wfstdec.transcription.stream import STREAM_CUTS, Stream
+
+_BATCH_PARTS = 32
+_BATCH_S = 1.0
+"""A batch is decoded when it has so many parts, or has waited so long for more."""
+
+ReadLattice = Callable[[str, Lattice], list[Hypothesis]]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was said in a recording.
+
+    Attributes:
+        name: The recording's.
+        pieces: Where each piece begins, in frames, and its hypotheses, best first.
+        audio_s: Seconds of audio.
+        notes: What was done to the audio, or is odd about it.
+        error: Why there are no words; None where all went well.
+    """
+
+    name: str
+    pieces: tuple[tuple[int, list[Hypothesis]], ...] = ()
+    audio_s: float = 0.0
+    notes: tuple[AudioNote, ...] = ()
+    error: InputError | None = None
+
+    @cached_property
+    def hypothesis(self) -> Hypothesis:
+        """The best hypotheses of all pieces, joined; times are the recording's.
+
+        Raises:
+            InputError: The `error`.
+        """
+        if self.error is not None:
+            raise self.error
+        return join([(start, found[0]) for start, found in self.pieces])
+
+
+class Transcriber:
+    """Transcribes recordings of any length.
+
+    Args:
+        model: As `wfstdec.load_model` gives it, or any `Encoder`.
+        decoder: Over the model's tokens; its frame shift is the model's.
+        cuts: How long recordings are cut.
+        audio: How recordings are read.
+        workers: Pieces that are encoded side by side; None is one for each processor.
+        nbest: Whether pieces have as many hypotheses as the decoder's options ask for.
+        lattices: Makes hypotheses of the lattice of each piece, such as
+            `wfstdec.batch.LatticeReading`; None asks for no lattices.
+
+    Raises:
+        OptionError: The decoder has other tokens than the model, or another frame
+            shift.
+    """
+
+    def __init__(
+        self,
+        model: Encoder,
+        decoder: Decoder,
+        *,
+        cuts: CutOptions | None = None,
+        audio: AudioOptions | None = None,
+        workers: int | None = None,
+        nbest: bool = False,
+        lattices: ReadLattice | None = None,
+    ) -> None:
+        check_fit(model, decoder)
+        self.model, self.decoder = model, decoder
+        self._encoding = Encoding(
+            model,
+            decoder,
+            cuts or CutOptions(),
+            audio or AudioOptions(),
+            workers=workers,
+        )
+        self._nbest, self._lattices = nbest, lattices
+        self.decode_s = 0.0
+
+    def __call__(self, audio: AudioLike, boosts: BoostsLike = None) -> Hypothesis:
+        """Transcribe one recording.
+
+        Args:
+            audio: A path, bytes, an open file, or samples [N] at the model's rate.
+            boosts: As `Decoder.decode` takes them.
+
+        Raises:
+            AudioError, ModelError: It cannot be read, or not encoded.
+            BoostError: The boosts do not fit.
+        """
+        [transcript] = self.run([Recording("audio", audio, boosts)])
+        return transcript.hypothesis
+
+    def run(self, recordings: Iterable[Recording]) -> Iterator[Transcript]:
+        """Transcribe recordings, each as soon as it is done, in their order.
+
+        Yields:
+            A transcript of each; one that failed has its `error`.
+        """
+        pieces: list[tuple[int, list[Hypothesis]]] = []
+        error: InputError | None = None
+        for part, found in self._decoded(self._encoding.run(recordings)):
+            if isinstance(found, InputError):
+                error = error or found
+            if isinstance(part, Encoded):
+                pieces.append((part.piece.start_frame, found))
+                continue
+            audio_s, notes = (
+                (part.audio_s, part.notes) if isinstance(part, Done) else (0.0, ())
+            )
+            yield Transcript(
+                part.recording.name,
+                () if error else tuple(pieces),
+                audio_s,
+                notes,
+                error,
+            )
+            pieces, error = [], None
+
+    def stream(
+        self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS
+    ) -> Stream:
+        """Begin a stream of audio.
+
+        Args:
+            boosts: As `Decoder.decode` takes them.
+            cuts: Where utterances end.
+        """
+        return Stream(self.model, self.decoder, cuts, boosts)
+
+    def _decoded(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Any]]:
+        """Each part with the hypotheses of a piece, or with what went wrong."""
+        for batch in _batches(parts):
+            pieces = [part for part in batch if isinstance(part, Encoded)]
+            began = time.perf_counter()
+            try:
+                hypotheses = iter(self._decode(pieces))
+            except InputError:  # of one of them: which, and what of the others?
+                hypotheses = (self._decode_alone(piece) for piece in pieces)
+            decoded = [
+                (
+                    part,
+                    next(hypotheses)
+                    if isinstance(part, Encoded)
+                    else getattr(part, "error", None),
+                )
+                for part in batch
+            ]
+            self.decode_s += time.perf_counter() - began
+            yield from decoded
+
+    def _decode_alone(self, piece: Encoded) -> list[Hypothesis] | InputError:
+        try:
+            return self._decode([piece])[0]
+        except InputError as error:
+            error.utterance = None
+            return error
+
+    def _decode(self, pieces: Sequence[Encoded]) -> list[list[Hypothesis]]:
+        """Decode pieces; those of a streaming encoder are decoded already."""
+        todo = [piece for piece in pieces if piece.logprobs is not None]
+        logprobs = [piece.logprobs for piece in todo]
+        boosts = [piece.recording.boosts for piece in todo]
+        if self._lattices is not None:
+            lattices = self.decoder.decode_lattice(logprobs, boosts=boosts)
+            found = [
+                self._lattices(self._name(piece), lattice)
+                for piece, lattice in zip(todo, lattices, strict=True)
+            ]
+        elif self._nbest:
+            found = self.decoder.decode_nbest(logprobs, boosts=boosts)
+        else:
+            found = [[best] for best in self.decoder.decode(logprobs, boosts=boosts)]
+        rest = iter(found)
+        return [
+            [piece.piece.first_pass] if piece.logprobs is None else next(rest)
+            for piece in pieces
+        ]
+
+    def _name(self, piece: Encoded) -> str:
+        """A piece's own name: with hundredths of seconds, as Kaldi's segments have."""
+        name, part = piece.recording.name, piece.piece
+        if part.is_whole:
+            return name
+        spec = self.model.spec
+        begin_s = part.start_frame * spec.frame_shift_s
+        end_s = begin_s + len(part.waveform) / spec.sample_rate
+        return f"{name}-{round(100 * begin_s):07d}-{round(100 * end_s):07d}"
+
+
+def check_fit(model: Encoder, decoder: Decoder) -> None:
+    """Raise where a decoder is not over the tokens and frames of a model.
+
+    Raises:
+        OptionError: Other tokens, another blank, or another frame shift.
+    """
+    spec, tokens = model.spec, decoder.vocabulary.tokens
+    if tokens.names != spec.tokens.names or tokens.blank != spec.tokens.blank:
+        pairs = itertools.zip_longest(tokens.names, spec.tokens.names)
+        place, (ours, theirs) = next(
+            ((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]),
+            (
+                spec.tokens.blank,
+                (f"blank {tokens.blank}", f"blank {spec.tokens.blank}"),
+            ),
+        )
+        raise OptionError(
+            f"a decoder of {len(tokens)} tokens for a model of {len(spec.tokens)}: "
+            f"token {place} is {ours!r} and {theirs!r}, expected the model's table"
+        )
+    if not math.isclose(decoder.frame_shift_s, spec.frame_shift_s, rel_tol=1e-6):
+        raise OptionError(
+            f"a decoder with frame_shift_s={decoder.frame_shift_s:g} for a model with "
+            f"{spec.frame_shift_s:g}, expected the model's"
+        )
+
+
+def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Group parts so that batches are large, and nobody waits for long."""
+    batch: list[Part] = []
+    began = time.monotonic()
+    for part in parts:
+        batch.append(part)
+        waited = time.monotonic() - began
+        if len(batch) >= _BATCH_PARTS or waited >= _BATCH_S:
+            yield batch
+            batch, began = [], time.monotonic()
+    if batch:
+        yield batch
