@@ -87,6 +87,7 @@ THIRD_PARTY = {
     "kaldi_native_fbank": "models/",
     "transformers": "models/",
     "hama": "models/",
+    "nemo": "models/loading.py",
 }
 """What the library may import, and under which part of it."""
 
