@@ -16,6 +16,7 @@ import itertools
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -44,12 +45,16 @@ class Recording(NamedTuple):
     Attributes:
         name: For results and errors.
         audio: A path, bytes, an open file, or samples at the model's rate.
-        boosts: For the first pass, as `Sessions.open` takes them.
+        boosts: As `Decoder.decode` takes them for one utterance.
+        start_s: Where to begin, seconds.
+        duration_s: How much to transcribe; None is to the end.
     """
 
     name: str
     audio: AudioLike
     boosts: BoostsLike = None
+    start_s: float = 0.0
+    duration_s: float | None = None
 
 
 class Encoded(NamedTuple):
@@ -120,6 +125,9 @@ class Encoding:
         cuts: How recordings are cut.
         audio: How they are read.
         workers: Pieces encoded side by side; None is one for each processor.
+
+    Attributes:
+        encode_s: Seconds of all workers, added up; windows included.
     """
 
     def __init__(
@@ -134,6 +142,7 @@ class Encoding:
         self._model, self._cuts, self._audio = model, cuts, audio
         self._sessions = decoder.sessions()
         self._workers = workers or len(os.sched_getaffinity(0))
+        self._lock, self.encode_s = threading.Lock(), 0.0
 
     def run(self, recordings: Iterable[Recording]) -> Iterator[Part]:
         """Encode recordings, in their order.
@@ -171,7 +180,7 @@ class Encoding:
                     max_seconds=self._audio.max_seconds,
                     allow_cut=self._audio.allow_cut,
                 ) as reader:
-                    heard = _Heard(reader)
+                    heard = _Heard(reader, recording)
                     for piece in self._pieces(heard, recording, pool):
                         yield recording, self._submit(recording, piece, pool)
                     audio_s = heard.num_samples / reader.sample_rate
@@ -185,8 +194,8 @@ class Encoding:
     ) -> Callable[[], Part]:
         if piece.first_pass is not None:
             return lambda: Encoded(recording, piece, None)
-        future = pool.submit(self._model.encode, [piece.waveform])
-        return lambda: Encoded(recording, piece, future.result()[0])
+        future = pool.submit(self._encode, piece.waveform)
+        return lambda: Encoded(recording, piece, future.result())
 
     def _pieces(
         self, heard: _Heard, recording: Recording, pool: Executor
@@ -240,24 +249,44 @@ class Encoding:
         """Log-probs of windows, some of which are encoded ahead, side by side."""
         under_way: deque[tuple[Future, slice]] = deque()
         for window, due in self._cuts.windows(blocks, self._model.spec):
-            under_way.append((pool.submit(self._model.encode, [window]), due))
+            under_way.append((pool.submit(self._encode, window), due))
             if len(under_way) > self._workers:
                 future, due = under_way.popleft()
-                yield future.result()[0][due]
+                yield future.result()[due]
         for future, due in under_way:
-            yield future.result()[0][due]
+            yield future.result()[due]
+
+    def _encode(self, waveform: np.ndarray) -> np.ndarray:
+        """Encode one waveform; the workers' seconds are added up."""
+        began = time.perf_counter()
+        [logprobs] = self._model.encode([waveform])
+        with self._lock:
+            self.encode_s += time.perf_counter() - began
+        return logprobs
 
 
 class _Heard:
-    """Blocks of a recording, and how many samples they had so far."""
+    """Blocks of a recording, or of a part of it, and how many samples there were."""
 
-    def __init__(self, reader: AudioReader) -> None:
-        self._reader, self.num_samples = reader, 0
+    def __init__(self, reader: AudioReader, recording: Recording) -> None:
+        rate, self._reader, self.num_samples = reader.sample_rate, reader, 0
+        self._first = round(recording.start_s * rate)
+        duration_s = recording.duration_s
+        self._end = (
+            None if duration_s is None else self._first + round(duration_s * rate)
+        )
 
     def __iter__(self) -> Iterator[np.ndarray]:
+        at = 0
         for block in self._reader:
+            first, at = at, at + len(block)
+            end = None if self._end is None else max(0, self._end - first)
+            block = block[max(0, self._first - first) : end]
             self.num_samples += len(block)
-            yield block
+            if len(block):
+                yield block
+            if self._end is not None and at >= self._end:
+                return
 
 
 def _heard_by(track: Track, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

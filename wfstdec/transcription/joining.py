@@ -52,6 +52,35 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
     )
 
 
+def join_nbest(
+    found: Sequence[tuple[int, Sequence[Hypothesis]]], n: int
+) -> list[Hypothesis]:
+    """Join n-best lists of pieces: the n best of all that can be joined of them.
+
+    Args:
+        found: Where each piece begins, in frames, and its hypotheses, best first.
+        n: How many texts; there may be fewer.
+
+    Returns:
+        Hypotheses of different texts, best first.
+    """
+    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
+    for _, hypotheses in found:
+        longer = (
+            (cost + one.total_cost, (*before, one))
+            for cost, before in best
+            for one in hypotheses
+        )
+        # Only the n best beginnings can be those of the n best.
+        best = sorted(longer, key=lambda pair: pair[0])[:n]
+    starts = [start for start, _ in found]
+    joined = (join(list(zip(starts, pieces, strict=True))) for _, pieces in best)
+    texts: dict[str, Hypothesis] = {}
+    for one in joined:
+        texts.setdefault(one.text, one)
+    return list(texts.values())
+
+
 def shifted(timed: _Timed, frames: int, frame_shift_s: float) -> _Timed:
     """Move a word or a token by some frames."""
     start, end = timed.start_frame + frames, timed.end_frame + frames

@@ -35,7 +35,7 @@ from wfstdec.transcription.encoding import (
     Part,
     Recording,
 )
-from wfstdec.transcription.joining import join
+from wfstdec.transcription.joining import join_nbest
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.stream import STREAM_CUTS, Stream
 
@@ -71,9 +71,17 @@ class Transcript:
         Raises:
             InputError: The `error`.
         """
+        return self.hypotheses(1)[0]
+
+    def hypotheses(self, n: int) -> list[Hypothesis]:
+        """Join the hypotheses of all pieces; the n best of them, best first.
+
+        Raises:
+            InputError: The `error`.
+        """
         if self.error is not None:
             raise self.error
-        return join([(start, found[0]) for start, found in self.pieces])
+        return join_nbest(self.pieces, n)
 
 
 class Transcriber:
@@ -88,6 +96,9 @@ class Transcriber:
         nbest: Whether pieces have as many hypotheses as the decoder's options ask for.
         lattices: Makes hypotheses of the lattice of each piece, such as
             `wfstdec.batch.LatticeReading`; None asks for no lattices.
+
+    Attributes:
+        decode_s: Seconds in the decoder, without finding the cuts.
 
     Raises:
         OptionError: The decoder has other tokens than the model, or another frame
@@ -107,15 +118,17 @@ class Transcriber:
     ) -> None:
         check_fit(model, decoder)
         self.model, self.decoder = model, decoder
+        self.cuts, self.audio = cuts or CutOptions(), audio or AudioOptions()
         self._encoding = Encoding(
-            model,
-            decoder,
-            cuts or CutOptions(),
-            audio or AudioOptions(),
-            workers=workers,
+            model, decoder, self.cuts, self.audio, workers=workers
         )
         self._nbest, self._lattices = nbest, lattices
         self.decode_s = 0.0
+
+    @property
+    def encode_s(self) -> float:
+        """Seconds that all encoder workers took, added up."""
+        return self._encoding.encode_s
 
     def __call__(self, audio: AudioLike, boosts: BoostsLike = None) -> Hypothesis:
         """Transcribe one recording.
@@ -131,8 +144,17 @@ class Transcriber:
         [transcript] = self.run([Recording("audio", audio, boosts)])
         return transcript.hypothesis
 
-    def run(self, recordings: Iterable[Recording]) -> Iterator[Transcript]:
+    def run(
+        self,
+        recordings: Iterable[Recording],
+        *,
+        heard: Callable[[float], Any] | None = None,
+    ) -> Iterator[Transcript]:
         """Transcribe recordings, each as soon as it is done, in their order.
+
+        Args:
+            recordings: In any number; they are asked for as they are needed.
+            heard: Is told the seconds of audio of each piece that is decoded.
 
         Yields:
             A transcript of each; one that failed has its `error`.
@@ -140,19 +162,22 @@ class Transcriber:
         pieces: list[tuple[int, list[Hypothesis]]] = []
         error: InputError | None = None
         for part, found in self._decoded(self._encoding.run(recordings)):
+            if isinstance(part, Encoded):
+                found = self._read(part, found)
+                if heard is not None:
+                    heard(len(part.piece.waveform) / self.model.spec.sample_rate)
             if isinstance(found, InputError):
                 error = error or found
-            if isinstance(part, Encoded):
+            elif isinstance(part, Encoded):
                 pieces.append((part.piece.start_frame, found))
+            if isinstance(part, Encoded):
                 continue
-            audio_s, notes = (
-                (part.audio_s, part.notes) if isinstance(part, Done) else (0.0, ())
-            )
+            ended = isinstance(part, Done) and error is None
             yield Transcript(
                 part.recording.name,
-                () if error else tuple(pieces),
-                audio_s,
-                notes,
+                tuple(pieces) if ended else (),
+                part.audio_s if isinstance(part, Done) else 0.0,
+                part.notes if isinstance(part, Done) else (),
                 error,
             )
             pieces, error = [], None
@@ -196,17 +221,14 @@ class Transcriber:
             error.utterance = None
             return error
 
-    def _decode(self, pieces: Sequence[Encoded]) -> list[list[Hypothesis]]:
-        """Decode pieces; those of a streaming encoder are decoded already."""
+    def _decode(self, pieces: Sequence[Encoded]) -> list[Any]:
+        """Hypotheses of pieces, or lattices; one pass has its hypothesis already."""
         todo = [piece for piece in pieces if piece.logprobs is not None]
         logprobs = [piece.logprobs for piece in todo]
         boosts = [piece.recording.boosts for piece in todo]
+        found: list[Any]
         if self._lattices is not None:
-            lattices = self.decoder.decode_lattice(logprobs, boosts=boosts)
-            found = [
-                self._lattices(self._name(piece), lattice)
-                for piece, lattice in zip(todo, lattices, strict=True)
-            ]
+            found = self.decoder.decode_lattice(logprobs, boosts=boosts)
         elif self._nbest:
             found = self.decoder.decode_nbest(logprobs, boosts=boosts)
         else:
@@ -216,6 +238,15 @@ class Transcriber:
             [piece.piece.first_pass] if piece.logprobs is None else next(rest)
             for piece in pieces
         ]
+
+    def _read(self, piece: Encoded, found: Any) -> Any:
+        """Hypotheses of a lattice: late, since what reads it may keep it."""
+        if self._lattices is None or not isinstance(found, Lattice):
+            return found
+        try:
+            return self._lattices(self._name(piece), found)
+        except InputError as error:
+            return error
 
     def _name(self, piece: Encoded) -> str:
         """A piece's own name: with hundredths of seconds, as Kaldi's segments have."""

@@ -1,0 +1,165 @@
+"""Recordings to result files: names what fails, goes on where it was stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from wfstdec.batch.decoding import BoostLists, fields_of
+from wfstdec.batch.summary import Summary, named
+from wfstdec.io.journal import Restart
+from wfstdec.io.outputs import open_results
+from wfstdec.io.results import format_named, result_writer
+from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.lattice.file import LatticeWriter
+from wfstdec.transcription.encoding import Recording
+from wfstdec.transcription.recordings import Source
+from wfstdec.transcription.transcriber import Transcriber, Transcript
+
+_log = logging.getLogger("wfstdec.transcription")
+
+
+@dataclass
+class TranscriptionSummary(Summary):
+    """Counts of a run over recordings. Others as of `Summary`.
+
+    Attributes:
+        heard_s: Seconds of audio.
+        encode_s: Seconds of encoder workers, added up.
+        wall_s: Seconds on the wall, all in all.
+    """
+
+    heard_s: float = 0.0
+    encode_s: float = 0.0
+    wall_s: float = 0.0
+
+    def __str__(self) -> str:
+        speed = self.heard_s / self.wall_s if self.wall_s else 0.0
+        text = (
+            f"transcribed {self.num_utterances} recordings, {self.heard_s:.1f} s of "
+            f"audio in {self.wall_s:.1f} s (speed {speed:.0f}; encoder "
+            f"{self.encode_s:.1f} s in all workers, decoder {self.decode_s:.1f} s)"
+        )
+        if self.unfinished:
+            unfinished = f"{len(self.unfinished)} did not reach a final state"
+            text += f"; {unfinished}: {named(self.unfinished)}"
+        return text + self.extras()
+
+
+def transcribe_files(
+    transcriber: Transcriber,
+    sources: Sequence[Source],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    boosts: BoostLists | None = None,
+    format: str | None = None,
+    nbest: int = 1,
+    subtitles: SubtitleOptions | None = None,
+    keep: LatticeWriter | None = None,
+    strict: bool = False,
+    restart: Restart | None = None,
+    progress: bool = False,
+) -> TranscriptionSummary:
+    """Transcribe recordings, and write what was said in their order.
+
+    Each result is written when it is done. A recording with a fault is left out of the
+    results and named in the log and in the summary. What is done before an error, or
+    Ctrl-C, stays, and a later run goes on from there with `Restart(resume=True)`.
+
+    Args:
+        transcriber: With `nbest` and `lattices` as they are wanted here.
+        sources: As `find_recordings` finds them.
+        output: As for `wfstdec.batch.decode_file`, as are the others.
+        boosts: By the names of recordings.
+        format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
+        nbest: How many hypotheses the decoder's options ask for.
+        subtitles: How words are cut into subtitles.
+        keep: Keeps lattices, under the names of pieces; the transcriber has to give it
+            what it reads, see `Transcriber`.
+        strict: The first recording with a fault ends the run.
+        restart: What becomes of the work of an earlier run that was stopped.
+        progress: Show seconds of audio as they are done, where standard error is a
+            terminal.
+
+    Raises:
+        OptionError, FormatError: As `wfstdec.batch.decode_file`.
+        AudioError, ModelError, BoostError: A fault in a recording, and `strict`, or so
+            in all.
+    """
+    format = format_named(format, output)
+    write = result_writer(format, nbest=nbest, subtitles=subtitles)
+    summary = TranscriptionSummary(transcriber.decoder.input_frame_shift_s)
+    settings = {
+        "decoder": type(transcriber.decoder).__name__,
+        **fields_of(transcriber.decoder.options),
+        **fields_of(transcriber.cuts),
+        **fields_of(transcriber.audio),
+        **fields_of(subtitles),
+        **{"format": format, "nbest": nbest},
+    }
+    began = time.monotonic()
+    with (
+        open_results(
+            output,
+            format,
+            write,
+            len(sources),
+            beside=keep,
+            restart=restart,
+            settings=settings,
+        ) as results,
+        tqdm(
+            disable=None if progress and not results.on_terminal else True,
+            bar_format="{desc}: {n:.0f} s of audio, {elapsed}, {rate_noinv_fmt}",
+            unit=" s/s",
+            desc=f"0 of {len(sources)} recordings",
+        ) as bar,
+    ):
+        summary.go_on(results)
+        known = {*results.done, *(str(one.utterance) for one in results.failures)}
+        todo = [source for source in sources if source.name not in known]
+        told: set[str] = set()
+        for transcript in transcriber.run(_recordings(todo, boosts), heard=bar.update):
+            if transcript.error is not None:
+                transcript.error.utterance = transcript.name
+                summary.fail(transcript.error, strict=strict)
+            else:
+                _tell(transcript, told)
+                hypotheses = transcript.hypotheses(nbest)
+                frames = hypotheses[0].num_frames
+                summary.add(transcript.name, frames, hypotheses)
+                summary.heard_s += transcript.audio_s
+                results.put(transcript.name, hypotheses)
+            summary.check()
+            bar.set_description(f"{results.num_done} of {len(sources)} recordings")
+        summary.check(at_end=True)
+    summary.wall_s = time.monotonic() - began
+    summary.encode_s, summary.decode_s = transcriber.encode_s, transcriber.decode_s
+    return summary
+
+
+def _recordings(
+    sources: Sequence[Source], boosts: BoostLists | None
+) -> Iterator[Recording]:
+    for source in sources:
+        yield Recording(
+            source.name,
+            source.path,
+            None if boosts is None else boosts.of(source.name),
+            start_s=source.start_s,
+            duration_s=source.duration_s,
+        )
+
+
+def _tell(transcript: Transcript, told: set[str]) -> None:
+    """Log what was done to audio: of each kind the first, silence always."""
+    for kind, text in transcript.notes:
+        if kind not in told or kind == "silence":
+            told.add(kind)
+            more = "" if kind == "silence" else " (said once)"
+            _log.info("%s: %s%s", transcript.name, text, more)

@@ -1,0 +1,148 @@
+"""The recordings that a user names: files, folders, lists, manifests.
+
+    find_recordings(["talk.mp3", "calls/", "more.txt", "manifest.jsonl", "wav.scp"])
+
+A folder stands for all audio below it, by the ending of its names. A list has a path on
+each line; an `.scp` file of Kaldi's `name path`; a manifest is JSON lines as NeMo has
+them, with `audio_filepath` and, where they are, `id`, `offset` and `duration`. Paths in
+a file are relative to its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wfstdec.errors import FormatError
+from wfstdec.text.files import read_lines
+
+AUDIO_ENDINGS = frozenset(
+    ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .au .w64 .caf .webm .m4a .mp4 .mkv "
+    ".mov .aac .wma".split()
+)
+"""What counts as audio in folders."""
+_LISTS = frozenset((".txt", ".lst", ".list"))
+_MANIFESTS = frozenset((".json", ".jsonl", ".ndjson"))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to transcribe, or a part of one.
+
+    Attributes:
+        name: Of its results: the file's without ending, unless a list gives one.
+        path: The file.
+        start_s: Where the part begins, seconds.
+        duration_s: How long it is; None is to the end.
+    """
+
+    name: str
+    path: Path
+    start_s: float = 0.0
+    duration_s: float | None = None
+
+
+def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
+    """Find the recordings that paths stand for, in their order; folders sorted.
+
+    Where names would be the same, those of folders are put before them.
+
+    Raises:
+        FormatError: A list or a manifest is not as expected, a folder has no audio, or
+            two recordings have one name.
+    """
+    found = [source for place in places for source in _of(Path(place))]
+    taken = Counter(source.name for source in found)
+    found = [
+        replace(source, name=_longer(source)) if taken[source.name] > 1 else source
+        for source in found
+    ]
+    seen: dict[str, Source] = {}
+    for source in found:
+        other = seen.setdefault(source.name, source)
+        if other is not source:
+            raise FormatError(
+                f"{other.path} and {source.path} would both be {source.name!r}, "
+                "expected different names; a manifest may give an id to each"
+            )
+    return found
+
+
+def _of(place: Path) -> Iterator[Source]:
+    ending = place.suffix.lower()
+    if place.is_dir():
+        yield from _in_folder(place)
+    elif ending in _MANIFESTS:
+        yield from _in_manifest(place)
+    elif ending == ".scp":
+        yield from _in_scp(place)
+    elif ending in _LISTS:
+        for line in read_lines(place):
+            if line.strip():
+                yield _file(place.parent / line.strip())
+    else:
+        yield _file(place)
+
+
+def _file(path: Path) -> Source:
+    return Source(path.stem, path)
+
+
+def _longer(source: Source) -> str:
+    return "-".join((*source.path.parent.parts[-2:], source.name)).lstrip("/-")
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    files = sorted(folder.rglob("*"))
+    audio = [file for file in files if file.suffix.lower() in AUDIO_ENDINGS]
+    if not audio:
+        raise FormatError(
+            f"{folder}: no audio in it, expected files that end in "
+            f"{' '.join(sorted(AUDIO_ENDINGS))}"
+        )
+    yield from map(_file, audio)
+
+
+def _in_scp(path: Path) -> Iterator[Source]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        name, *rest = line.split(maxsplit=1)
+        if not rest or rest[0].rstrip().endswith("|"):
+            raise FormatError(
+                f"{path}:{number}: found {line!r}, expected a name and a file; "
+                "commands are not run"
+            )
+        yield Source(name, path.parent / rest[0].strip())
+
+
+def _in_manifest(path: Path) -> Iterator[Source]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            yield _entry(entry, path.parent)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                f"{path}:{number}: found {line[:80]!r} ({error}), expected a JSON "
+                "object a line, with audio_filepath"
+            ) from error
+
+
+def _entry(entry: dict[str, Any], folder: Path) -> Source:
+    file = Path(entry["audio_filepath"])
+    start_s = float(entry.get("offset") or 0.0)
+    # Without an offset, `duration` is that of the file: what is there counts.
+    duration = entry.get("duration") if "offset" in entry else None
+    name = entry.get("id")
+    if name is None:
+        name = file.stem
+        if start_s:
+            name += f"-{round(100 * start_s):07d}"
+    return Source(str(name), folder / file, start_s, duration and float(duration))
