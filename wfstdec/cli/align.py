@@ -5,7 +5,9 @@ r"""Align known texts with log-probs: when words and tokens were said.
 
 Without --lexicon words are spelt with the tokens. The format follows from the name of
 the output: .ctm, .jsonl (tokens too, and where text and audio do not fit), .srt, .vtt,
-.TextGrid; the last three are for one utterance, or take a folder and --format.
+.TextGrid; the last three are for one utterance, or take a folder and --format. An
+utterance with a fault, such as an unknown word, is named and left out, and the exit
+code is 1. What is done when a run is stopped stays, and --resume goes on from there.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import argparse
 import sys
 
 import wfstdec
-from wfstdec.batch.aligning import align_file
+from wfstdec.batch.aligning import AlignmentSummary, align_file
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.result_flags import (
+    RUN_FLAGS,
     SUBTITLE_FLAGS,
+    restart_of,
     result_format,
     subtitle_options,
 )
@@ -30,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
     add_flags(parser, "--lexicon", "--g2p", "--sentencepiece")
-    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS)
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
     add_flags(parser, "--align-beam", "--exact", "--skip-cost", "--insert-cost")
@@ -69,10 +73,16 @@ def run(args: argparse.Namespace) -> None:
         args.output,
         format=format,
         subtitles=subtitles,
+        strict=args.strict,
+        restart=restart_of(args),
         progress=not args.quiet,
     )
-    if args.quiet:
-        return
+    if not args.quiet:
+        _show(summary)
+    summary.check_all_done()
+
+
+def _show(summary: AlignmentSummary) -> None:
     for utterance, misfits in list(summary.misfits.items())[:_SHOWN_AT_MOST]:
         for misfit in misfits:
             print(f"{utterance}: {misfit}", file=sys.stderr)

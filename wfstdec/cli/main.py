@@ -10,7 +10,9 @@ import argparse
 import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -48,6 +50,7 @@ COMMANDS = {
     "demo": demo,
 }
 OK, FAILED, INTERRUPTED = 0, 1, 130
+STOPPED = 128  # and the number of the signal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,20 +63,57 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
     args = make_parser().parse_args(argv)
-    with _log_to_stderr(quiet=args.quiet), warnings.catch_warnings():
+    quiet = args.quiet
+    with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
+        warnings.simplefilter("ignore" if quiet else "once", UserWarning)
         try:
             COMMANDS[args.command].run(args)
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (WfstdecError, OSError) as error:
-            sys.stderr.write(f"wfstdec {args.command}: {error}\n")
+            _show_error(args.command, str(error), error)
             return FAILED
-        except KeyboardInterrupt:
+        except _Stopped as error:
+            _show_error(args.command, str(error), error)
+            return STOPPED + error.args[1]
+        except KeyboardInterrupt as error:
+            _show_error(args.command, "interrupted", error)
             return INTERRUPTED
     return OK
+
+
+class _Stopped(KeyboardInterrupt):
+    """Another signal than Ctrl-C's asks the program to end: its name and number."""
+
+    def __str__(self) -> str:
+        return f"stopped by {self.args[0]}"
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[None]:
+    """What asks us to end ends us as Ctrl-C does: with files and work in order."""
+
+    def stop(number: int, _: object) -> None:
+        raise _Stopped(signal.Signals(number).name, number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # no other may
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:  # SIGHUP is not, by nohup
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for changed, handler in before.items():
+            signal.signal(changed, handler)
+
+
+def _show_error(command: str, text: str, error: BaseException) -> None:
+    """Say what is wrong in a line, and what else those know whom it came through."""
+    lines = [text, *getattr(error, "__notes__", ())]
+    sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
 
 
 def make_parser() -> argparse.ArgumentParser:

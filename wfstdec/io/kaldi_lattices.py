@@ -100,12 +100,17 @@ class KaldiLatticeWriter:
         """
         self._file = file
         self._kept = [word for words in notes for word in words]
+        if self._own is not None:
+            self.number(self._own)
 
     def finish(self) -> None:
         """Write the file of words; closing the archive is its owner's."""
         if self._words_path is not None:
             with atomic_write(self._words_path, "w") as file:
                 file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
+
+    def give_up(self) -> None:
+        """Let go of the file, which will be closed."""
 
     def number(self, words: Sequence[str]) -> None:
         """Give the words of the graph their numbers, before the first lattice does."""

@@ -88,7 +88,7 @@ class LatticeWriter:
 
     def __enter__(self) -> Self:
         self.begin(self._stack.enter_context(atomic_write(self.path)))
-        self._stack.push(self._end)
+        self._stack.push(lambda *error: self.give_up() if error[0] else self.finish())
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
@@ -121,11 +121,9 @@ class LatticeWriter:
             part.write(text.encode())
         self._zip.close()
 
-    def _end(self, *error: Any) -> None:
-        if error[0] is None:
-            self.finish()
-            return
-        with suppress(OSError, ValueError):  # or its destructor would try to
+    def give_up(self) -> None:
+        """Let go of the file; a part of it that was kept is one to go on with."""
+        with suppress(OSError, ValueError):  # or the destructor of the archive tries to
             self._zip.close()
 
     def __call__(self, utterance: str, lattice: Lattice) -> None:

@@ -189,9 +189,9 @@ def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path, seen = Path(path), hashlib.blake2b(digest_size=16)
     if path.is_dir():
-        for file in sorted(path.iterdir()):
-            about = file.stat()
-            seen.update(f"{file.name}/{about.st_size}/{about.st_mtime_ns}/".encode())
+        for one in sorted(path.iterdir()):
+            about = one.stat()
+            seen.update(f"{one.name}/{about.st_size}/{about.st_mtime_ns}/".encode())
     elif path.is_file():
         size = path.stat().st_size
         with path.open("rb") as file:
