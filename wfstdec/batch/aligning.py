@@ -132,8 +132,9 @@ def align_all(
     summary = summary or AlignmentSummary(aligner.frame_shift_s)
     total = getattr(logprobs, "num_utterances", None)
     left = dict.fromkeys(texts)
+    looked_at = aligner.looked_at(logprobs)
     bar = tqdm(
-        logprobs, total=total, disable=None if progress else True, unit=" utterances"
+        looked_at, total=total, disable=None if progress else True, unit=" utterances"
     )
     for utterance, array in bar:
         if utterance not in texts:

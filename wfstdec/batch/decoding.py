@@ -182,7 +182,7 @@ def decode_all(
     with tqdm(
         total=total, disable=None if progress else True, unit=" utterances"
     ) as bar:
-        for batch in batches(logprobs):
+        for batch in batches(decoder.looked_at(logprobs)):
             utterances = [utterance for utterance, _ in batch]
             began = time.perf_counter()
             with _named(utterances, getattr(logprobs, "path", None)):
