@@ -24,9 +24,9 @@ from wfstdec.text.lexicon import is_mark
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
-UTTERANCES = 8
+UTTERANCES = 6
 """Utterances looked at."""
-FRAMES = 256
+FRAMES = 200
 """Frames of each, from its middle."""
 BATCH_PAIRS = 512
 """Pairs of neighbours that tell the axes of a batch."""
@@ -122,8 +122,8 @@ def blank_doubt(tokens: TokenTable, other: int) -> str:
     found = f"{tokens.names[tokens.blank]!r}, token {tokens.blank}"
     likely = f"{tokens.names[other]!r}, token {other}"
     return (
-        f"logprobs: the blank ({found}) hardly ever wins while {likely}, wins most "
-        f"frames between others, expected the reverse; --blank {other}?"
+        f"logprobs: the blank ({found}) wins few frames while {likely}, wins "
+        f"most, between all others, expected the reverse; --blank {other}?"
     )
 
 

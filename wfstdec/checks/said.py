@@ -16,12 +16,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from wfstdec.text.lexicon import is_mark
-
 FEWEST_FRAMES = 50
 """Less says nothing about the blank."""
-RARE_BLANK = 0.01
-"""A blank that wins less of the frames than this hardly ever wins."""
+RARER = 1 / 3
+"""A blank wins no less of the frames than so many times what any other token does."""
 BLANK_FRAMES, BLANK_RUNS = 0.35, 0.25
 """Shares of frames and of runs that only a blank has (on real speech: 0.70, 0.45)."""
 FEWEST_RUNS, FEWEST_TIMES = 30, 5
@@ -30,7 +28,7 @@ OFTEN = 0.12
 """What share of the tokens said an unheard one may have: letters have up to 0.12."""
 OFTEN_BETWEEN = 0.03
 """The same of tokens that are called as separators are (on real speech: 0.20)."""
-_BETWEEN = frozenset(("|", " ", "▁", "sil", "sp", "spn", "space", "wb", "_"))
+_BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split())
 
 
 class Said:
@@ -86,9 +84,10 @@ class Said:
             blank: What is taken for the blank.
             between: Tokens that are known to stand between words.
         """
-        if self.num_frames < FEWEST_FRAMES or self.frame_share(blank) >= RARE_BLANK:
-            return None
         other = int(self.frames.argmax())
+        few = self.num_frames < FEWEST_FRAMES
+        if few or self.frames[blank] >= RARER * self.frames[other]:
+            return None
         wins = self.frame_share(other) >= BLANK_FRAMES
         alternates = self.runs[other] >= BLANK_RUNS * self.runs.sum()
         return other if wins and alternates and other not in between else None
@@ -112,15 +111,11 @@ class Said:
             if token != blank
             and token not in heard
             and self.runs[token] >= FEWEST_TIMES
-            and self.runs[token] >= count * _often(names[token])
+            and self.runs[token]
+            >= count * (OFTEN_BETWEEN if called_separator(names[token]) else OFTEN)
         ]
 
 
 def called_separator(name: str) -> bool:
     """Whether a token's name is one that separators or silence have."""
-    bare = name.lower().strip("<>[]")
-    return bare in _BETWEEN or name in _BETWEEN
-
-
-def _often(name: str) -> float:
-    return OFTEN_BETWEEN if called_separator(name) or is_mark(name) else OFTEN
+    return name.isspace() or name.lower().strip("<>[]") in _BETWEEN

@@ -26,6 +26,7 @@ from wfstdec.cli import (
     convert,
     decode,
     demo,
+    doctor,
     info,
     rescore,
     score,
@@ -35,6 +36,7 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
 COMMANDS = {
+    "doctor": doctor,
     "build": build,
     "build-lm": build_lm,
     "info": info,
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
         try:
-            COMMANDS[args.command].run(args)
+            return COMMANDS[args.command].run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
@@ -73,7 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return FAILED
         except KeyboardInterrupt:
             return INTERRUPTED
-    return OK
 
 
 def make_parser() -> argparse.ArgumentParser:
