@@ -17,7 +17,7 @@ from wfstdec.doctor.hearing import (
     shape_finding,
 )
 from wfstdec.doctor.lexicons import lexicon_finding, separator_finding, unread_finding
-from wfstdec.doctor.report import Finding, Report
+from wfstdec.doctor.report import Finding, Report, Status
 from wfstdec.doctor.token_errors import errors_finding, ways_of
 from wfstdec.doctor.words import PAIRS, case_finding, coverage_finding
 from wfstdec.errors import InputError, LexiconError, TokenTableError
@@ -185,7 +185,7 @@ class _Examination:
         if self.lexicon is not None:
             finding = lexicon_finding(self.lexicon, tokens, self.between, said)
             self.findings.append(finding)
-            self.words["lexicon"] = Counter(set(self.lexicon.words))
+            self.words["lexicon"] = Counter(dict.fromkeys(self.lexicon.words, 1))
 
     def _read_model(self) -> None:
         if "--arpa" not in self.paths:
@@ -197,7 +197,7 @@ class _Examination:
             return
         text = f"{len(model.words):,} words, order {model.order}"
         self.findings.append(Finding("language model", "ok", text))
-        self.words["language model"] = Counter(model.words)
+        self.words["LM"] = Counter(model.words)
 
     def _read_references(self, hearing: Hearing) -> None:
         if "--ref" not in self.paths:
@@ -213,7 +213,7 @@ class _Examination:
         if count < heard:
             first, other = next(iter(texts)), next(iter(hearing.runs))
             text += f"; ids are as {first!r} there, as {other!r} in the log-probs"
-        status = "ok" if count == heard else "look" if count else "wrong"
+        status: Status = "ok" if count == heard else "look" if count else "wrong"
         self.findings.append(Finding("references", status, text))
         if any(texts.values()):
             said = (word for words in texts.values() for word in words)
@@ -280,7 +280,4 @@ class _Examination:
 
     def _line(self, *flags: str) -> str:
         given = {**self.paths, **self.flags}
-        named = (
-            f"{flag} {shlex.quote(given[flag])}" for flag in flags if flag in given
-        )
-        return " ".join(named)
+        return shlex.join(x for f in flags if f in given for x in (f, given[f]))

@@ -9,9 +9,9 @@ from wfstdec.doctor.report import Finding, Status, examples, percent
 from wfstdec.text.lexicon import MARKS
 
 PAIRS = (
-    ("lexicon", "language model"),
+    ("lexicon", "LM"),
     ("references", "lexicon"),
-    ("references", "language model"),
+    ("references", "LM"),
 )
 """What goes into what: words of the first that the second lacks are lost."""
 CASED = 0.9
