@@ -94,9 +94,12 @@ def looked_at(logprobs: Pairs, heard: Heard) -> Iterator[tuple[str, np.ndarray]]
             token does; a token that is said often and that no word has.
     """
     utterances, said = iter(logprobs), Said(len(heard.tokens))
+    kinds: set[RowKind | None] = set()
     for _, (utterance, array) in zip(range(UTTERANCES), utterances, strict=False):
         if array.ndim == 2 and array.shape[1] == len(heard.tokens):
-            warn_of_rows(kind_of(array), stacklevel=3)
+            if (kind := kind_of(array)) not in kinds:
+                warn_of_rows(kind, stacklevel=2)
+            kinds.add(kind)
             middle = max(len(array) - FRAMES, 0) // 2
             said.add(array[middle : middle + FRAMES])
         yield utterance, array
@@ -137,8 +140,8 @@ def unheard_doubt(name: str) -> str:
 
 
 def warn_of_rows(kind: RowKind | None, stacklevel: int) -> None:
-    """Warn where rows are no log-probs."""
-    if kind not in (None, RowKind.LOGPROBS):
+    """Warn where rows are no log-probs; probabilities every search tells by itself."""
+    if kind not in (None, RowKind.LOGPROBS, RowKind.PROBABILITIES):
         warnings.warn(kind.doubt, LogprobWarning, stacklevel=stacklevel + 1)
 
 

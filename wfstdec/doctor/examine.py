@@ -123,7 +123,8 @@ class _Examination:
             self._wrong("tokens", error)
             if not isinstance(error, TokenTableError):
                 return None
-            try:  # the names may be read all the same, and the blank be heard
+            self.flags["--blank"] = "0"  # unless another one is heard
+            try:
                 return read_tokens(path, 0)
             except TokenTableError:
                 return None

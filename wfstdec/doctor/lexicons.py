@@ -21,7 +21,7 @@ def unread_finding(path: str, tokens: TokenTable, error: LexiconError) -> Findin
     lacking: Counter[str] = Counter()
     num_entries = num_bad = 0
     for names in _spelt(path):
-        bad = {name for name in names if name not in tokens.ids}
+        bad = dict.fromkeys(name for name in names if name not in tokens.ids)
         num_entries, num_bad = num_entries + 1, num_bad + bool(bad)
         lacking.update(bad)
     if not lacking:
@@ -91,10 +91,10 @@ def separator_finding(
     if not found:
         return Finding(name, "ok", "none: no token is said often between words"), None
     token = found[0]
-    share = percent(said.run_share(token, blank))
+    won = percent(said.run_share(token, blank))
     where = "" if heard is None else " and no word has it"
-    text = f"{names[token]!r} is {share} of what is said{where}; --separator "
-    return Finding(name, "wrong", f"{text}{names[token]!r}"), token
+    text = f"{names[token]!r} is {won} of what is said{where}"
+    return Finding(name, "look", f"{text}; --separator {names[token]!r}"), token
 
 
 def _spelt(path: str) -> Iterator[list[str]]:

@@ -159,9 +159,10 @@ def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
     """Warn where a whole utterance has nothing below 0: no log-prob is above it."""
     first = next((used for used in utterances if used.size), None)
     if first is not None and first.min() >= 0 and first.max() > 0:
-        warnings.warn(
-            f"logprobs lie in {float(first.min()):.6g} to {float(first.max()):.6g}, "
-            "expected natural logs of probabilities: take the log first",
+        found = "in 0 to 1" if first.max() <= 1 else "above 0"
+        warnings.warn(  # without figures, so that a run says it once
+            f"logprobs lie {found}, expected natural logs of probabilities: take the "
+            "log first",
             LogprobWarning,
             stacklevel=4,
         )
