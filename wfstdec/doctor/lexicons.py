@@ -21,7 +21,7 @@ def unread_finding(path: str, tokens: TokenTable, error: LexiconError) -> Findin
     lacking: Counter[str] = Counter()
     num_entries = num_bad = 0
     for names in _spelt(path):
-        bad = dict.fromkeys(name for name in names if name not in tokens.ids)
+        bad = list(dict.fromkeys(name for name in names if name not in tokens.ids))
         num_entries, num_bad = num_entries + 1, num_bad + bool(bad)
         lacking.update(bad)
     if not lacking:
