@@ -6,6 +6,7 @@ when the words of a known text were said with `ForcedAligner`. Beside them stand
 
     wfstdec.adapters    other people's interfaces: pyctcdecode
     wfstdec.batch       many utterances: from files, in batches, to files
+    wfstdec.doctor      what is wrong with files that are to be decoded together
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results
     wfstdec.metrics     word error rates
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from wfstdec import adapters as adapters
     from wfstdec import batch as batch
     from wfstdec import compare as compare
+    from wfstdec import doctor as doctor
     from wfstdec import errors as errors
     from wfstdec import io as io
     from wfstdec import metrics as metrics
@@ -119,7 +121,16 @@ _HOMES = {
     "spelling_lexicon": "wfstdec.text.lexicon",
     "to_openfst": "wfstdec.fst.openfst_io",
 }
-_MODULES = ("adapters", "batch", "compare", "errors", "io", "metrics", "recipes")
+_MODULES = (
+    "adapters",
+    "batch",
+    "compare",
+    "doctor",
+    "errors",
+    "io",
+    "metrics",
+    "recipes",
+)
 
 __all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]
 

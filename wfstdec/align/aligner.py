@@ -12,10 +12,10 @@ search is that of `WfstDecoder`.
 from __future__ import annotations
 
 import copy
-import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Self
 
 from wfstdec.align.alignment import Alignment
@@ -26,7 +26,9 @@ from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
 from wfstdec.boost.oov import G2pLike
-from wfstdec.errors import OptionError, ShapeError
+from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.checks.looking import Heard, Pairs, looked_at
+from wfstdec.errors import ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.text.lexicon import Lexicon
@@ -80,10 +82,7 @@ class ForcedAligner:
         backend: str = "cpu",
     ) -> None:
         check_topology(topology)
-        if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
-            raise OptionError(
-                f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0"
-            )
+        check_frame_shift(frame_shift_s)
         self.tokens = load_tokens(tokens, blank)
         self.options = options or AlignOptions()
         self.topology, self.frame_shift_s = topology, frame_shift_s
@@ -94,8 +93,11 @@ class ForcedAligner:
             silence=token_named(silence, self.tokens, "silence"),
             silence_prob=silence_prob,
         )
+        self._heard = Heard.spelled(self.tokens, self._fillers.tokens)
         if lexicon is not None:
             lexicon = load_lexicon(lexicon, self.tokens, separator)
+            words = frozenset(chain.from_iterable(lexicon.pronunciations))
+            self._heard = replace(self._heard, words=words)
         self._transcriber = Transcriber(
             self.tokens,
             lexicon,
@@ -118,6 +120,17 @@ class ForcedAligner:
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
         return other
+
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on and warn of what seems wrong with the first ones.
+
+        Args:
+            logprobs: Pairs of an utterance id and its log-probs, [T, V].
+
+        Warns:
+            LogprobWarning: As `wfstdec.checks.looking.looked_at`.
+        """
+        return looked_at(logprobs, self._heard)
 
     def align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
         """Align one utterance; the log-probs are read in chunks, three times or more.

@@ -166,7 +166,7 @@ def align_all(
     left = dict.fromkeys(texts)
     shown = None if progress else True
     with tqdm(total=total, disable=shown, unit=" utterances") as bar:
-        for utterance, array in readable(logprobs, fail):
+        for utterance, array in aligner.looked_at(readable(logprobs, fail)):
             bar.update()
             if utterance not in texts:
                 summary.without_text.append(utterance)

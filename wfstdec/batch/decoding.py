@@ -239,7 +239,7 @@ def decode_all(
     with tqdm(
         total=total, disable=None if progress else True, unit=" utterances"
     ) as bar:
-        for batch in batches(readable(logprobs, fail)):
+        for batch in batches(decoder.looked_at(readable(logprobs, fail))):
             size, began = len(batch), time.perf_counter()
             found = _decode(
                 decoder, batch, boosts, nbest=nbest, record=record, fail=fail

@@ -7,11 +7,13 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS, RUN_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
+from wfstdec.errors import OptionError
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
@@ -51,6 +53,14 @@ def above_zero(text: str) -> float:
     return value
 
 
+def seconds_of_a_frame(text: str) -> float:
+    """Seconds, no milliseconds."""
+    try:
+        return check_frame_shift(float(text))
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(error.message.partition("=")[2]) from None
+
+
 def count(text: str) -> int:
     """An integer, 0 or more."""
     value = int(text)
@@ -67,6 +77,7 @@ def count_above_zero(text: str) -> int:
     return value
 
 
+seconds_of_a_frame.__name__ = "seconds"
 number_or_none.__name__ = "number"  # how argparse calls them in its errors
 count_or_none.__name__ = "count"
 
@@ -233,7 +244,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         metavar="NATS",
     ),
     "--frame-shift": {
-        "type": above_zero,
+        "type": seconds_of_a_frame,
         "default": 0.02,
         "metavar": "SECONDS",
         "help": "from one frame to the next (default: 0.02)",

@@ -28,6 +28,7 @@ from wfstdec.cli import (
     convert,
     decode,
     demo,
+    doctor,
     info,
     rescore,
     score,
@@ -37,6 +38,7 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
 COMMANDS = {
+    "doctor": doctor,
     "build": build,
     "build-lm": build_lm,
     "info": info,
@@ -68,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         warnings.simplefilter("ignore" if quiet else "once", UserWarning)
         try:
-            COMMANDS[args.command].run(args)
+            return COMMANDS[args.command].run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
@@ -81,7 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as error:
             _show_error(args.command, "interrupted", error)
             return INTERRUPTED
-    return OK
 
 
 class _Stopped(KeyboardInterrupt):

@@ -13,10 +13,9 @@ The two give the same hypotheses.
 from __future__ import annotations
 
 import copy
-import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -25,6 +24,8 @@ from wfstdec.boost.compile import BoostCompiler, CompiledBoosts, PhraseCompiler
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.checks.looking import FirstLook, Heard, Pairs, looked_at
 from wfstdec.errors import BackendError, DeviceError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
@@ -66,10 +67,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         frame_shift_s: float,
         threads: int | None,
     ) -> None:
-        if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
-            raise OptionError(
-                f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0"
-            )
+        check_frame_shift(frame_shift_s)
         if threads is not None and threads < 1:
             raise OptionError(f"threads={threads!r}, expected 1 or more, or None")
         self.options = options
@@ -78,6 +76,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._backend = backend
         self._boosts = boosts
         self._num_tokens = num_tokens
+        self._first_look = FirstLook()
 
     @property
     @abstractmethod
@@ -135,6 +134,18 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         return self._decode(self._backend, logprobs, lengths, boosts)
 
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on and warn of what seems wrong with the first ones.
+
+        Args:
+            logprobs: Pairs of an utterance id and its log-probs, [T, V].
+
+        Warns:
+            LogprobWarning: As `wfstdec.checks.looking.looked_at`.
+        """
+        self._first_look.is_done = True  # what is said here need not be said again
+        return looked_at(logprobs, self._heard())
+
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
@@ -145,7 +156,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         record = self._nbest_from == "lattice"
         self._check_nbest(record)
-        utterances = self._backend.inputs(logprobs, lengths)
+        utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         num = self.options.nbest
 
@@ -181,7 +192,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         if lattice_beam is not None:
             other = self.with_options(lattice_beam=lattice_beam)
             return other.decode_lattice(logprobs, lengths, boosts)
-        utterances = self._backend.inputs(logprobs, lengths)
+        utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
 
         def read(i: int, found: Any) -> Lattice:
@@ -296,6 +307,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 "sessions without lattices"
             )
 
+    def _heard(self) -> Heard:
+        """The tokens that it makes something of."""
+        return Heard.of(self.vocabulary)
+
+    def _inputs(
+        self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any
+    ) -> Sequence[_Chunk]:
+        """Check log-probs; the first ones are looked at for what no check refuses."""
+        utterances = backend.inputs(logprobs, lengths)
+        if not self._first_look.is_done:
+            blank = self.vocabulary.tokens.blank
+            self._first_look.at(logprobs, utterances, blank)
+        return utterances
+
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
         """Compile n utterances' boosts as searches take them, and check them."""
         compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
@@ -309,7 +334,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any, boosts: Any
     ) -> list[Hypothesis]:
         """Decode by a backend; see `decode`."""
-        utterances = backend.inputs(logprobs, lengths)
+        utterances = self._inputs(backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         try:
             found = self._search(utterances, compiled, backend=backend)

@@ -11,13 +11,14 @@ With `input="features"` the model's own encoder comes first. As audio comes in:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.checks.looking import Pairs
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
@@ -120,6 +121,14 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         """V, the blank included; of features, how many numbers a frame has."""
         model: Any = self.model
         return model.input_dim if self.input == "features" else self._num_tokens
+
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on: frames and features are no log-probs."""
+        return iter(logprobs)
+
+    def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
+        """Check frames."""
+        return backend.inputs(logprobs, lengths)
 
     @property
     def input_frame_shift_s(self) -> float:
