@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from wfstdec.cli.flags import normalizer_of
 from wfstdec.compare.plotting import check_plot, plot_reliability
 from wfstdec.compare.posterior_scale import (
     SCALES,
@@ -52,12 +53,13 @@ def run(args: argparse.Namespace) -> None:
 def _judged(args: argparse.Namespace) -> tuple[list[Judged], list[Judged]]:
     """Lattices to tune on, and to test on."""
     lattices, references = open_lattices(args.lattices), read_text(args.ref)
+    rules = {"normalizer": normalizer_of(args)}
     if args.test_lattices is not None:
         test_references = read_text(args.test_ref)
-        tested = judge_all(open_lattices(args.test_lattices), test_references)
-        return judge_all(lattices, references), tested
+        tested = judge_all(open_lattices(args.test_lattices), test_references, **rules)
+        return judge_all(lattices, references, **rules), tested
     given, others = by_speaker(lattices)
     return (
-        judge_all(lattices, references, given),
-        judge_all(lattices, references, others),
+        judge_all(lattices, references, given, **rules),
+        judge_all(lattices, references, others, **rules),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.metrics import count_errors
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import read_lines
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 _Kept = TypeVar("_Kept")
 
@@ -63,6 +64,8 @@ def kept_errors(
     references: Sequence[Sequence[str]],
     nbest: int,
     boosts: Sequence[Any] | None = None,
+    *,
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> KeptErrors:
     """Decode lattices, one at a time, and count the fewest errors in each.
 
@@ -72,20 +75,23 @@ def kept_errors(
         references: The words of each.
         nbest: How many texts a list has.
         boosts: Of each utterance; None for none.
+        normalizer: How words are compared; references are by it already.
 
     Raises:
         OptionError: The decoder's options allow no lattices.
+        LatticeError: As `with_words`.
     """
     of_lists = of_lattices = 0
     has_words, reading = True, LatticeReading(nbest=nbest)
     for i, (x, reference) in enumerate(zip(utterances, references, strict=True)):
         given = None if boosts is None else [boosts[i]]
         (lattice,) = decoder.decode_lattice([x], boosts=given)
-        texts = [one.text.split() for one in reading("", lattice)]
+        texts = [normalizer.words(one.text.split()) for one in reading("", lattice)]
         of_lists += min(count_errors(reference, text).total for text in texts)
         has_words = not lattice.words_are_tokens
         if has_words:
-            of_lattices += lattice_errors(lattice, reference)
+            compared = with_words(lattice, normalizer)
+            of_lattices += lattice_errors(compared, reference)
     words = sum(map(len, references))
     return KeptErrors(words, nbest, of_lists, of_lattices if has_words else None)
 
@@ -132,20 +138,52 @@ def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
 
 
 def lattice_oracle(
-    references: Mapping[str, Sequence[str]], lattices: Mapping[str, Lattice]
+    references: Mapping[str, Sequence[str]],
+    lattices: Mapping[str, Lattice],
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of lattices: the best path of each, whatever it costs."""
-    return _oracle(references, lattices, lattice_errors)
+    """Of lattices: the best path of each, whatever it costs; errors as `with_words`."""
+
+    def fewest(lattice: Lattice, reference: Sequence[str]) -> int:
+        return lattice_errors(with_words(lattice, normalizer), reference)
+
+    return _oracle(references, lattices, fewest)
+
+
+def with_words(lattice: Lattice, normalizer: Normalizer) -> Lattice:
+    """A lattice whose words are written as they are compared.
+
+    Raises:
+        LatticeError: A word becomes several, which an arc cannot have.
+    """
+    if not normalizer.flag:
+        return lattice
+    parts = [normalizer.word(word) for word in lattice.words]
+    ids = {(): 0} | {(lattice.words[0],): 0}
+    for i, one in enumerate(parts):
+        if len(one) > 1:
+            raise LatticeError(
+                f"word {lattice.words[i]!r} of a lattice becomes {len(one)} words by "
+                f"{normalizer.flag}, expected one or none; take --ignore-case"
+            )
+        ids.setdefault(one, i)
+    arcs = lattice.arcs.copy()
+    table = np.array([ids[one] for one in parts], arcs["olabel"].dtype)
+    arcs["olabel"] = table[arcs["olabel"]]
+    words = tuple(one[0] if one else word for one, word in zip(parts, lattice.words))
+    return replace(lattice, arcs=arcs, words=words)
 
 
 def list_oracle(
     references: Mapping[str, Sequence[str]],
     lists: Mapping[str, Sequence[Sequence[str]]],
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
     """Of n-best lists, each of texts in words."""
 
     def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
-        return min(count_errors(reference, text).total for text in texts)
+        told = map(normalizer.words, texts)
+        return min(count_errors(reference, text).total for text in told)
 
     return _oracle(references, lists, fewest)
 

@@ -4,7 +4,7 @@
     plot_reliability({"dev": bins}, "dev.svg")          # of word confidences
 
 One line, colour and marker for each search, from its narrowest to its widest setting;
-rings mark the Pareto front. The colours (Okabe and Ito) can be told apart by people who
+rings mark the Pareto front, bars the 95 % intervals of WERs. The colours (Okabe and Ito) can be told apart by people who
 are colour-blind, the markers by those who print in grey.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.confidences import Reliability
 from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.metrics import Interval
 from wfstdec.text.files import atomic_write
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def _draw(axes: Any, comparison: Comparison) -> None:
             color=colour,
             marker=marker,
         )
+        _error_bars(axes, xs, ys, [p.wer_interval for p in ordered], colour)
         for point in _labelled(ordered):
             axes.annotate(
                 point.label,
@@ -176,6 +178,25 @@ def _draw(axes: Any, comparison: Comparison) -> None:
     for boosts in lists:
         _ring(axes, comparison.front(boosts), first=boosts == lists[0])
     _dress(axes, comparison)
+
+
+def _error_bars(
+    axes: Any,
+    xs: Sequence[float],
+    wers: Sequence[float],
+    intervals: Sequence[Interval | None],
+    colour: str,
+) -> None:
+    """Draw the 95 % intervals of WERs, where there are any."""
+    known = [
+        (x, wer, max(0.0, wer - ends.low), max(0.0, ends.high - wer))
+        for x, wer, ends in zip(xs, wers, intervals, strict=True)
+        if ends is not None
+    ]
+    if known:
+        x, y, below, above = zip(*known, strict=True)
+        style = {"fmt": "none", "ecolor": colour, "alpha": 0.4, "capsize": 2}
+        axes.errorbar(x, y, yerr=(below, above), elinewidth=1.0, **style)
 
 
 def _labelled(points: list[Point]) -> list[Point]:
