@@ -19,8 +19,10 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text
+from wfstdec.text.pairing import Pairing
 
 _NAMED_AT_MOST = 5
+_SIDES = ("the texts", "the log-probs")
 Path = str | os.PathLike[str]
 
 
@@ -36,6 +38,7 @@ class AlignmentSummary:
         misfits: By utterance, in words, where text and audio do not fit.
         without_text: Utterances that have log-probs and no text: left out.
         without_logprobs: Utterances that have a text and no log-probs.
+        remedy: How the ids of these two differ; empty if nobody knows.
     """
 
     frame_shift_s: float
@@ -45,6 +48,7 @@ class AlignmentSummary:
     misfits: dict[str, list[str]] = field(default_factory=dict)
     without_text: list[str] = field(default_factory=list)
     without_logprobs: list[str] = field(default_factory=list)
+    remedy: str = ""
 
     def __str__(self) -> str:
         audio_s = self.num_frames * self.frame_shift_s
@@ -58,6 +62,8 @@ class AlignmentSummary:
                 named = " ".join(found[:_NAMED_AT_MOST])
                 more = " ..." if len(found) > _NAMED_AT_MOST else ""
                 lines.append(f"{len(found)} {name.replace('_', ' ')}: {named}{more}")
+        if self.remedy:
+            lines.append(self.remedy)
         return "\n".join(lines)
 
 
@@ -85,14 +91,18 @@ def align_file(
 
     Raises:
         OptionError: No such format, or several utterances where one can be.
-        FormatError: A file cannot be read or written.
+        FormatError: A file cannot be read or written, or no utterance has both
+            log-probs and a text; says how their ids differ.
         LexiconError, ShapeError, LogprobError: A text or log-probs do not fit; the
-            error has the `utterance`.
+            error has the `utterance`. No word of any text is in the lexicon as it is
+            written.
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
     if not isinstance(texts, Mapping):
         texts = read_text(texts)
+    split = (one.split() if isinstance(one, str) else one for one in texts.values())
+    aligner.check_words(word for words in split for word in words)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     summary = AlignmentSummary(aligner.frame_shift_s)
@@ -126,12 +136,13 @@ def align_all(
         Each utterance and its alignment.
 
     Raises:
+        FormatError: No utterance has both, at the end.
         LexiconError, ShapeError, LogprobError: A text or log-probs do not fit; the
             error has the `utterance`.
     """
     summary = summary or AlignmentSummary(aligner.frame_shift_s)
     total = getattr(logprobs, "num_utterances", None)
-    left = dict.fromkeys(texts)
+    left, found = dict.fromkeys(texts), list[str]()
     bar = tqdm(
         logprobs, total=total, disable=None if progress else True, unit=" utterances"
     )
@@ -140,6 +151,7 @@ def align_all(
             summary.without_text.append(utterance)
             continue
         del left[utterance]
+        found.append(utterance)
         began = time.perf_counter()
         try:
             alignment = aligner.align(array, texts[utterance])
@@ -153,3 +165,6 @@ def align_all(
             summary.misfits[utterance] = list(map(str, alignment.misfits))
         yield utterance, alignment
     summary.without_logprobs += left
+    pairing = Pairing.of(texts, (*found, *summary.without_text), _SIDES)
+    pairing.check()
+    summary.remedy = pairing.remedy

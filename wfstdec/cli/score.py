@@ -105,7 +105,9 @@ def report(score: Score) -> str:
     lines = [score.wer_line, score.ser_line]
     count = f"{len(score.utterances)} utterances"
     if score.interval is not None:
-        lines.append(f"95 % interval of the WER: {score.interval} (bootstrap over {count})")
+        lines.append(
+            f"95 % interval of the WER: {score.interval} (bootstrap over {count})"
+        )
     lines.append(f"Scored {count}, {len(score.missing)} without a hypothesis")
     if score.missing:
         lines.append(f"counted as deletions: {_names(score.missing)}")

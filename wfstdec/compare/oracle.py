@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -79,7 +79,7 @@ def kept_errors(
 
     Raises:
         OptionError: The decoder's options allow no lattices.
-        LatticeError: As `with_words`.
+        LatticeError: As `lattice_errors`.
     """
     of_lists = of_lattices = 0
     has_words, reading = True, LatticeReading(nbest=nbest)
@@ -90,8 +90,7 @@ def kept_errors(
         of_lists += min(count_errors(reference, text).total for text in texts)
         has_words = not lattice.words_are_tokens
         if has_words:
-            compared = with_words(lattice, normalizer)
-            of_lattices += lattice_errors(compared, reference)
+            of_lattices += lattice_errors(lattice, reference, normalizer)
     words = sum(map(len, references))
     return KeptErrors(words, nbest, of_lists, of_lattices if has_words else None)
 
@@ -114,27 +113,50 @@ class Oracle(NamedTuple):
         return 100 * self.errors / self.words if self.words else 0.0
 
 
-def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
+def lattice_errors(
+    lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
+) -> int:
     """Count the fewest word errors of any path of a lattice, exactly.
 
     Args:
         lattice: Any.
-        reference: Words; those that the graph lacks are errors.
+        reference: Words, as they are compared; those that the graph lacks are errors.
+        normalizer: How words are compared.
 
     Raises:
-        LatticeError: The lattice is one of bare tokens.
+        LatticeError: The lattice is one of bare tokens; or a word becomes several by
+            the normalizer, which an arc cannot have.
     """
     if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
             "search with a lexicon or a graph"
         )
-    ids = {word: i for i, word in enumerate(lattice.words)}
+    olabel, ids = _compared_labels(lattice, normalizer)
     text = np.array([ids.get(word, -1) for word in reference], np.int64)
     splits, into = lattice.arcs_into
     arcs, may_end = lattice.arcs, lattice.states["final_excess"] < np.inf
-    state, olabel = arcs["state"].astype(np.int64), arcs["olabel"].astype(np.int64)
+    state = arcs["state"].astype(np.int64)
     return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
+
+
+def _compared_labels(
+    lattice: Lattice, normalizer: Normalizer
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Labels of arcs, int64 [A], the same for words that count as one; 0 for none."""
+    olabel = lattice.arcs["olabel"].astype(np.int64)
+    labels, place = np.unique(olabel, return_inverse=True)
+    ids: dict[str, int] = {}
+    compared = np.zeros(len(labels), np.int64)
+    for i, label in enumerate(labels.tolist()):
+        parts = normalizer.word(lattice.words[label]) if label else ()
+        if len(parts) > 1:
+            raise LatticeError(
+                f"word {lattice.words[label]!r} of a lattice becomes {len(parts)} "
+                f"words by {normalizer.flag}, expected one or none; take --ignore-case"
+            )
+        compared[i] = ids.setdefault(parts[0], label) if parts else 0
+    return compared[place], ids
 
 
 def lattice_oracle(
@@ -142,36 +164,12 @@ def lattice_oracle(
     lattices: Mapping[str, Lattice],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of lattices: the best path of each, whatever it costs; errors as `with_words`."""
+    """Of lattices: the best path of each, whatever it costs; errors as of it."""
 
     def fewest(lattice: Lattice, reference: Sequence[str]) -> int:
-        return lattice_errors(with_words(lattice, normalizer), reference)
+        return lattice_errors(lattice, reference, normalizer)
 
     return _oracle(references, lattices, fewest)
-
-
-def with_words(lattice: Lattice, normalizer: Normalizer) -> Lattice:
-    """A lattice whose words are written as they are compared.
-
-    Raises:
-        LatticeError: A word becomes several, which an arc cannot have.
-    """
-    if not normalizer.flag:
-        return lattice
-    parts = [normalizer.word(word) for word in lattice.words]
-    ids = {(): 0} | {(lattice.words[0],): 0}
-    for i, one in enumerate(parts):
-        if len(one) > 1:
-            raise LatticeError(
-                f"word {lattice.words[i]!r} of a lattice becomes {len(one)} words by "
-                f"{normalizer.flag}, expected one or none; take --ignore-case"
-            )
-        ids.setdefault(one, i)
-    arcs = lattice.arcs.copy()
-    table = np.array([ids[one] for one in parts], arcs["olabel"].dtype)
-    arcs["olabel"] = table[arcs["olabel"]]
-    words = tuple(one[0] if one else word for one, word in zip(parts, lattice.words))
-    return replace(lattice, arcs=arcs, words=words)
 
 
 def list_oracle(

@@ -22,7 +22,6 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.paths.confidences import confidences_of
 from wfstdec.search.paths.lattice import lattice_hypotheses
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
-from wfstdec.text.pairing import Pairing
 
 SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
 """Scales that are tried first."""
@@ -112,7 +111,6 @@ def judge_all(
     Raises:
         FormatError: An utterance has no reference.
     """
-    Pairing.of(lattices, references, ("the lattices", "the references")).check()
     found = []
     for name in lattices if utterances is None else utterances:
         if name not in references:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -128,7 +129,7 @@ def read_speech(
             arrays[utterance] = np.ascontiguousarray(array, np.float32)
         else:
             others.append(utterance)
-    names = os.fspath(references), os.fspath(logprobs)
+    names = Path(references).name, Path(logprobs).name
     pairing = Pairing.of(words, chain(arrays, others), names)
     pairing.check()
     if pairing.message:
