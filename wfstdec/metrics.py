@@ -65,7 +65,7 @@ class WerGain(NamedTuple):
         return self.interval.low > 0 or self.interval.high < 0
 
     def __str__(self) -> str:
-        verdict = "above chance" if self.above_chance else "may be chance"
+        verdict = "more than chance" if self.above_chance else "may be chance"
         return (
             f"{self.gain:+.2f} % WER (95 %: {self.interval.low:+.2f} to "
             f"{self.interval.high:+.2f}, lower in {100 * self.sure:.0f} % of "

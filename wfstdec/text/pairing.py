@@ -2,7 +2,7 @@
 
     pairing = Pairing.of(references, hypotheses, ("--ref", "--hyp"))
     pairing.check()                   # an error where nothing pairs
-    pairing.remedy                    # "--ref has '.wav' at the end; ... 40 of 40 pair"
+    pairing.remedy                    # "those of --ref have '.wav' at the end, ..."
     check_words(references, heard, AS_IT_STANDS, ("--ref", "--hyp"))
 
 Ids pair that are equal. Of others a few forms are tried (in one case, without a
@@ -77,15 +77,15 @@ class Pairing:
         if self.num_both:
             return
         left, right = self.names
-        looks = "; ".join(
-            f"those of {name} look like {ids[0]!r}" if ids else f"{name} has none"
+        looks = ", ".join(
+            f"those of {name} look like {ids[0]!r}" if ids else f"there are no {name}"
             for name, ids in zip(
                 self.names, (self.only_left, self.only_right), strict=True
             )
         )
         raise FormatError(
             f"no utterance of {left} is in {right}, expected the same ids; {looks}"
-            + (f": {self.remedy}" if self.remedy else "")
+            + (f"; {self.remedy}" if self.remedy else "")
         )
 
     @property
@@ -111,7 +111,7 @@ class Pairing:
         kinds = Counter(_difference(pair, self.names) for pair in pairs)
         (kind, count), *_ = kinds.most_common(1)
         if count == len(pairs):
-            return f"{kind}; but for that {count} of {fewer} pair"
+            return f"{kind}, but for which {count} of {fewer} pair"
         left, right = pairs[0]
         return (
             f"{left!r} of {self.names[0]} seems to be {right!r} of {self.names[1]} "
@@ -235,7 +235,7 @@ def _difference(pair: _Pair, names: tuple[str, str]) -> str:
     places = [f"{before!r} in front"] if before else []
     places += [f"{after!r} at the end"] if after else []
     case = "" if pair.left in pair.right or pair.right in pair.left else ", other case"
-    return f"{name} has {' and '.join(places)}{case}"
+    return f"those of {name} have {' and '.join(places)}{case}"
 
 
 def _named(found: Iterable[str]) -> str:
