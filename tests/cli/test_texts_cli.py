@@ -20,7 +20,7 @@ FORMS = {
     "upper.txt": lambda name, words: (name, map(str.upper, words)),
     "wav.txt": lambda name, words: (name + ".wav", words),
     "written.txt": lambda name, words: (name, _written(list(words))),
-    "half.txt": lambda name, words: (name if int(name[3:]) % 2 else name + "x", words),
+    "half.txt": lambda name, words: (name if int(name[3:]) % 2 else name + "-x", words),
 }
 
 
@@ -73,8 +73,8 @@ def test_score_of_other_ids_is_an_error_that_says_what_they_have(files, capsys):
     assert "those of --ref have '.wav' at the end, but for which 24 of 24 pair" in err
     assert score(files, "half.txt") == 0
     out, err = capsys.readouterr()
-    assert "24 utterances, 12 without a hypothesis" in out and "utt0x utt2x" in out
-    assert "those of --ref have 'x' at the end, but for which 12 of 12 pair" in err
+    assert "24 utterances, 12 without a hypothesis" in out and "utt0-x utt2-x" in out
+    assert "those of --ref have '-x' at the end, but for which 12 of 12 pair" in err
 
 
 def test_score_has_an_interval_of_the_wer(files, capsys):
@@ -141,7 +141,7 @@ def test_align_of_other_ids_is_an_error_and_no_empty_file(files, capsys):
     assert not (files / "x.ctm").exists()
     assert align(files, "half.txt", "--lexicon", "lexicon.txt") == 0
     err = capsys.readouterr().err
-    assert "12 without text: utt0" in err and "have 'x' at the end, but for whi" in err
+    assert "12 without text: utt0" in err and "have '-x' at the end, but for whi" in err
 
 
 @pytest.mark.parametrize("command", ["compare", "tune"])
@@ -155,7 +155,7 @@ def test_compare_and_tune_refuse_texts_that_do_not_pair(files, capsys, command):
     given.remove("--quiet")
     assert wfstdec(files, command, *given, "--ref", "half.txt") == 0
     err = capsys.readouterr().err
-    assert "12 utterances of half.txt are not in x.npz: utt0x utt2x" in err
+    assert "12 utterances of half.txt are not in x.npz: utt0-x utt2-x" in err
 
 
 def test_compare_ignores_case_and_keeps_intervals(files, capsys):
@@ -254,7 +254,7 @@ def test_build_spell_leaves_out_and_counts_words_that_cannot_be_spelt(files, cap
 def tuned(folder, capsys, *which, boost=()):
     """What `tune` printed, and the errors of the command that it ends with."""
     capsys.readouterr()
-    speech = ["--max-trials", "30", *SPEECH, *boost]
+    speech = ["--max-trials", "8", *SPEECH, *boost]
     assert wfstdec(folder, "tune", *which, *speech, "--quiet") == 0
     *lines, command = capsys.readouterr().out.splitlines()
     program, name, *flags = shlex.split(command)
@@ -299,3 +299,13 @@ def test_graphs_of_names_that_a_shell_would_cut_are_quoted(files, capsys):
     which = ["--graph", str(files / "a graph.npz"), "--wfst", "beam=7"]
     lines, errors = tuned(files, capsys, *which)
     assert f"({errors} errors)" in lines[0]
+
+
+def test_a_list_that_the_command_cannot_take_as_phrases_is_said(files, capsys):
+    for text in ('{"boosts": {"cab": 2.0}}\n', "cab\t2\nab\n"):
+        (files / "mixed.txt").write_text(text)
+        given = [*BARE, "--greedy", *SPEECH, "--boost", "mixed.txt", "--quiet"]
+        assert wfstdec(files, "tune", *given, "--max-trials", "1") == 0
+        *lines, command = capsys.readouterr().out.splitlines()
+        assert "mixed.txt is left out below: it is no list for" in lines[-2]
+        assert "mixed" not in command

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import wfstdec
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.cli import compare_flags, posterior_scale
 from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.decoders import KINDS, flag_of
@@ -45,6 +46,7 @@ from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.tuning import Range, Trial, Tuning, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
+from wfstdec.text.files import read_lines
 
 HELP = "LM scale and word insertion for a dev set"
 
@@ -100,6 +102,8 @@ def run(args: argparse.Namespace) -> None:
     _report(tuning, args.max_trials)
     if args.plot is not None:
         plot_tuning(tuning, args.plot)
+    if args.boost and search.compile is not None and _is_no_phrase_list(args.boost):
+        print(f"--boost {args.boost} is left out below: it is no list for --phrases")
     command = decode_command(args, replace(options, **tuning.best.setting), search)
     print(f"to decode with it:\n{command}")
 
@@ -156,9 +160,20 @@ def _boost_flags(path: str, *, by_tokens: bool) -> list[tuple[str, Any]]:
     """The flags of a boost list; a decoder without words takes it as phrases."""
     if not by_tokens:
         return [("boost", path)]
-    numbers = set(map(type, read_boosts(path).common.values()))
-    totals = [] if numbers == {type(None)} else [("phrase_totals", True)]
-    return [("phrases", path), *totals]
+    if _is_no_phrase_list(path):
+        return []
+    has_numbers = None not in read_boosts(path).common.values()
+    return [("phrases", path), *([("phrase_totals", True)] if has_numbers else [])]
+
+
+def _is_no_phrase_list(path: str) -> bool:
+    """Whether `--phrases` cannot take a boost list: JSON lines, or numbers for some."""
+    lists = read_boosts(path)
+    numbers = list(lists.common.values())
+    is_mixed = None in numbers and any(one is not None for one in numbers)
+    are_entries = any(isinstance(one, BoostEntry) for one in numbers)
+    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
+    return bool(lists.own) or is_mixed or are_entries or is_json
 
 
 def _flag(name: str, value: Any) -> list[str]:
