@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Self
@@ -33,6 +33,7 @@ from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import load_lexicon, load_tokens, token_named
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 from wfstdec.text.symbols import TokenTable
 
 Path = str | os.PathLike[str]
@@ -54,6 +55,8 @@ class ForcedAligner:
             are errors, unless all words of the lexicon are spelt.
         sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
+        normalizer: Words that are not in the lexicon as they are written are looked up
+            as it compares them; with `normalize` a word may become several, or none.
         topology: Of CTC, as `build_graph` takes it.
         blank: The blank by name or index; `None` to recognise it.
         options: Of the search.
@@ -75,6 +78,7 @@ class ForcedAligner:
         silence_prob: float = 0.5,
         g2p: G2pLike = None,
         sentencepiece_model: Path | None = None,
+        normalizer: Normalizer = AS_IT_STANDS,
         topology: str = "normal",
         blank: int | str | None = None,
         options: AlignOptions | None = None,
@@ -104,7 +108,17 @@ class ForcedAligner:
             self._fillers.tokens,
             g2p=g2p,
             sentencepiece_model=sentencepiece_model,
+            normalizer=normalizer,
         )
+
+    def check_words(self, words: Iterable[str]) -> None:
+        """See that words of texts are written as those of the lexicon; warn where not.
+
+        Raises:
+            LexiconError: The lexicon has none of them, and by another normalizer it has
+                some.
+        """
+        self._transcriber.check(words)
 
     @property
     def num_tokens(self) -> int:

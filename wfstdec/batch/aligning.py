@@ -24,7 +24,9 @@ from wfstdec.io.results import format_named
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text
 from wfstdec.text.files import digest
+from wfstdec.text.pairing import Pairing
 
+_SIDES = ("the texts", "the log-probs")
 Path = str | os.PathLike[str]
 
 
@@ -40,6 +42,7 @@ class AlignmentSummary(Tally):
         misfits: By utterance, in words, where text and audio do not fit.
         without_text: Utterances that have log-probs and no text: left out.
         without_logprobs: Utterances that have a text and no log-probs.
+        remedy: How the ids of these two differ; empty if nobody knows.
     """
 
     frame_shift_s: float
@@ -48,6 +51,7 @@ class AlignmentSummary(Tally):
     misfits: dict[str, list[str]] = field(default_factory=dict)
     without_text: list[str] = field(default_factory=list)
     without_logprobs: list[str] = field(default_factory=list)
+    remedy: str = ""
 
     def __str__(self) -> str:
         audio_s = self.num_frames * self.frame_shift_s
@@ -60,6 +64,8 @@ class AlignmentSummary(Tally):
             if found:
                 text = name.replace("_", " ")
                 lines.append(f"{len(found)} {text}: {named(found)}")
+        if self.remedy:
+            lines.append(self.remedy)
         return "\n".join(lines)
 
 
@@ -96,9 +102,11 @@ def align_file(
     Raises:
         OptionError: No such format, or several utterances where one can be; there is
             work of an earlier run, see `wfstdec.io.Restart`.
-        FormatError: A file cannot be read or written.
+        FormatError: A file cannot be read or written, or no utterance has both
+            log-probs and a text; says how their ids differ.
         LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
-            `strict`, or so with all utterances; the error has the `utterance`.
+            `strict`, or so with all utterances; the error has the `utterance`. No word
+            of any text is in the lexicon as it is written.
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
@@ -106,6 +114,8 @@ def align_file(
     if not isinstance(texts, Mapping):
         settings["text"] = digest(texts)
         texts = read_text(texts)
+    split = (one.split() if isinstance(one, str) else one for one in texts.values())
+    aligner.check_words(word for words in split for word in words)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     settings["logprobs"] = digest(logprobs.path)
@@ -157,13 +167,14 @@ def align_all(
         Each utterance and its alignment.
 
     Raises:
+        FormatError: No utterance has both, at the end.
         LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
             `strict`, or so with all utterances; the error has the `utterance`.
     """
     summary = summary or AlignmentSummary(aligner.frame_shift_s)
     fail = partial(summary.fail, strict=strict)
     total = getattr(logprobs, "num_utterances", None)
-    left = dict.fromkeys(texts)
+    left, found = dict.fromkeys(texts), list[str]()
     shown = None if progress else True
     with tqdm(total=total, disable=shown, unit=" utterances") as bar:
         for utterance, array in aligner.looked_at(readable(logprobs, fail)):
@@ -172,6 +183,7 @@ def align_all(
                 summary.without_text.append(utterance)
                 continue
             del left[utterance]
+            found.append(utterance)
             began = time.perf_counter()
             try:
                 alignment = aligner.align(array, texts[utterance])
@@ -189,4 +201,8 @@ def align_all(
             yield utterance, alignment
     failed = {error.utterance for error in summary.failures}
     summary.without_logprobs += [one for one in left if one not in failed]
+    pairing = Pairing.of(texts, (*found, *summary.without_text), _SIDES)
+    if not summary.num_kept and not failed:
+        pairing.check()
+    summary.remedy = pairing.remedy
     summary.check(at_end=True)

@@ -195,11 +195,15 @@ class PhraseCompiler:
         self.speller = speller
         self._remembered: _Remembered[PhraseBoosts] = _Remembered()
 
-    def compile(self, phrases: Mapping[str, float] | Iterable[str]) -> PhraseBoosts:
+    def compile(
+        self, phrases: Mapping[str, float | None] | Iterable[str]
+    ) -> PhraseBoosts:
         """Compile a list; an equal list, in any order, gives the same object again.
 
         Args:
             phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
+                A weight of None is what one of weight 1 is worth by `c0` and `beta`,
+                also where weights are totals.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -219,12 +223,12 @@ class PhraseCompiler:
             )
         return boosts
 
-    def of_checked(self, numbers: Mapping[str, float]) -> PhraseBoosts:
+    def of_checked(self, numbers: Mapping[str, float | None]) -> PhraseBoosts:
         """Compile what a `BoostList` has checked, without a warning."""
         content = tuple(sorted(numbers.items(), key=itemgetter(0)))
         return self._remembered.get(content, lambda: self._compile(content))
 
-    def _compile(self, content: tuple[tuple[str, float], ...]) -> PhraseBoosts:
+    def _compile(self, content: tuple[tuple[str, float | None], ...]) -> PhraseBoosts:
         texts, weights = [text for text, _ in content], [one for _, one in content]
         spellings = self.speller(texts)
         unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]

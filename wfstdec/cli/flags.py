@@ -19,6 +19,7 @@ from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
+from wfstdec.text.normalize import Normalizer
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
@@ -300,6 +301,16 @@ FLAGS: dict[str, dict[str, Any]] = {
     # scoring and looking
     "--ref": {"metavar": "FILE", "help": "references: 'utterance words...' lines"},
     "--hyp": {"metavar": "FILE", "help": "hypotheses: 'utterance words...' lines"},
+    "--ignore-case": {
+        "action": "store_true",
+        "help": "words that differ in case alone are the same",
+    },
+    "--normalize": {
+        "action": "store_true",
+        "help": "words are the same whatever their case, punctuation (but for ' inside "
+        "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
+        "(NFKC)",
+    },
     "--worst": {
         "type": count,
         "default": 0,
@@ -404,6 +415,11 @@ FLAGS: dict[str, dict[str, Any]] = {
         for flag, (name, text, how) in SEARCH_FLAGS.items()
     },
 }
+
+
+def normalizer_of(args: argparse.Namespace) -> Normalizer:
+    """The rules that `--ignore-case` and `--normalize` ask for."""
+    return Normalizer(ignore_case=args.ignore_case, normalize=args.normalize)
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
