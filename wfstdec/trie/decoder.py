@@ -19,7 +19,8 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.boost.phrase_compilers import Vocabulary
@@ -302,6 +303,12 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                 "merge='sum' for a lattice, whose costs are those of single paths, "
                 "expected 'max'"
             )
+
+    def _models(self) -> tuple[str, ...]:
+        lm = "" if self.lm is None else type(self.lm).__name__  # what it says is unseen
+        if isinstance(self.lm, NgramLM):
+            lm = self.lm.fingerprint
+        return lm, repr(self.open_vocabulary)
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options

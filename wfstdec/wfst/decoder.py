@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.errors import BackendError
@@ -195,6 +196,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
             )
         backend: Any = self._backend
         return backend.memory_plan(num_utterances, num_frames)
+
+    def _models(self) -> tuple[str, ...]:
+        return (self.graph.fingerprint,)
 
     def _reader(self, boosts: CompiledBoosts) -> WfstReader:
         vocabulary = self.vocabulary.with_oov(boosts.added)
