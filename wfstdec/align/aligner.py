@@ -25,7 +25,7 @@ from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
-from wfstdec.boost.oov import G2pLike
+from wfstdec.boost.g2p import G2pLike
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
@@ -71,7 +71,7 @@ class ForcedAligner:
         separator_optional: bool = False,
         silence: str | None = None,
         silence_prob: float = 0.5,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         sentencepiece_model: Path | None = None,
         topology: str = "normal",
         blank: int | str | None = None,

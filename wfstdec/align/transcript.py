@@ -15,7 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from wfstdec.boost.oov import SPELLING, G2pLike, Pronouncer
+from wfstdec.boost.compile import lacking_told
+from wfstdec.boost.g2p import SPELLING, G2pLike
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, spelling_lexicon
 from wfstdec.text.symbols import TokenTable
@@ -59,7 +61,7 @@ class Transcriber:
         lexicon: Lexicon | None,
         separators: Sequence[int] = (),
         *,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         sentencepiece_model: str | os.PathLike[str] | None = None,
     ) -> None:
         self._known: dict[str, Said] = {}
@@ -81,6 +83,7 @@ class Transcriber:
                 separator=separators[0] if separators else None,
                 sentencepiece_model=sentencepiece_model,
             )
+        self._lacking = ""
         self._pronouncer = Pronouncer(tokens, lambda: given, separators, g2p)
 
     def transcript(self, text: str | Sequence[str]) -> Transcript:
@@ -96,7 +99,7 @@ class Transcriber:
             self._known |= {w: tuple((t, 0.0) for t in ways) for w, ways in found}
             missing = [word for word in missing if word not in self._known]
         if missing:
-            raise LexiconError(_unknown(words, missing))
+            raise LexiconError(_unknown(words, missing) + self._lacking)
         return Transcript(words, tuple(self._known[word] for word in words))
 
     def _pronounced(
@@ -107,9 +110,11 @@ class Transcriber:
             ways = ([tokens] for tokens in spelt.pronunciations)
             return zip(spelt.words, ways, strict=True)
         try:
-            return self._pronouncer.say(words).items()
+            said = self._pronouncer.say(words)
         except BoostError as error:
             raise LexiconError(error.message) from None
+        self._lacking = lacking_told([said.lacking])
+        return said.ways.items()
 
 
 def _unknown(words: Sequence[str], missing: Sequence[str]) -> str:

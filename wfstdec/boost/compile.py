@@ -35,8 +35,9 @@ from typing import Generic, NamedTuple, TypeVar
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
-from wfstdec.boost.oov import Pronouncer, oov_words
+from wfstdec.boost.oov import oov_words
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
+from wfstdec.boost.pronouncer import Pronouncer, Said
 from wfstdec.boost.spelling import Speller, Spelling, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
@@ -200,7 +201,7 @@ class BoostCompiler:
         """
         if is_one_list(boosts):
             of_all = self._compile_one(boosts, scale)
-            _warn_of(set(of_all.unknown))
+            _warn_of([of_all])
             return [of_all.boosts] * n
         done: dict[int, _Compiled] = {}
         each = of_each(boosts, n)
@@ -211,13 +212,13 @@ class BoostCompiler:
             except BoostError as error:
                 error.utterance = i
                 raise
-        _warn_of({word for found in done.values() for word in found.unknown})
+        _warn_of(done.values())
         return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
         """What a search takes, and the words that the decoder does not have."""
         if isinstance(given, CompiledBoosts):
-            return _Compiled(given, [], None)
+            return _Compiled(given, [], {}, None)
         listed = BoostList.of(given)
         return self._remembered.get(
             (listed.content, scale), lambda: self._compile(listed, scale)
@@ -228,7 +229,7 @@ class BoostCompiler:
         words, phrases = listed.numbers, listed.phrases
         if words and not self._num_labels["word"]:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
-        said = self._said(listed)
+        said, lacking = self._said(listed)
         numbers = self._with_defaults(words, said)
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
@@ -242,9 +243,9 @@ class BoostCompiler:
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
         made = scaled_boosts(CompiledBoosts(compiled, phrases, added), scale)
-        return _Compiled(made, unknown, listed.phrases)
+        return _Compiled(made, unknown, lacking, listed.phrases)
 
-    def _said(self, listed: BoostList) -> dict[str, list[Spelling]]:
+    def _said(self, listed: BoostList) -> Said:
         """Pronunciations that the decoder does not have, of the words of a list."""
         pronouncer, pronounced = self._pronouncer, listed.pronunciations
         if isinstance(pronouncer, str):
@@ -252,7 +253,7 @@ class BoostCompiler:
                 raise BoostError(
                     f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
                 )
-            return {}
+            return Said({}, {})
         said = {
             word: [
                 one
@@ -263,7 +264,8 @@ class BoostCompiler:
         }
         words = dict.fromkeys(word for text in listed.numbers for word in text.split())
         lacking = [w for w in words if w not in self._word_ids and w not in said]
-        return {**said, **(pronouncer.say(lacking) if lacking else {})}
+        asked = pronouncer.say(lacking) if lacking else Said({}, {})
+        return Said({**said, **asked.ways}, asked.lacking)
 
     def _with_defaults(
         self, numbers: Mapping[str, float | None], said: Mapping[str, list[Spelling]]
@@ -302,23 +304,40 @@ class BoostCompiler:
 
 
 class _Compiled(NamedTuple):
-    """Boosts, the words that the decoder does not have, and phrases kept alive."""
+    """Boosts, the words that the decoder does not have, and phrases kept alive.
+
+    What g2p says of some words has names that are no tokens: these, and the words.
+    """
 
     boosts: CompiledBoosts
     unknown: list[str]
+    lacking: dict[str, list[str]]
     phrases: PhraseBoosts | None
 
 
-def _warn_of(unknown: set[str]) -> None:
+def _warn_of(compiled: Iterable[_Compiled]) -> None:
+    unknown = {word for one in compiled for word in one.unknown}
     if not unknown:
         return
     shown, more = _shown(sorted(unknown))
     warnings.warn(
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
-        f"effect, expected pronunciations or g2p for them: {shown}{more}",
+        f"effect, expected pronunciations or g2p for them: {shown}{more}"
+        + lacking_told(one.lacking for one in compiled),
         BoostWarning,
         stacklevel=_levels_inside(),
     )
+
+
+def lacking_told(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
+    """Names that the token table lacks and their words, the end of a message."""
+    words: dict[str, set[str]] = {}
+    for one in found:
+        for name, some in one.items():
+            words.setdefault(name, set()).update(some)
+    most = sorted(words.items(), key=lambda item: (-len(item[1]), item[0]))
+    told = [f"{n!r} in {len(w)} ({min(w)!r})" for n, w in most[:_MAX_SHOWN]]
+    return f"; g2p has names that are no tokens: {', '.join(told)}" if told else ""
 
 
 def _shown(unknown: Sequence[str]) -> tuple[str, str]:

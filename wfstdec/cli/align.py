@@ -18,6 +18,7 @@ from wfstdec.batch.aligning import align_file
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.result_flags import (
     SUBTITLE_FLAGS,
+    g2p_of,
     result_format,
     subtitle_options,
 )
@@ -29,7 +30,7 @@ _SHOWN_AT_MOST = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
-    add_flags(parser, "--lexicon", "--g2p", "--sentencepiece")
+    add_flags(parser, "--lexicon", "--g2p", "--g2p-phones", "--sentencepiece")
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         separator_optional=args.separator_optional,
         silence=args.silence,
         silence_prob=args.silence_prob,
-        g2p=args.g2p,
+        g2p=g2p_of(args.g2p, args.g2p_phones),
         sentencepiece_model=args.sentencepiece,
         topology=args.topology,
         blank=args.blank,

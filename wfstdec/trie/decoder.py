@@ -21,9 +21,10 @@ import numpy as np
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.boost.phrase_compilers import Vocabulary
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.loading import (
@@ -134,7 +135,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         blank: int | str | None = None,
         unk_cost: float | None = None,
         open_vocabulary: OpenVocabulary | None = None,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
@@ -229,7 +230,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         """How tokens make open words; None where there are none."""
         return self._lattice_vocabulary.open_spelling
 
-    def _pronouncer(self, g2p: G2pLike) -> Pronouncer | str:
+    def _pronouncer(self, g2p: G2pLike | None) -> Pronouncer | str:
         """How added words are said; or why there are none."""
         if self.lexicon is None:
             if g2p is not None:

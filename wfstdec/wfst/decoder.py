@@ -17,8 +17,9 @@ import numpy as np
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.oov import G2pLike, Pronouncer
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
@@ -86,7 +87,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
     ) -> None:
         super().__init__(
             options or WfstOptions(),
@@ -275,7 +276,7 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         ]
 
 
-def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
+def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
     """How added words are said, or why a graph cannot add any."""
     vocabulary = graph.vocabulary
     if graph.calls is None:
