@@ -98,8 +98,9 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             no such words. Without a lexicon the language model is then one over words,
             and its words are spelled by the tokens.
         g2p: How words of boost lists are said that come without pronunciations: a
-            function of a word, a `Lexicon` or its file, or `"spelling"`. None takes
-            the spelling where that is how the lexicon's words are said.
+            `G2p` or its source, such as a function of a word, a lexicon's file or
+            `"hama"`. None takes the spelling where that is how most of the lexicon's
+            words are said.
         separator: The token between words. Without a lexicon it only says how tokens
             are read as words; None takes the mark U+2581 of word pieces.
         separator_optional: The separator may be missing.

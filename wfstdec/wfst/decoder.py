@@ -67,9 +67,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
         g2p: How words of boost lists are said that neither the graph nor the list has
-            pronunciations for: a function of the word, a lexicon or its file, or
-            `"spelling"`; `None` spells them where all words of the graph are said as
-            they are spelt.
+            pronunciations for: a `G2p` or its source, such as a function of the word,
+            a lexicon's file or `"hama"`; `None` spells them where most words of the
+            graph are said as they are spelt.
 
     Raises:
         BackendError: The backend is unknown or not installed.
