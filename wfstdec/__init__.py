@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
     from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
+    from wfstdec.boost.compiled import CompiledBoosts as CompiledBoosts
+    from wfstdec.boost.g2p import G2p as G2p
     from wfstdec.boost.lists import BoostEntry as BoostEntry
     from wfstdec.boost.lists import Boosts as Boosts
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
@@ -85,6 +87,8 @@ _HOMES = {
     "BackendChoice": "wfstdec.wfst.backend_choice",
     "BoostEntry": "wfstdec.boost.lists",
     "Boosts": "wfstdec.boost.lists",
+    "CompiledBoosts": "wfstdec.boost.compiled",
+    "G2p": "wfstdec.boost.g2p",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",

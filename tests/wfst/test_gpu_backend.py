@@ -29,7 +29,8 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
-from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts

@@ -10,7 +10,8 @@ from real_speech import RECIPE
 from wfst_searches import bits, decoded
 
 import wfstdec
-from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon
 from wfstdec.boost.words import compile_word_boosts

@@ -12,7 +12,7 @@ from random_graphs import (
 )
 from wfst_searches import NO_BOOSTS, bits
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
 from wfstdec.search.scheduling import groups_of

@@ -23,7 +23,8 @@ from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
 from wfstdec.boost import kernels
-from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import Boosts
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words

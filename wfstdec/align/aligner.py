@@ -25,7 +25,7 @@ from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
-from wfstdec.boost.oov import G2pLike
+from wfstdec.boost.g2p import G2pLike
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.checks.looking import Heard, Pairs, looked_at
 from wfstdec.errors import ShapeError
@@ -76,7 +76,7 @@ class ForcedAligner:
         separator_optional: bool = False,
         silence: str | None = None,
         silence_prob: float = 0.5,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         sentencepiece_model: Path | None = None,
         normalizer: Normalizer = AS_IT_STANDS,
         topology: str = "normal",

@@ -15,7 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from wfstdec.boost.oov import SPELLING, G2pLike, Pronouncer
+from wfstdec.boost.compile import lacking_told
+from wfstdec.boost.g2p import SPELLING, G2pLike
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, spelling_lexicon
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
@@ -63,7 +65,7 @@ class Transcriber:
         lexicon: Lexicon | None,
         separators: Sequence[int] = (),
         *,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         sentencepiece_model: str | os.PathLike[str] | None = None,
         normalizer: Normalizer = AS_IT_STANDS,
     ) -> None:
@@ -93,6 +95,7 @@ class Transcriber:
                 separator=separators[0] if separators else None,
                 sentencepiece_model=sentencepiece_model,
             )
+        self._lacking = ""
         self._pronouncer = Pronouncer(tokens, lambda: given, separators, g2p)
 
     def transcript(self, text: str | Sequence[str]) -> Transcript:
@@ -109,7 +112,9 @@ class Transcriber:
             self._known |= self._said(missing)
             missing = [word for word in missing if word not in self._known]
         if missing:
-            raise LexiconError(_unknown(words, missing) + self._case_hint(missing))
+            raise LexiconError(
+                _unknown(words, missing) + self._lacking + self._case_hint(missing)
+            )
         return Transcript(words, tuple(self._known[word] for word in words))
 
     def check(self, words: Iterable[str]) -> None:
@@ -178,9 +183,11 @@ class Transcriber:
             ways = ([tokens] for tokens in spelt.pronunciations)
             return zip(spelt.words, ways, strict=True)
         try:
-            return self._pronouncer.say(words).items()
+            said = self._pronouncer.say(words)
         except BoostError as error:
             raise LexiconError(error.message) from None
+        self._lacking = lacking_told([said.lacking])
+        return said.ways.items()
 
 
 def _unknown(words: Sequence[str], missing: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import MAX_WEIGHT, PhraseBoosts
 from wfstdec.errors import BoostError, ShapeError
 
@@ -83,7 +84,9 @@ class Boosts:
     phrases: PhraseBoosts | None = None
 
 
-BoostsLike = Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | None
+BoostsLike = (
+    Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | CompiledBoosts | None
+)
 """Boosts of an utterance in any of their public spellings."""
 
 
@@ -186,7 +189,8 @@ class BoostList:
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
     """Whether boosts are those of all utterances."""
-    if boosts is None or isinstance(boosts, Boosts | Mapping | PhraseBoosts):
+    whole = Boosts | Mapping | PhraseBoosts | CompiledBoosts
+    if boosts is None or isinstance(boosts, whole):
         return True
     if isinstance(boosts, str) or not isinstance(boosts, Sequence):
         return False

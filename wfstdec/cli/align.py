@@ -23,6 +23,7 @@ from wfstdec.cli.flags import add_flags, normalizer_of
 from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
+    g2p_of,
     restart_of,
     result_format,
     subtitle_options,
@@ -35,7 +36,7 @@ _SHOWN_AT_MOST = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
-    add_flags(parser, "--lexicon", "--g2p", "--sentencepiece")
+    add_flags(parser, "--lexicon", "--g2p", "--g2p-phones", "--sentencepiece")
     add_flags(parser, "--ignore-case", "--normalize")
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
         separator_optional=args.separator_optional,
         silence=args.silence,
         silence_prob=args.silence_prob,
-        g2p=args.g2p,
+        g2p=g2p_of(args.g2p, args.g2p_phones),
         sentencepiece_model=args.sentencepiece,
         normalizer=normalizer_of(args),
         topology=args.topology,

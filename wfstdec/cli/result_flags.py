@@ -8,6 +8,7 @@ from typing import Any
 
 import wfstdec
 from wfstdec.align.options import AlignOptions
+from wfstdec.boost.g2p import G2p
 from wfstdec.errors import OptionError
 from wfstdec.io.journal import Restart
 from wfstdec.io.results import FORMATS, format_named
@@ -61,9 +62,16 @@ _NATS = {"type": float, "metavar": "NATS"}
 ALIGN_FLAGS: dict[str, dict[str, Any]] = {
     "--text": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
     "--g2p": {
-        "metavar": "LEXICON",
+        "metavar": "SOURCE",
         "help": "how words of --boost or --text are said that the decoder lacks: a "
-        "lexicon that has them, or 'spelling'",
+        "lexicon that has them, such as cmudict; a SentencePiece model; a program, "
+        "words in, 'word<TAB>phones' out; 'hama', a model (pip install wfstdec[g2p]); "
+        "or 'spelling', the default where words are said as they are spelt",
+    },
+    "--g2p-phones": {
+        "metavar": "FILE",
+        "help": "what phones of --g2p are among the tokens, 'phone tokens...' lines; "
+        "others go by name, and ARPAbet's by IPA",
     },
     "--align-beam": {
         **_NATS,
@@ -110,6 +118,17 @@ def restart_of(args: argparse.Namespace, makes: str | None = None) -> Restart:
 
 def _flag_of(name: str) -> str:
     return name if " " in name else "--" + name.replace("_", "-")
+
+
+def g2p_of(source: str | None, phones: str | None = None) -> G2p | None:
+    """What `--g2p` and `--g2p-phones` ask for.
+
+    Raises:
+        OptionError: Phones without a source, or as `G2p`, whose other errors too.
+    """
+    if source is None and phones is not None:
+        raise OptionError(f"--g2p-phones {phones} without --g2p, expected both")
+    return None if source is None else G2p(source, phones)
 
 
 def result_format(args: argparse.Namespace) -> str:

@@ -13,20 +13,22 @@ The two give the same hypotheses.
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts, MadeFor
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.checks.looking import FirstLook, Heard, Pairs, looked_at
-from wfstdec.errors import BackendError, DeviceError, OptionError
+from wfstdec.errors import BackendError, DeviceError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Backend, Read, Reader
@@ -118,14 +120,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             lengths: [B] frames of each utterance; `None` for all.
             boosts: For all utterances, or a sequence with one for each: word to bonus
                 in nats (above 0 favours), words and phrases without (their bonuses
-                follow from the list), compiled phrases, `Boosts`, or `None`. A
-                sequence of strings is one list, for all utterances.
+                follow from the list), compiled phrases, `Boosts`, what
+                `compile_boosts` gave, or `None`. A sequence of strings is one list,
+                for all utterances.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
             BoostError: A boost is no word with a finite number, or does not fit.
-                All three have the position of the utterance as `utterance`.
+            OptionError: Boosts that another decoder compiled.
+                All four have the position of the utterance as `utterance`.
             DeviceError: A device failed: names the utterances that were not done, and
                 has the hypotheses of those that were.
 
@@ -200,6 +204,39 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
         return self._search(utterances, compiled, record=True, read=read)
 
+    def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
+        """Compile a boost list ahead, for `decode` and its like and `Sessions.open`.
+
+            names = decoder.compile_boosts(["quilter", "new york"])   # on a worker
+            sessions.open(names)                                      # at once
+
+        Results are those of the list itself, bit for bit. It is laid out for the
+        backend too, but for one on a device, which does that at first use. It may be
+        pickled: in another process call this of it, of a decoder of the same graph or
+        files, to lay it out there.
+
+        Args:
+            boosts: The list of an utterance, in any form that `decode` takes.
+
+        Raises:
+            BoostError: As `decode`.
+            OptionError: Compiled by a decoder of another graph or vocabulary, language
+                model or `boost_scale`.
+
+        Warns:
+            BoostWarning: As `decode`, here alone.
+        """
+        try:
+            [compiled] = self._compiled([boosts], 1)
+        except InputError as error:
+            error.utterance = None  # there is but one
+            raise
+        if compiled.made_for is None:
+            compiled = replace(compiled, made_for=self._made_for)
+        self._backend.prepare(self.options, compiled)
+        self._reader(compiled)
+        return compiled
+
     def phrase_compiler(
         self,
         options: PhraseOptions | None = None,
@@ -259,7 +296,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return Sessions(
             self._backend,
             self.options,
-            lambda boosts: self._compiled([boosts], 1)[0],
+            self._ready,
             self._reader,
             threads=self.threads,
             lattices=lattices,
@@ -324,8 +361,31 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
         """Compile n utterances' boosts as searches take them, and check them."""
         compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
+        for i, one in enumerate(compiled):
+            if one.made_for is not None and one.made_for != self._made_for:
+                raise OptionError(_made_for_another(one.made_for, self._made_for), i)
         self._check_boosts(compiled)
         return compiled
+
+    def _ready(self, boosts: BoostsLike) -> CompiledBoosts:
+        """Compile an utterance's boosts and lay them out, where a backend does so."""
+        [compiled] = self._compiled([boosts], 1)
+        self._backend.prepare(self.options, compiled)
+        return compiled
+
+    @property
+    def _made_for(self) -> MadeFor:
+        return MadeFor(self._fingerprint, float(self.options.boost_scale))
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """32 hex digits over its kind and all that boosts are compiled by."""
+        parts = (type(self).__name__, self.vocabulary.fingerprint, *self._models())
+        return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+    def _models(self) -> tuple[str, ...]:
+        """Fingerprints of what it searches by, beside its vocabulary."""
+        return ()
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
@@ -371,3 +431,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """Make the hypothesis of each utterance."""
         pairs = zip(found, boosts, strict=True)
         return [self._reader(boost).hypothesis(one) for one, boost in pairs]
+
+
+def _made_for_another(found: MadeFor, expected: MadeFor) -> str:
+    if found.fingerprint == expected.fingerprint:
+        return (
+            f"boosts compiled for boost_scale={found.scale!r}, expected "
+            f"{expected.scale!r}: compile them by the decoder with these options"
+        )
+    return (
+        f"boosts compiled for decoder {found.fingerprint[:8]}, expected "
+        f"{expected.fingerprint[:8]}: its kind, graph, vocabulary and language model; "
+        "compile them by this one"
+    )

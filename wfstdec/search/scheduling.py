@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import naming
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Read
 from wfstdec.search.logprobs import as_utterances
@@ -89,6 +89,9 @@ class HostBackend(ABC):
     def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
         """Check log-probs, as `Backend.inputs`; float32 [T, V], C order."""
         return as_utterances(logprobs, lengths, self._num_tokens)
+
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
+        """Lay out boosts, as `Backend.prepare`: here as they are."""
 
     @abstractmethod
     def start(

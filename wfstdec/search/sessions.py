@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
@@ -77,7 +77,8 @@ class Sessions:
     Args:
         backend: Searches them.
         options: Of the search.
-        compile_boosts: Makes of a user's boost list what the search takes.
+        compile_boosts: Makes of a user's boost list what the search takes, laid out
+            where the backend can. Called by several threads at a time.
         reader: Makes what reads a search of such boosts.
         threads: Sessions that are advanced side by side.
         lattices: Whether lattices are recorded.
@@ -114,8 +115,12 @@ class Sessions:
     ) -> SessionId:
         """Begin a session.
 
+        Other sessions go on while a list is compiled; with what the decoder's
+        `compile_boosts` gave nothing is compiled here.
+
         Args:
-            boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`, None.
+            boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`,
+                `CompiledBoosts`, None.
             session: What it is called; None for a number.
 
         Returns:
@@ -123,23 +128,25 @@ class Sessions:
 
         Raises:
             InputError: There is such a session already.
-            BoostError: As in `Decoder.decode`.
+            BoostError, OptionError: As in `Decoder.decode`.
         """
         with self._lock:
             if session is None:
                 session, self._next = self._next, self._next + 1
-            if session in self._sessions:
-                raise InputError("is open already, expected another name", session)
-            try:
-                compiled = self._compile(boosts)
+            self._check_new(session)
+        try:
+            compiled = self._compile(boosts)
+            reader = self._reader(compiled)
+            with self._lock:
+                self._check_new(session)
                 search = self._backend.start(
                     self._options, compiled, record=self._lattices
                 )
-            except InputError as error:
-                error.utterance = session
-                raise
-            self._sessions[session] = _Session(search, self._reader(compiled))
-            return session
+                self._sessions[session] = _Session(search, reader)
+        except InputError as error:
+            error.utterance = session
+            raise
+        return session
 
     def advance(self, chunks: Mapping[SessionId, Any]) -> None:
         """Pass sessions through a chunk each; others stay where they are.
@@ -256,6 +263,10 @@ class Sessions:
             del self._sessions[session]
             with naming(session):
                 return found.search.finish(), found.reader
+
+    def _check_new(self, session: SessionId) -> None:
+        if session in self._sessions:
+            raise InputError("is open already, expected another name", session)
 
     def _find(self, session: SessionId) -> _Session:
         try:

@@ -17,7 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.checks.looking import Pairs
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
@@ -164,6 +165,9 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
             ShapeError: Axes, F or lengths are wrong.
         """
         return self._backend.encode(features, lengths)
+
+    def _models(self) -> tuple[str, ...]:
+        return tuple(lm.fingerprint for lm, _ in self.lms)
 
     def _reader(self, boosts: CompiledBoosts) -> TransducerReader:
         account = TransducerAccount(self.options, self.lms)

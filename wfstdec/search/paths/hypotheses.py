@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.costs import CostAccount, Scales, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.label_path import BestPath

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import SettledTokens, TokenPath, TokenRows

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
@@ -60,6 +60,10 @@ class CpuBackend(HostBackend):
         self._tables = BoostTables(
             graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
         )
+
+    def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
+        """Lay out boosts; they are kept while they live."""
+        self.inputs_of(options, boosts)
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
