@@ -71,9 +71,7 @@ def test_a_batch_is_shared_at_equal_length_only(speech, pads_exactly):
     }
     assert one.batches == expected[pads_exactly]
     for logprobs, size in zip(found, sizes, strict=True):
-        np.testing.assert_array_equal(
-            logprobs, encoder().encode([speech[:size]])[0]
-        )
+        np.testing.assert_array_equal(logprobs, encoder().encode([speech[:size]])[0])
 
 
 def test_very_short_audio(speech):
@@ -231,7 +229,9 @@ def test_a_function_is_loaded_by_name_or_as_it_is(speech, tmp_path, monkeypatch)
     assert load_model(model) is model
     for missing in options:
         flag = {"frame_shift_s": "--frame-shift"}.get(missing, missing)
-        flag = flag.replace("sample_rate", "--sample-rate").replace("tokens", "--tokens")
+        flag = flag.replace("sample_rate", "--sample-rate").replace(
+            "tokens", "--tokens"
+        )
         some = {name: value for name, value in options.items() if name != missing}
         with pytest.raises(ModelError, match=flag):
             load_model(energies, **some)

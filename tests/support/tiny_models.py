@@ -202,8 +202,11 @@ def zipformer2_model(path, size=5, layers=(1, 2)):
     ]
     text = f"""g (float[N, 45, 80] x, {", ".join(form)}, int64[N] processed_lens)
         => (float[N, 8, {size}] log_probs,
-            {", ".join(one.rsplit(" ", 1)[0] + " new_" + one.rsplit(" ", 1)[1]
-                       for one in form)}, int64[N] new_processed_lens) {{
+            {
+        ", ".join(
+            one.rsplit(" ", 1)[0] + " new_" + one.rsplit(" ", 1)[1] for one in form
+        )
+    }, int64[N] new_processed_lens) {{
         level = ReduceMean<axes=[1, 2], keepdims=0>(x)
         {_state_lines(states, "level")}
         t = Transpose<perm=[0, 2, 1]>(x)
