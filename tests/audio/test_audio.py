@@ -125,6 +125,39 @@ def test_a_size_that_a_pipe_could_not_know(sound):
     assert len(read_audio(bytes(data), RATE).waveform) == len(sound)
 
 
+def test_a_flac_that_does_not_say_how_long_it_is(sounds, sound):
+    data = bytearray((sounds / "sound.flac").read_bytes())
+    data[21] &= 0xF0
+    data[22:26] = b"\0\0\0\0"
+    assert len(read_audio(bytes(data), RATE).waveform) == len(sound)
+
+
+def test_headers_that_ask_for_the_impossible(sound):
+    for rate in (1, 2**31 - 1):
+        with pytest.raises(AudioError, match=f"sample rate of {rate} Hz"):
+            read_audio(wav_bytes(sound[:100], rate=rate), RATE)
+    with open_audio(sound, RATE, block_s=1e9) as reader:
+        assert len(list(reader)) == 1
+
+
+def test_stereo_in_an_mp4(tmp_path, sound):
+    import av
+
+    with av.open(str(tmp_path / "two.m4a"), "w") as container:
+        stream = container.add_stream("aac", rate=RATE)
+        stream.layout = "stereo"
+        both = np.stack([sound, 0.5 * sound])
+        for start in range(0, len(sound), 1024):
+            part = np.ascontiguousarray(both[:, start : start + 1024])
+            frame = av.AudioFrame.from_ndarray(part, "fltp", "stereo")
+            frame.rate, frame.pts = RATE, start
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    audio = read_audio(tmp_path / "two.m4a", RATE)
+    assert kinds(audio) == ["channels"]
+    assert likeness(0.75 * sound, audio.waveform) > 0.98
+
+
 @pytest.mark.parametrize(
     "data", (b"", b"hello" * 99, bytes(range(256)) * 20, b"RIFF\0\0\0\0WAVE"), ids=len
 )

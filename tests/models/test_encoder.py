@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from wfstdec.errors import LogprobError, ModelError, OptionError, ShapeError
+from wfstdec.errors import (
+    AudioError,
+    LogprobError,
+    ModelError,
+    OptionError,
+    ShapeError,
+    TokenTableError,
+)
 from wfstdec.models import (
     Encoder,
     EncoderSpec,
@@ -121,6 +128,8 @@ def test_waveforms_of_another_form(speech):
         encoder().encode([speech.reshape(2, -1)])
     with pytest.raises(ModelError, match="dtype 'int16'.*read_audio"):
         encoder().encode([np.zeros(1600, np.int16)])
+    with pytest.raises(AudioError, match="integers kept as floats"):
+        encoder().encode([32768 * speech])
     with pytest.raises(OptionError, match="frame_shift_s=0"):
         encoder(frame_shift_s=0)
 
@@ -204,8 +213,6 @@ def test_tokens_are_summed_by_name(speech):
 
 
 def test_tokens_that_have_no_place():
-    from wfstdec.errors import TokenTableError
-
     model = encoder()
     with pytest.raises(TokenTableError, match="'b' of the model has no place"):
         MappedTokens(model, token_table(["<blk>", "a"]))
@@ -227,11 +234,8 @@ def test_a_function_is_loaded_by_name_or_as_it_is(speech, tmp_path, monkeypatch)
     model = load_model("my_models:noise", **options)
     assert model.encode([speech])[0].shape == (200, 3)
     assert load_model(model) is model
-    for missing in options:
-        flag = {"frame_shift_s": "--frame-shift"}.get(missing, missing)
-        flag = flag.replace("sample_rate", "--sample-rate").replace(
-            "tokens", "--tokens"
-        )
+    flags = ("--tokens", "--frame-shift", "--sample-rate")
+    for missing, flag in zip(options, flags, strict=True):
         some = {name: value for name, value in options.items() if name != missing}
         with pytest.raises(ModelError, match=flag):
             load_model(energies, **some)

@@ -1,4 +1,4 @@
-"""ONNX models: waveforms in, onnx-asr's, streaming exports; tiny ones and a real one."""
+"""ONNX models of waveforms, onnx-asr's, streaming exports; tiny ones and a real one."""
 
 import json
 import sys

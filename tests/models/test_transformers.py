@@ -150,3 +150,41 @@ def test_a_bundle_as_torchaudio_has_them(speech):
     model = load_model(Bundle())
     assert model.spec.tokens.names == ("-", "|", "E") and model.spec.blank == 0
     assert model.encode([speech])[0].shape == (99, 3)
+
+
+class Nemo(torch.nn.Module):
+    """What `EncDecCTCModel` has and how it is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+        self.featurizer = SimpleNamespace(dither=1e-5, pad_to=16)
+        self.preprocessor = SimpleNamespace(featurizer=self.featurizer)
+        self.decoder = SimpleNamespace(vocabulary=["a", "b"])
+        self.encoder = SimpleNamespace(subsampling_factor=4)
+        window = SimpleNamespace(window_stride=0.01, sample_rate=16000)
+        self.cfg = SimpleNamespace(preprocessor=window)
+
+    def forward(self, input_signal, input_signal_length):
+        frames = input_signal.unfold(1, 640, 640).abs().mean(-1)[..., None]
+        rows = (frames * torch.arange(3.0) * self.scale).log_softmax(-1)
+        return rows, input_signal_length // 640, rows.argmax(-1)
+
+
+def test_a_model_as_nemo_has_them(speech):
+    theirs = Nemo()
+    model = load_model(theirs)
+    assert (theirs.featurizer.dither, theirs.featurizer.pad_to) == (0, 0)
+    spec = model.spec
+    assert spec.tokens.names == ("a", "b", "<blank>")
+    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == (0.04, 16000, 2)
+    assert model.encode([speech])[0].shape == (50, 3)
+
+
+def test_a_nemo_file_without_nemo(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nemo", None)
+    with pytest.raises(ModelError, match="no such file"):
+        load_model(tmp_path / "none.nemo")
+    (tmp_path / "m.nemo").write_bytes(b"")
+    with pytest.raises(BackendError, match="needs NeMo.*export it to ONNX"):
+        load_model(tmp_path / "m.nemo")

@@ -70,12 +70,10 @@ class SoundfileSource(Source):
     """WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF and more, by libsndfile."""
 
     def __init__(self, file: Any) -> None:
-        super().__init__(
-            file.samplerate, file.channels, file.subtype_info or file.format
-        )
+        form = f"{file.format} {file.subtype}"
+        super().__init__(file.samplerate, file.channels, form)
         self._file = file
-        self.form = f"{file.format} {file.subtype}"
-        if file.format in ("FLAC", "WAV", "AIFF"):
+        if file.format == "FLAC":
             self.duration_s = file.frames / file.samplerate
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
@@ -137,7 +135,7 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
         AudioError: Empty, not audio, or damaged at its head.
         BackendError: The decoder for it is not installed.
     """
-    head = file.read(16)
+    head = file.read(64)
     file.seek(0)
     if not head:
         raise AudioError("an empty file, expected audio")
@@ -157,7 +155,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
         opened = soundfile.SoundFile(file)
     except soundfile.LibsndfileError as error:
         raise AudioError(
-            f"not audio, or damaged ({error.error_string}): it begins with {head!r}, "
+            f"not audio, or damaged ({error.error_string}): it begins with {head[:16]!r}, "
             "expected WAV, FLAC, Ogg, Opus, MP3, AIFF, MP4, WebM or AAC"
         ) from error
     with opened:
