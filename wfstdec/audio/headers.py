@@ -15,7 +15,7 @@ _UNKNOWN = 0x7FFF0000
 
 
 def needs_av(head: bytes) -> str | None:
-    """Name of a form that libsndfile does not read and FFmpeg does, by 64 bytes."""
+    """Name of a form that libsndfile does not read and FFmpeg does, by 16 bytes."""
     if head[4:8] == b"ftyp":
         return "MP4"
     if head.startswith(b"\x1a\x45\xdf\xa3"):
@@ -26,14 +26,7 @@ def needs_av(head: bytes) -> str | None:
         return "WMA"
     if head.startswith(b"#!AMR"):
         return "AMR"
-    if head.startswith(b"fLaC") and len(head) > 25 and not _flac_samples(head):
-        return "FLAC of unknown length"  # written to a pipe: soundfile fails at its end
     return None
-
-
-def _flac_samples(head: bytes) -> int:
-    """Samples that the first block of metadata says there are: 36 bits."""
-    return int.from_bytes(head[21:26], "big") & (1 << 36) - 1
 
 
 def cut_short(file: IO[bytes]) -> str | None:
