@@ -31,13 +31,18 @@ ROOMS = (
     {"gpu"},
     {"wfst", "trie"},
     {"greedy", "transducer", "align"},
-    {"io", "metrics"},
+    {"io", "metrics", "audio", "models"},
     {"batch", "recipes", "doctor"},
     {"adapters"},
     {"compare"},
     {"cli", "__main__"},
 )
 """The import order: a room imports from its own row and from rows above."""
+
+DECODING = {*"jit graph lm boost fst lattice search gpu wfst trie greedy".split()} | {
+    *"transducer align io metrics".split()
+}
+"""All that makes a decoder: an encoder knows none of it."""
 
 STRANGERS = {
     "graph": {"lm", "checks"},
@@ -52,6 +57,8 @@ STRANGERS = {
     "align": {"trie", "greedy", "transducer"},
     "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "transducer", "align"},
     "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy"},
+    "audio": {*DECODING, "text", "models"},
+    "models": DECODING,
 }
 """Rooms above, or beside, that a room has nothing to do with all the same."""
 
@@ -71,9 +78,17 @@ THIRD_PARTY = {
     "pynini": "fst/engine.py",
     "sentencepiece": "",
     "cupy": "gpu/cupy_device.py",
-    "torch": "transducer/",
-    "onnxruntime": "transducer/onnx_model.py",
+    "torch": ("transducer/", "models/"),
+    "onnxruntime": ("transducer/onnx_model.py", "models/"),
     "huggingface_hub": "adapters/pyctcdecode/folder.py",
+    "soundfile": "audio/sources.py",
+    "av": "audio/sources.py",
+    "soxr": "audio/resampling.py",
+    "onnx_asr": "models/",
+    "kaldi_native_fbank": "models/",
+    "transformers": "models/",
+    "hama": "models/",
+    "nemo": "models/loading.py",
 }
 """What the library may import, and under which part of it."""
 

@@ -5,11 +5,13 @@ model as they are; decode with `WfstDecoder`, `TrieDecoder` or `GreedyDecoder`; 
 when the words of a known text were said with `ForcedAligner`. Beside them stand
 
     wfstdec.adapters    other people's interfaces: pyctcdecode
+    wfstdec.audio       audio files as a model hears them
     wfstdec.batch       many utterances: from files, in batches, to files
     wfstdec.doctor      what is wrong with files that are to be decoded together
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results
     wfstdec.metrics     word error rates
+    wfstdec.models      encoders: audio to log-probs
     wfstdec.recipes     the shipped recipe
     wfstdec.errors      what is raised
 
@@ -23,12 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wfstdec import adapters as adapters
+    from wfstdec import audio as audio
     from wfstdec import batch as batch
     from wfstdec import compare as compare
     from wfstdec import doctor as doctor
     from wfstdec import errors as errors
     from wfstdec import io as io
     from wfstdec import metrics as metrics
+    from wfstdec import models as models
     from wfstdec import recipes as recipes
     from wfstdec.align.aligner import ForcedAligner as ForcedAligner
     from wfstdec.align.alignment import Alignment as Alignment
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from wfstdec.lm.ngram import NgramLM as NgramLM
     from wfstdec.lm.ngram import load_lm as load_lm
     from wfstdec.lm.user import UserLM as UserLM
+    from wfstdec.models.loading import load_model as load_model
     from wfstdec.search.decoder import Decoder as Decoder
     from wfstdec.search.endpoints import Endpointer as Endpointer
     from wfstdec.search.endpoints import EndpointRule as EndpointRule
@@ -119,6 +124,7 @@ _HOMES = {
     "lattice_hypotheses": "wfstdec.search.paths.lattice",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
+    "load_model": "wfstdec.models.loading",
     "load_transducer": "wfstdec.transducer.torch_model",
     "read_lexicon": "wfstdec.text.lexicon",
     "read_tokens": "wfstdec.text.symbols",
@@ -127,12 +133,14 @@ _HOMES = {
 }
 _MODULES = (
     "adapters",
+    "audio",
     "batch",
     "compare",
     "doctor",
     "errors",
     "io",
     "metrics",
+    "models",
     "recipes",
 )
 

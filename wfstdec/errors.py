@@ -105,6 +105,14 @@ class BoostError(InputError):
     """A boost list is malformed."""
 
 
+class AudioError(InputError):
+    """Audio is damaged, empty, or not of the form that a model hears."""
+
+
+class ModelError(InputError):
+    """A model's files tell too little, or it gives what no CTC model gives."""
+
+
 class LogprobWarning(UserWarning):
     """Numbers look as if they were no log-probabilities."""
 

@@ -1,0 +1,105 @@
+"""What the head and tail of an audio file say: its form, and whether it is whole.
+
+libsndfile reads a cut WAV, Ogg or MP3 as if it were a shorter one, or as if silence
+followed; the headers know better.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import IO, Literal
+
+_TAIL = 70_000  # an Ogg page is at most 65,307 bytes
+_UNKNOWN = 0x7FFF0000
+"""Sizes from here on are written by programs that could not know them (a pipe)."""
+
+
+def needs_av(head: bytes) -> str | None:
+    """Name of a form that libsndfile does not read and FFmpeg does, by 16 bytes."""
+    if head[4:8] == b"ftyp":
+        return "MP4"
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return "WebM or Matroska"
+    if head[:2] in (b"\xff\xf1", b"\xff\xf9"):
+        return "AAC"
+    if head.startswith(b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"):
+        return "WMA"
+    if head.startswith(b"#!AMR"):
+        return "AMR"
+    return None
+
+
+def cut_short(file: IO[bytes]) -> str | None:
+    """Say what a header promises and the file lacks; None where it is whole.
+
+    Args:
+        file: Open at any place, which it is at again afterwards.
+    """
+    place = file.tell()
+    try:
+        return _missing(file, file.seek(0, os.SEEK_END))
+    finally:
+        file.seek(place)
+
+
+def _missing(file: IO[bytes], size: int) -> str | None:
+    file.seek(0)
+    head = file.read(256)
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+        return _cut_chunk(file, size, "little", b"data")
+    if head[:4] == b"FORM" and head[8:11] == b"AIF":
+        return _cut_chunk(file, size, "big", b"SSND")
+    if head[:4] == b"OggS":
+        file.seek(max(0, size - _TAIL))
+        return _cut_ogg(file.read())
+    return _cut_mp3(file, head, size)
+
+
+def _cut_chunk(
+    file: IO[bytes], size: int, order: Literal["little", "big"], name: bytes
+) -> str | None:
+    """Find the chunk of samples in RIFF or AIFF, and where it should end."""
+    start = 12
+    while True:
+        file.seek(start)
+        head = file.read(8)
+        if len(head) < 8:
+            return None
+        length = int.from_bytes(head[4:], order)
+        if head[:4] == name:
+            break
+        start += 8 + length + length % 2
+    there = size - start - 8
+    if length >= _UNKNOWN or length <= there:
+        return None
+    return f"the header says {length} bytes of samples, {there} are there"
+
+
+def _cut_ogg(tail: bytes) -> str | None:
+    """Look for the end-of-stream flag on the last page, which must be whole."""
+    last = tail.rfind(b"OggS")
+    page = tail[last:] if last >= 0 else b""
+    lacing = page[27 : 27 + page[26]] if len(page) > 26 else b""
+    whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(lacing)
+    if whole and page[5] & 4:
+        return None
+    return "no page says that the stream ends"
+
+
+def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:
+    """Compare the file with the size in a Xing or Info header, where it has one."""
+    start = 0
+    if head[:3] == b"ID3":  # its size has 7 bits in each byte
+        start = 10 + sum(byte << 7 * (3 - i) for i, byte in enumerate(head[6:10]))
+        file.seek(start)
+        head = file.read(256)
+    if len(head) < 64 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
+        return None
+    at = max(head.find(b"Xing", 0, 64), head.find(b"Info", 0, 64))
+    if at < 0 or not head[at + 7] & 2:
+        return None
+    field = at + 8 + (4 if head[at + 7] & 1 else 0)
+    length = int.from_bytes(head[field : field + 4], "big")
+    if length <= size - start:
+        return None
+    return f"the header says {length} bytes, {size - start} are there"

@@ -1,0 +1,277 @@
+"""Read audio as a model hears it: one channel, float32, at the model's rate.
+
+audio = read_audio("call.mp3", 16000)      # or bytes, a file object, an array
+audio.waveform, audio.duration_s           # float32 [N], seconds
+for kind, text in audio.notes: ...         # ("rate", "44100 Hz resampled to 16000 Hz")
+
+with open_audio("hour.flac", 16000) as reader:
+    for block in reader: ...               # the same samples in blocks of a second
+    reader.notes                           # complete after the last block
+
+What can be put right is, and is noted: another rate, several channels. What would give
+wrong words is an error that says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+
+from wfstdec.audio.headers import cut_short
+from wfstdec.audio.resampling import ResampleStream
+from wfstdec.audio.samples import AudioNote, Mixer
+from wfstdec.audio.sources import SLACK_S, ArraySource, Source, open_source
+from wfstdec.errors import AudioError, InputError, OptionError
+
+MAX_SECONDS = 4 * 3600.0
+_BLOCK_S = 1.0
+_MAX_BLOCK = 2**22
+"""Numbers in a block, so that no header can ask for all memory."""
+_RATES = 1000, 1_000_000
+
+AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray
+"""A path, the bytes of a file, an open file, or samples [N] or [N, C]."""
+
+
+@dataclass(frozen=True)
+class Audio:
+    """One recording as a model hears it.
+
+    Attributes:
+        waveform: Samples float32 [N], mostly in [-1, 1].
+        sample_rate: Samples a second.
+        notes: What was done to it, or is odd about it, each kind once.
+        source_rate: Samples a second of the file.
+        num_channels: Channels of the file.
+        form: Form of the file, such as "FLAC PCM_16".
+    """
+
+    waveform: np.ndarray
+    sample_rate: int
+    notes: tuple[AudioNote, ...]
+    source_rate: int
+    num_channels: int
+    form: str
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of it."""
+        return len(self.waveform) / self.sample_rate
+
+
+class AudioReader:
+    """Blocks of an open recording; made by `open_audio`, read once.
+
+    Attributes:
+        sample_rate: Samples a second of the blocks.
+        source: The decoder behind it: rate, channels, form.
+        notes: What was done so far; `silence` and `cut` come with the end.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sample_rate: int,
+        *,
+        channel: int | None,
+        max_seconds: float,
+        block_s: float = _BLOCK_S,
+        allow_cut: bool = False,
+    ) -> None:
+        if not _RATES[0] <= source.rate <= _RATES[1]:
+            raise AudioError(
+                f"a sample rate of {source.rate} Hz, expected {_RATES[0]} to "
+                f"{_RATES[1]} Hz"
+            )
+        self.sample_rate = sample_rate
+        self.source = source
+        self.notes = list(source.notes)
+        self._mixer = Mixer(channel)
+        self._resample = ResampleStream(source.rate, sample_rate)
+        self._max_seconds = max_seconds
+        self._block_s = block_s
+        self._allow_cut = allow_cut
+        if source.rate != sample_rate:
+            text = f"{source.rate} Hz resampled to {sample_rate} Hz"
+            self.notes.append(AudioNote("rate", text))
+        if source.num_channels > 1:
+            what = "mixed to one" if channel is None else f"channel {channel} taken"
+            text = f"{source.num_channels} channels, {what}"
+            self.notes.append(AudioNote("channels", text))
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Yield float32 [n] in order, about a second each.
+
+        Raises:
+            AudioError: Damaged, cut short, empty, longer than the limit, or samples
+                as `Mixer` refuses them.
+        """
+        rate, heard = self.source.rate, 0
+        for block in self._blocks():
+            heard += len(block)
+            if heard > self._max_seconds * rate:
+                raise AudioError(
+                    f"longer than {self._max_seconds:g} s, expected at most that; "
+                    "raise max_seconds (--max-audio-seconds)"
+                )
+            ready = self._resample(self._mixer(block))
+            if len(ready):
+                yield ready
+        if heard == 0:
+            raise AudioError("no samples in it, expected audio")
+        self._check_length(heard / rate)
+        rest = self._resample.finish()
+        if len(rest):
+            yield rest
+        if (silence := self._mixer.silence()) is not None:
+            self.notes.append(silence)
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        """Blocks of the source, up to where it is damaged if that is allowed."""
+        any_yet = False
+        try:
+            for block in self.source.blocks(
+                max(1, int(self._block_s * self.source.rate))
+            ):
+                any_yet = True
+                yield block
+        except AudioError as error:
+            if not (self._allow_cut and any_yet):
+                raise
+            self._note_cut(error.message)
+
+    def _note_cut(self, text: str) -> None:
+        if all(note.kind != "cut" for note in self.notes):
+            self.notes.append(AudioNote("cut", text))
+
+    def _check_length(self, heard_s: float) -> None:
+        said_s = self.source.duration_s
+        if said_s is None or heard_s >= said_s - SLACK_S:
+            return
+        text = f"cut short: the file says {said_s:.2f} s, {heard_s:.2f} s are there"
+        if not self._allow_cut:
+            raise AudioError(f"{text}; allow_cut=True reads them")
+        self._note_cut(text)
+
+
+@contextlib.contextmanager
+def open_audio(
+    source: AudioLike,
+    sample_rate: int,
+    *,
+    source_rate: int | None = None,
+    channel: int | None = None,
+    max_seconds: float = MAX_SECONDS,
+    block_s: float = _BLOCK_S,
+    allow_cut: bool = False,
+) -> Iterator[AudioReader]:
+    """Open a recording to be read in blocks, of any length in bounded memory.
+
+    Args:
+        source: See `AudioLike`. A file object that cannot seek is read whole.
+        sample_rate: Samples a second that come out.
+        source_rate: Of an array; None where it has `sample_rate`.
+        channel: The channel to take; None mixes all.
+        max_seconds: What decodes to more is an error, so that a small file cannot fill
+            the memory (25 MB of Opus are nine hours).
+        block_s: Seconds of a block, about.
+        allow_cut: Note a header that says more than is there, instead of an error.
+
+    Raises:
+        AudioError: No such file, not audio, empty, cut short; those of `AudioReader`.
+        BackendError: A library for it is not installed.
+        OptionError: A number is out of its range.
+    """
+    if not (sample_rate > 0 and max_seconds > 0 and block_s > 0):
+        raise OptionError(
+            f"sample_rate={sample_rate!r}, max_seconds={max_seconds!r}, "
+            f"block_s={block_s!r}, expected positive numbers"
+        )
+    options: dict[str, Any] = dict(
+        channel=channel,
+        max_seconds=max_seconds,
+        block_s=block_s,
+        allow_cut=allow_cut,
+    )
+    with _naming(source), contextlib.ExitStack() as stack:
+        if isinstance(source, np.ndarray):
+            array = ArraySource(source, source_rate or sample_rate)
+            yield AudioReader(array, sample_rate, **options)
+            return
+        file = stack.enter_context(_opened(source))
+        cut = cut_short(file)
+        if cut is not None and not allow_cut:
+            raise AudioError(f"cut short: {cut}; allow_cut=True reads what is there")
+        found = stack.enter_context(open_source(file))
+        if cut is not None:
+            found.notes.append(AudioNote("cut", f"cut short: {cut}"))
+        yield AudioReader(found, sample_rate, **options)
+
+
+def read_audio(
+    source: AudioLike,
+    sample_rate: int,
+    *,
+    source_rate: int | None = None,
+    channel: int | None = None,
+    max_seconds: float = MAX_SECONDS,
+    allow_cut: bool = False,
+) -> Audio:
+    """Read a whole recording.
+
+    Args:
+        source: As of `open_audio`, as are all others.
+        sample_rate: Samples a second that come out.
+        source_rate: Of an array.
+        channel: The channel to take; None mixes all.
+        max_seconds: What decodes to more is an error.
+        allow_cut: Take what is there of a file that was cut short.
+
+    Raises:
+        AudioError, BackendError, OptionError: As `open_audio` and `AudioReader`.
+    """
+    with open_audio(
+        source,
+        sample_rate,
+        source_rate=source_rate,
+        channel=channel,
+        max_seconds=max_seconds,
+        allow_cut=allow_cut,
+    ) as reader:
+        waveform = np.concatenate(list(reader))
+        found = reader.source
+        about = found.rate, found.num_channels, found.form
+        return Audio(waveform, sample_rate, tuple(reader.notes), *about)
+
+
+@contextlib.contextmanager
+def _naming(source: AudioLike) -> Iterator[None]:
+    """What is raised within begins with the path, where there is one."""
+    try:
+        yield
+    except InputError as error:
+        name = getattr(source, "name", source)
+        if error.path is None and isinstance(name, str | os.PathLike):
+            error.path = os.fspath(name)
+        raise
+
+
+@contextlib.contextmanager
+def _opened(source: str | os.PathLike[str] | bytes | IO[bytes]) -> Iterator[IO[bytes]]:
+    if isinstance(source, bytes):
+        yield io.BytesIO(source)
+    elif isinstance(source, str | os.PathLike):
+        try:
+            file = open(source, "rb")
+        except OSError as error:
+            raise AudioError(f"cannot read: {error.strerror}") from error
+        with file:
+            yield file if file.seekable() else io.BytesIO(file.read())
+    else:
+        yield source if source.seekable() else io.BytesIO(source.read())

@@ -1,0 +1,124 @@
+"""Samples of any form as one float32 channel, with the usual mistakes found and named.
+
+The checks are for what decodes to wrong words without an error: values of 16-bit
+integers kept as floats, channels that cancel each other, silence, NaN.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.errors import AudioError, OptionError, ShapeError
+
+LOUDEST = 16.0
+"""Floats may be above 1 (MP3 by some decibels), but never by 24."""
+SILENT = 1e-4
+"""Peaks below -80 dB are nothing but noise of the last bit."""
+
+
+class AudioNote(NamedTuple):
+    """What was done to audio, or is odd about it.
+
+    Attributes:
+        kind: `rate`, `channels`, `streams`, `silence` or `cut`: say each kind once.
+        text: A sentence without its end.
+    """
+
+    kind: str
+    text: str
+
+
+class Mixer:
+    """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n].
+
+    Args:
+        channel: The one to take; None is the mean of all.
+
+    Attributes:
+        peak: The largest absolute value that has gone out.
+        source_peak: The same over all channels that came in.
+    """
+
+    def __init__(self, channel: int | None = None) -> None:
+        if channel is not None and channel < 0:
+            raise OptionError(f"channel={channel!r}, expected 0 or more")
+        self.channel = channel
+        self.peak = self.source_peak = 0.0
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        """Scale, check and mix a block.
+
+        Raises:
+            AudioError: NaN, inf, integers kept as floats, or no such channel.
+            ShapeError: Neither [n] nor [n, C].
+        """
+        samples = _scaled(block)
+        if samples.ndim == 1:
+            samples = samples[:, None]
+        if samples.ndim != 2:
+            raise ShapeError(f"audio of shape {samples.shape}, expected [n] or [n, C]")
+        self.source_peak = max(self.source_peak, checked_peak(samples))
+        mono = self._one_channel(samples)
+        self.peak = max(self.peak, float(np.abs(mono).max(initial=0)))
+        return np.ascontiguousarray(mono)
+
+    def _one_channel(self, samples: np.ndarray) -> np.ndarray:
+        num_channels = samples.shape[1]
+        if self.channel is None:
+            return samples[:, 0] if num_channels == 1 else samples.mean(axis=1)
+        if self.channel >= num_channels:
+            raise AudioError(
+                f"channel {self.channel} of {num_channels}, "
+                f"expected 0 to {num_channels - 1}"
+            )
+        return samples[:, self.channel]
+
+    def silence(self) -> AudioNote | None:
+        """Tell whether nothing was heard in all blocks so far.
+
+        Raises:
+            AudioError: The channels are loud and their mean is not.
+        """
+        if self.peak >= SILENT:
+            return None
+        if self.channel is None and self.source_peak >= 100 * SILENT:
+            raise AudioError(
+                "the channels cancel each other, expected the same polarity; "
+                "take one by channel= (--channel)"
+            )
+        level = "all zeros" if self.peak == 0 else f"peak {self.peak:.1e}"
+        return AudioNote("silence", f"silent: {level}, nothing above -80 dB")
+
+
+def checked_peak(samples: np.ndarray) -> float:
+    """Largest absolute value of float samples.
+
+    Raises:
+        AudioError: NaN, inf, or integers kept as floats.
+    """
+    peak = float(np.abs(samples).max(initial=0))
+    if not np.isfinite(peak):
+        raise AudioError("a sample is NaN or inf, expected numbers from -1 to 1")
+    if peak > LOUDEST:
+        raise AudioError(
+            f"a float sample of {peak:.6g}, expected -1 to 1: these look like "
+            "integers kept as floats; divide by 32768 (16 bits), or give integers"
+        )
+    return peak
+
+
+def _scaled(block: np.ndarray) -> np.ndarray:
+    """Integers by the range of their type, floats as they are; float32."""
+    block = np.asarray(block)
+    if block.dtype == np.uint8:
+        return (block.astype(np.float32) - 128) / 128
+    if np.issubdtype(block.dtype, np.signedinteger):
+        full = -float(np.iinfo(block.dtype).min)
+        return (block / np.float64(full)).astype(np.float32)
+    if not np.issubdtype(block.dtype, np.floating):
+        raise AudioError(
+            f"audio of dtype {str(block.dtype)!r}, expected floats or signed integers"
+        )
+    return block.astype(np.float32, copy=False)

@@ -1,0 +1,202 @@
+"""Decoders of audio files behind one form: soundfile's, FFmpeg's, and an array.
+
+with open_source(file, place) as source:          # chosen by the first bytes
+    source.rate, source.num_channels, source.form
+    for block in source.blocks(16000): ...        # [n, C], at most 16,000 samples
+
+A source raises what is wrong with the bytes; what is wrong with the samples is for
+`samples`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+
+from wfstdec.audio.headers import needs_av
+from wfstdec.audio.samples import AudioNote
+from wfstdec.errors import AudioError, BackendError
+
+SLACK_S = 0.25
+"""What a container's duration may differ by: priming of AAC, the last packet."""
+_UNKNOWN = 2**40
+"""Samples that libsndfile says a FLAC has that does not say it."""
+
+
+@dataclass
+class Source:
+    """One open audio file.
+
+    Attributes:
+        rate: Samples a second.
+        num_channels: C.
+        form: As users know it, such as "FLAC".
+        duration_s: What the file says it lasts; None where it does not.
+        notes: What is odd about it.
+    """
+
+    rate: int
+    num_channels: int
+    form: str
+    duration_s: float | None = None
+    notes: list[AudioNote] = field(default_factory=list)
+
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
+        """Yield samples [n] or [n, C] in order, `size` at once or fewer.
+
+        Raises:
+            AudioError: The file is damaged; says where.
+        """
+        raise NotImplementedError
+
+
+class ArraySource(Source):
+    """Samples [N] or [N, C] that are there already."""
+
+    def __init__(self, samples: np.ndarray, rate: int) -> None:
+        channels = samples.shape[1] if samples.ndim > 1 else 1
+        super().__init__(rate, channels, "array")
+        self._samples = samples
+
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
+        """As of `Source`."""
+        for start in range(0, len(self._samples), size):
+            yield self._samples[start : start + size]
+
+
+class SoundfileSource(Source):
+    """WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF and more, by libsndfile."""
+
+    def __init__(self, file: Any) -> None:
+        form = f"{file.format} {file.subtype}"
+        super().__init__(file.samplerate, file.channels, form)
+        self._file = file
+        if file.format == "FLAC" and 0 < file.frames < _UNKNOWN:
+            self.duration_s = file.frames / file.samplerate
+
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
+        """As of `Source`."""
+        soundfile = _soundfile()
+        done = 0
+        while True:
+            try:
+                block = self._file.read(size, dtype="float32", always_2d=True)
+            except soundfile.LibsndfileError as error:
+                raise AudioError(
+                    f"damaged or cut after {done / self.rate:.2f} s ({error}), "
+                    f"expected whole {self.form}"
+                ) from error
+            if not len(block):
+                return
+            done += len(block)
+            yield block
+
+
+class AvSource(Source):
+    """The first audio stream of what FFmpeg reads: MP4, WebM, AAC and more."""
+
+    def __init__(self, container: Any, av: Any) -> None:
+        streams = container.streams.audio
+        if not streams:
+            raise AudioError("no audio stream in it, expected one")
+        stream = streams[0]
+        form = f"{container.format.name} {stream.codec_context.name}"
+        super().__init__(stream.rate, stream.channels, form)
+        self._container, self._stream, self._av = container, stream, av
+        if container.duration:
+            self.duration_s = container.duration / av.time_base
+        if len(streams) > 1:
+            text = f"{len(streams)} audio streams, the first one taken"
+            self.notes.append(AudioNote("streams", text))
+
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
+        """As of `Source`; packets are as long as they are."""
+        resampler = self._av.AudioResampler(format="fltp", rate=self.rate)
+        done = 0
+        try:
+            for frame in self._container.decode(self._stream):
+                for piece in resampler.resample(frame):
+                    done += piece.samples
+                    yield piece.to_ndarray().T
+        except self._av.FFmpegError as error:
+            raise AudioError(
+                f"damaged after {done / self.rate:.2f} s ({error}), "
+                f"expected whole {self.form}"
+            ) from error
+
+
+@contextlib.contextmanager
+def open_source(file: IO[bytes]) -> Iterator[Source]:
+    """Choose a decoder by the first bytes of a file.
+
+    Raises:
+        AudioError: Empty, not audio, or damaged at its head.
+        BackendError: The decoder for it is not installed.
+    """
+    head = file.read(16)
+    file.seek(0)
+    if not head:
+        raise AudioError("an empty file, expected audio")
+    form = needs_av(head)
+    if form is None:
+        with _open_soundfile(file, head) as source:
+            yield source
+    else:
+        with _open_av(file, form) as source:
+            yield source
+
+
+@contextlib.contextmanager
+def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
+    soundfile = _soundfile()
+    base: Any = soundfile.SoundFile
+
+    class Forward(base):
+        """Read on without a seek after every block: soundfile's own make MP3 crackle.
+
+        mpg123 begins anew after each, without the bits that frames borrow from those
+        before them; and a FLAC of unknown length has no end to seek to.
+        """
+
+        def seekable(self) -> bool:
+            return False
+
+    try:
+        opened = Forward(file)
+    except soundfile.LibsndfileError as error:
+        raise AudioError(
+            f"not audio, or damaged ({error.error_string}): it begins with "
+            f"{head!r}, expected WAV, FLAC, Ogg, Opus, MP3, AIFF, MP4, WebM or AAC"
+        ) from error
+    with opened:
+        yield SoundfileSource(opened)
+
+
+@contextlib.contextmanager
+def _open_av(file: IO[bytes], form: str) -> Iterator[Source]:
+    try:
+        import av
+    except ImportError as error:
+        raise BackendError(
+            f"{form} needs PyAV ({error}): pip install wfstdec[av]"
+        ) from error
+    try:
+        opened = av.open(file)
+    except av.FFmpegError as error:
+        raise AudioError(f"damaged or cut {form} ({error}), expected audio") from error
+    with opened:
+        yield AvSource(opened, av)
+
+
+def _soundfile() -> Any:
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: no libsndfile
+        raise BackendError(
+            f"audio files need soundfile ({error}): pip install wfstdec[audio]"
+        ) from error
+    return soundfile

@@ -1,0 +1,23 @@
+"""Models: audio to log-probs, of whatever toolkit; nothing here knows a decoder.
+
+model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
+logprobs = model.encode([waveform])               # float32 [N] -> float32 [T, V]
+stream = Windowed(model, chunk_s=0.4, left_s=4, right_s=0.4)
+"""
+
+from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder
+from wfstdec.models.loading import KINDS, load_model
+from wfstdec.models.python_models import FunctionEncoder
+from wfstdec.models.token_map import MappedTokens
+from wfstdec.models.windowed import Windowed
+
+__all__ = [
+    "KINDS",
+    "Encoder",
+    "EncoderSpec",
+    "FunctionEncoder",
+    "MappedTokens",
+    "StreamingEncoder",
+    "Windowed",
+    "load_model",
+]

@@ -1,0 +1,275 @@
+"""Encoders: audio to log-probs, the two verbs that all models have in common.
+
+    class Encoder:
+        spec: EncoderSpec                  # tokens, frame shift, sample rate
+        encode(waveforms) -> [logprobs]    # float32 [N] each -> float32 [T, V] each
+
+    class StreamingEncoder(Encoder):
+        start() -> state                   # of one stream
+        step(states, chunks, last) -> [logprobs]    # a chunk [n] each -> [t, V] each
+
+`BatchEncoder` is what the adapters have in common: it decides who shares a batch, and
+checks what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from wfstdec.audio.samples import checked_peak
+from wfstdec.errors import LogprobError, ModelError, OptionError, ShapeError
+from wfstdec.text.symbols import TokenTable
+
+SHORTEST_S = 0.1
+"""Shorter audio is padded with zeros for the network: convolutions need some."""
+SLACK_S, SLACK = 0.65, 0.01
+"""What frames and audio may differ by: T-one's give up to two chunks of 0.3 s more."""
+_ROW_SLACK = 0.05  # nats; float16 and int8 models round
+_ROWS_CHECKED = 64
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """What one must know of a model to use its log-probs.
+
+    Attributes:
+        tokens: The V outputs by name, the blank among them.
+        frame_shift_s: Seconds from a frame to the next.
+        sample_rate: Samples a second of the audio it hears.
+        max_batch: Utterances at once; 1 is best on a CPU.
+        pads_exactly: Whether an utterance's log-probs are the same beside a longer one.
+            If not, only utterances of one length share a batch.
+    """
+
+    tokens: TokenTable
+    frame_shift_s: float
+    sample_rate: int
+    max_batch: int = 1
+    pads_exactly: bool = False
+
+    def __post_init__(self) -> None:
+        positive = self.frame_shift_s > 0 and self.sample_rate > 0
+        if not positive or self.max_batch < 1:
+            raise OptionError(
+                f"frame_shift_s={self.frame_shift_s!r}, sample_rate="
+                f"{self.sample_rate!r}, max_batch={self.max_batch!r}, expected "
+                "positive numbers"
+            )
+
+    @property
+    def blank(self) -> int:
+        """CTC's blank, an index of `tokens`."""
+        return self.tokens.blank
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """A model that makes log-probs of whole utterances."""
+
+    spec: EncoderSpec
+
+    def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Encode utterances, each by itself in effect.
+
+        Args:
+            waveforms: float32 [N] each, in [-1, 1], at `spec.sample_rate`.
+
+        Returns:
+            Natural log-probs float32 [T, V] each; rows sum to one.
+        """
+
+
+@runtime_checkable
+class StreamingEncoder(Encoder, Protocol):
+    """An encoder that also takes an utterance chunk by chunk."""
+
+    def start(self) -> Any:
+        """Make the state of a new stream; states share nothing."""
+
+    def step(
+        self, states: Sequence[Any], chunks: Sequence[np.ndarray], last: Sequence[bool]
+    ) -> list[np.ndarray]:
+        """Advance some streams, each by a chunk of any size; states change in place.
+
+        Args:
+            states: Of the streams that have something new.
+            chunks: float32 [n] each; n may be 0.
+            last: For each, whether its audio ends with this chunk. Its state is of no
+                use afterwards.
+
+        Returns:
+            The frames that are new, float32 [t, V] each; t may be 0. Over a whole
+            stream they depend on the audio alone, never on how it was cut.
+        """
+
+
+class BatchEncoder:
+    """Batches and checks, over `_run` of a subclass.
+
+    Args:
+        spec: Of the model.
+        logits: Whether `_run` gives numbers that are still to be normalised.
+    """
+
+    def __init__(self, spec: EncoderSpec, *, logits: bool = False) -> None:
+        self.spec = spec
+        self._logits = logits
+
+    def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As `Encoder.encode`.
+
+        Raises:
+            ShapeError: A waveform is not [N].
+            AudioError: NaN in one, or integers kept as floats.
+            ModelError: The rows are no log-probs of these tokens, or the frames do
+                not cover the audio: the model hears less, or its frame shift is wrong.
+            LogprobError: NaN, or +inf.
+        """
+        found: list[np.ndarray] = [np.zeros(0)] * len(waveforms)
+        shortest = int(SHORTEST_S * self.spec.sample_rate)
+        given = [checked_waveform(waveform, shortest) for waveform in waveforms]
+        for group in self._batches([len(one) for one in given]):
+            longest = max(len(given[i]) for i in group)
+            batch = np.zeros((len(group), longest), np.float32)
+            for row, i in enumerate(group):
+                batch[row, : len(given[i])] = given[i]
+            lengths = np.array([len(given[i]) for i in group])
+            for i, rows in zip(group, self._run(batch, lengths), strict=True):
+                found[i] = self._checked(rows, len(waveforms[i]))
+        return found
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Positions that are run together: of one length, or of like length."""
+        order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+        group: list[int] = []
+        for i in order:
+            same = (
+                self.spec.pads_exactly or not group or lengths[group[0]] == lengths[i]
+            )
+            if group and (len(group) == self.spec.max_batch or not same):
+                yield group
+                group = []
+            group.append(i)
+        if group:
+            yield group
+
+    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        """Log-probs or logits [T, V] for each row [N] of a batch float32 [B, N]."""
+        raise NotImplementedError
+
+    def _checked(self, rows: np.ndarray, num_samples: int) -> np.ndarray:
+        logprobs = checked_rows(rows, self.spec.tokens, self._logits)
+        if num_samples < SHORTEST_S * self.spec.sample_rate:
+            shift = self.spec.frame_shift_s * self.spec.sample_rate
+            logprobs = logprobs[: -int(-num_samples // shift)]
+        check_frames(len(logprobs), num_samples, self.spec)
+        return logprobs
+
+
+def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
+    """Return samples as float32 [N], zeros behind those that are too few.
+
+    Raises:
+        ShapeError: Not one axis.
+        ModelError: Integers: what they are of is not known here.
+        AudioError: NaN, or integers kept as floats.
+    """
+    waveform = np.asarray(waveform)
+    if waveform.ndim != 1:
+        raise ShapeError(
+            f"a waveform of shape {waveform.shape}, expected [N]; "
+            "wfstdec.audio.read_audio mixes channels"
+        )
+    if not np.issubdtype(waveform.dtype, np.floating):
+        raise ModelError(
+            f"a waveform of dtype {str(waveform.dtype)!r}, expected floats in [-1, 1]; "
+            "wfstdec.audio.read_audio converts"
+        )
+    waveform = waveform.astype(np.float32, copy=False)
+    checked_peak(waveform)
+    return np.pad(waveform, (0, max(0, shortest - len(waveform))))
+
+
+def log_softmax(rows: np.ndarray) -> np.ndarray:
+    """Normalise logits [T, V] to natural log-probs float32."""
+    rows = rows - rows.max(axis=-1, keepdims=True)
+    return rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
+
+
+def checked_rows(
+    rows: np.ndarray, tokens: TokenTable, logits: bool = False
+) -> np.ndarray:
+    """Return what a network gave as log-probs float32 [T, V].
+
+    Args:
+        rows: Whatever numpy can read: torch's tensors on the CPU too.
+        tokens: V names.
+        logits: Normalise first.
+
+    Raises:
+        ShapeError: Not [T, V].
+        LogprobError: NaN, or +inf.
+        ModelError: Another V, or rows that do not sum to one.
+    """
+    rows = np.asarray(rows, np.float32)
+    if rows.ndim != 2:
+        raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
+    if rows.shape[1] != len(tokens):
+        raise ModelError(
+            f"the model gives {rows.shape[1]} outputs and there are {len(tokens)} "
+            "tokens, expected as many; give its own table by tokens= (--tokens)"
+            + (
+                f", and blank={len(tokens)} (--blank) if the table leaves its last out"
+                if rows.shape[1] == len(tokens) + 1
+                else ""
+            )
+        )
+    if logits and len(rows):
+        rows = log_softmax(rows)
+    some = rows[:: max(1, len(rows) // _ROWS_CHECKED)]
+    with np.errstate(over="ignore", divide="ignore"):
+        masses = np.exp(some.astype(np.float64)).sum(axis=1)
+    if not np.isfinite(masses).all():
+        if np.isnan(masses).any():
+            raise LogprobError("the model gave NaN, expected log-probs")
+        raise ModelError(_not_logprobs(some, masses))
+    if len(masses) and np.abs(np.log(np.maximum(masses, 1e-99))).max() > _ROW_SLACK:
+        raise ModelError(_not_logprobs(some, masses))
+    return rows
+
+
+def _not_logprobs(rows: np.ndarray, masses: np.ndarray) -> str:
+    worst = masses[np.argmax(np.abs(np.log(np.maximum(masses, 1e-99))))]
+    sums = rows.sum(axis=1)
+    if rows.min() >= 0 and np.allclose(sums, 1, atol=0.05):
+        return "the model gives probabilities, expected their natural logarithm"
+    return (
+        f"the exponentials of a row sum to {worst:.4g}, expected 1: logits? "
+        "give logits=True (--logits) to have them normalised"
+    )
+
+
+def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
+    """Compare the frames of an utterance with its audio.
+
+    Raises:
+        ModelError: They differ by more than a model's edges; names both.
+    """
+    heard_s = num_frames * spec.frame_shift_s
+    audio_s = num_samples / spec.sample_rate
+    if abs(heard_s - audio_s) <= SLACK_S + SLACK * audio_s:
+        return
+    why = (
+        "the model may hear only a part of what is long (cut the recording), or "
+        if heard_s < audio_s
+        else ""
+    )
+    raise ModelError(
+        f"{num_frames} frames of {spec.frame_shift_s:g} s are {heard_s:.2f} s, "
+        f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate "
+        "is another (--frame-shift, --sample-rate)"
+    )

@@ -1,0 +1,277 @@
+"""Load a model of any kind: what it is follows from its files, or from its class.
+
+    model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
+    logprobs, = model.encode([audio.waveform])
+
+Tokens, blank, frame shift and sample rate are the model's own; what its files do not
+say must be given, and what is given goes before what they say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wfstdec.errors import BackendError, ModelError, OptionError
+from wfstdec.models.encoder import Encoder
+from wfstdec.models.given import Given, read_json
+from wfstdec.models.onnx_asr_models import load_onnx_asr, onnx_asr_type
+from wfstdec.models.python_models import (
+    function_encoder,
+    hama_encoder,
+    nemo_encoder,
+    torchaudio_encoder,
+)
+from wfstdec.models.streaming_forms import streaming_form
+from wfstdec.models.streaming_onnx import load_streaming_onnx
+from wfstdec.models.transformers_ctc import load_transformers, transformers_encoder
+from wfstdec.models.waveform_onnx import (
+    load_waveform_onnx,
+    open_session,
+    takes_waveforms,
+)
+from wfstdec.text.symbols import TokenTable
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+class _Found:
+    """What was asked for, looked at once and only where somebody asks."""
+
+    def __init__(self, model: Any, given: Given) -> None:
+        self.model, self.given = model, given
+        is_path = isinstance(model, str | os.PathLike)
+        self.path = Path(os.fspath(model)) if is_path else None
+
+    @cached_property
+    def folder(self) -> Path | None:
+        return self.path if self.path is not None and self.path.is_dir() else None
+
+    @cached_property
+    def onnx(self) -> Path | None:
+        """The file, or the only one in the folder; quantised ones stand back."""
+        if self.path is None:
+            return None
+        if self.path.is_file():
+            return self.path if self.path.suffix == ".onnx" else None
+        files = sorted(self.path.glob("*.onnx"))
+        plain = [file for file in files if ".int8" not in file.name] or files
+        if len(plain) > 1:
+            names = ", ".join(file.name for file in plain)
+            raise ModelError(f"{self.path}: found {names}, expected one; name the file")
+        return plain[0] if plain else None
+
+    @cached_property
+    def session(self) -> Any:
+        if self.onnx is None:
+            return None
+        return open_session(self.onnx, self.given.threads)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of model.
+
+    Attributes:
+        name: As `kind=` says it.
+        looks: What it looks like, for errors.
+        load: Makes the encoder, or None where the model is of another kind.
+    """
+
+    name: str
+    looks: str
+    load: Callable[[_Found], Encoder | None]
+
+
+def load_model(
+    model: Any,
+    tokens: str | os.PathLike[str] | TokenTable | None = None,
+    blank: int | str | None = None,
+    *,
+    frame_shift_s: float | None = None,
+    sample_rate: int | None = None,
+    kind: str | None = None,
+    logits: bool | None = None,
+    threads: int = 1,
+    max_batch: int = 1,
+) -> Encoder:
+    """Load a CTC model: audio at its sample rate to log-probs.
+
+    Args:
+        model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`; or an
+            object: a function, a model of Transformers with its processor as a pair, a
+            model of NeMo, a bundle of torchaudio, an `Encoder`.
+        tokens: The names of its outputs; None takes the table beside it.
+        blank: CTC's blank, by name or index; None leaves it to the model.
+        frame_shift_s: Seconds from a frame to the next.
+        sample_rate: Samples a second that it hears.
+        kind: One of `KINDS`; None tries all in order.
+        logits: Whether its outputs are to be normalised; None where it says so itself.
+        threads: Of onnxruntime. One worker for each core and a thread each is fastest.
+        max_batch: Utterances at once: more than one gains nothing on a CPU.
+
+    Raises:
+        ModelError: It is of no kind, or says too little; names what to give.
+        FormatError, TokenTableError: A file of it cannot be read.
+        BackendError: What it needs is not installed.
+        OptionError: No such kind.
+    """
+    given = Given(tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch)
+    found = _Found(model, given)
+    if kind is not None and kind not in KINDS:
+        raise OptionError(f"kind={kind!r}, expected one of {', '.join(KINDS)}")
+    kinds = _KINDS if kind is None else [one for one in _KINDS if one.name == kind]
+    for one in kinds:
+        encoder = one.load(found)
+        if encoder is not None:
+            return encoder
+    if found.path is not None and not found.path.exists():
+        raise ModelError(
+            f"{found.path}: no such file or folder, expected a model, 'hama' or "
+            "'module:function'"
+        )
+    raise ModelError(
+        f"{model if found.path else type(model).__name__}: a model of no known kind; "
+        + "; ".join(f"{one.name} is {one.looks}" for one in kinds)
+    )
+
+
+def _encoder(found: _Found) -> Encoder | None:
+    return found.model if isinstance(found.model, Encoder) else None
+
+
+def _hama(found: _Found) -> Encoder | None:
+    if found.model == "hama" if isinstance(found.model, str) else False:
+        return hama_encoder(found.given)
+    if type(found.model).__module__.split(".")[0] == "hama":
+        return hama_encoder(found.given, found.model)
+    return None
+
+
+def _streaming_onnx(found: _Found) -> Encoder | None:
+    form = None if found.session is None else streaming_form(found.session)
+    if form is None:
+        return None
+    return load_streaming_onnx(_file(found), found.session, form, found.given)
+
+
+def _onnx_asr(found: _Found) -> Encoder | None:
+    file, folder = (None, found.folder) if found.folder else (found.onnx, None)
+    if file is not None and not takes_waveforms(found.session):
+        folder = file.parent
+    if folder is None:
+        return None
+    if (model_type := onnx_asr_type(folder)) is not None:
+        return load_onnx_asr(folder, model_type, file, found.given)
+    if found.session is None:
+        return None
+    inputs = [(one.name, len(one.shape)) for one in found.session.get_inputs()]
+    if inputs != [("audio_signal", 3), ("length", 1)]:
+        return None
+    return load_onnx_asr(folder, "nemo-conformer-ctc", file, found.given)
+
+
+def _onnx(found: _Found) -> Encoder | None:
+    if found.session is None or not takes_waveforms(found.session):
+        return None
+    return load_waveform_onnx(_file(found), found.session, found.given)
+
+
+def _file(found: _Found) -> Path:
+    assert found.onnx is not None  # there is a session
+    return found.onnx
+
+
+def _transformers(found: _Found) -> Encoder | None:
+    if isinstance(found.model, tuple) and len(found.model) == 2:
+        model, processor = found.model
+        return transformers_encoder(model, processor, None, found.given)
+    if found.folder is None:
+        return None
+    config = read_json(found.folder / "config.json")
+    is_ctc = any("ForCTC" in name for name in config.get("architectures") or ())
+    if is_ctc and any(any(found.folder.glob(form)) for form in _WEIGHTS):
+        return load_transformers(found.folder, found.given)
+    return None
+
+
+def _nemo(found: _Found) -> Encoder | None:
+    model = found.model
+    if found.path is not None and found.path.suffix == ".nemo":
+        model = _restored(found.path)
+    is_nemo = all(hasattr(model, name) for name in ("preprocessor", "decoder", "cfg"))
+    return nemo_encoder(model, found.given) if is_nemo else None
+
+
+def _restored(path: Path) -> Any:
+    if not path.is_file():
+        raise ModelError(f"{path}: no such file, expected a model of NeMo")
+    try:
+        from nemo.collections.asr.models import ASRModel
+    except ImportError as error:
+        raise BackendError(
+            f"{path}: a .nemo file needs NeMo ({error}): "
+            "pip install nemo_toolkit[asr]; or export it to ONNX"
+        ) from error
+    return ASRModel.restore_from(str(path), map_location="cpu")
+
+
+def _torchaudio(found: _Found) -> Encoder | None:
+    is_bundle = all(hasattr(found.model, n) for n in ("get_model", "get_labels"))
+    return torchaudio_encoder(found.model, found.given) if is_bundle else None
+
+
+def _function(found: _Found) -> Encoder | None:
+    model = found.model
+    if isinstance(model, str) and not Path(model).exists() and model.count(":") == 1:
+        model = _imported(*model.split(":"))
+        if isinstance(model, Encoder):
+            return model
+    return function_encoder(model, found.given) if callable(model) else None
+
+
+def _imported(module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ModelError(
+            f"'{module}:{name}': cannot be imported ({error}), expected a module on "
+            "the path and a function in it"
+        ) from error
+
+
+def _tried() -> Iterator[Kind]:
+    """All kinds, the more particular first."""
+    yield Kind("encoder", "an object with `spec` and `encode`", _encoder)
+    yield Kind("hama", "the name of that package", _hama)
+    yield Kind(
+        "transformers",
+        "a folder with config.json of a ...ForCTC and its weights, or (model, "
+        "processor)",
+        _transformers,
+    )
+    yield Kind(
+        "streaming-onnx",
+        "an .onnx with sherpa-onnx's metadata of a streaming CTC model",
+        _streaming_onnx,
+    )
+    yield Kind(
+        "onnx-asr",
+        "a folder that onnx-asr reads: model.onnx, vocab.txt, config.json with a CTC "
+        "model_type, or GigaAM's names",
+        _onnx_asr,
+    )
+    yield Kind("onnx", "an .onnx that takes waveforms [B, N]", _onnx)
+    yield Kind("nemo", "a .nemo file, or a CTC model of NeMo", _nemo)
+    yield Kind("torchaudio", "a bundle of torchaudio", _torchaudio)
+    yield Kind("function", "a function, or 'module:function'", _function)
+
+
+_KINDS = tuple(_tried())
+KINDS = tuple(one.name for one in _KINDS)
+"""Names of all kinds, for `kind=`."""

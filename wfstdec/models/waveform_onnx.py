@@ -1,0 +1,193 @@
+"""ONNX models that take a waveform: their own features inside, or none.
+
+    waveform [B, N] (and lengths [B], or a mask [B, N]) -> log-probs [B, T, V] (lengths)
+
+So `hama` 1.3.13, wav2vec2, HuBERT and WavLM come in, as Optimum or torch exported them.
+Inputs and outputs are recognised by rank and type, never by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import BackendError, FormatError, ModelError
+from wfstdec.models.encoder import BatchEncoder, EncoderSpec
+from wfstdec.models.given import Given, read_json, tokens_beside
+
+_FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+_INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+
+def open_session(path: str | os.PathLike[str], threads: int) -> Any:
+    """An onnxruntime session on the CPU.
+
+    Raises:
+        BackendError: onnxruntime is not installed.
+        FormatError: The file cannot be read.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise BackendError(
+            f"ONNX models need onnxruntime ({error}): pip install wfstdec[models]"
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            os.fspath(path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # it has no root of errors of its own
+        raise FormatError(f"{path}: not a readable ONNX model ({error})") from error
+
+
+def metadata(session: Any) -> Mapping[str, str]:
+    """The key-value pairs of an ONNX file."""
+    return session.get_modelmeta().custom_metadata_map
+
+
+def takes_waveforms(session: Any) -> bool:
+    """Whether one input is of samples [B, N] and all others are lengths or masks."""
+    kinds = [(one.type in _FLOATS, len(one.shape)) for one in session.get_inputs()]
+    others = [one for one in session.get_inputs() if one.type not in _FLOATS]
+    return kinds.count((True, 2)) == 1 == len(kinds) - len(others) and all(
+        one.type in _INTEGERS and len(one.shape) in (1, 2) for one in others
+    )
+
+
+class WaveformOnnx(BatchEncoder):
+    """An ONNX model of waveforms as an `Encoder`.
+
+    Args:
+        session: An `onnxruntime.InferenceSession`.
+        spec: What its files or its user say.
+        logits: Whether to normalise its outputs.
+        normalize: Whether it expects utterances of mean 0 and variance 1, as wav2vec2's
+            feature extractor makes them.
+    """
+
+    def __init__(
+        self, session: Any, spec: EncoderSpec, *, logits: bool, normalize: bool = False
+    ) -> None:
+        super().__init__(spec, logits=logits)
+        self._session, self._normalize = session, normalize
+
+    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        if self._normalize:
+            batch = np.stack(
+                [_normalized(x, n) for x, n in zip(batch, lengths, strict=True)]
+            )
+        frames, counts = run_waveforms(self._session, batch, lengths)
+        return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
+
+
+def run_waveforms(
+    session: Any, batch: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs [B, T, V] and their lengths [B], T where the model gives none."""
+    feeds = {}
+    for one in session.get_inputs():
+        if one.type in _FLOATS:
+            feeds[one.name] = batch.astype(_FLOATS[one.type], copy=False)
+        elif len(one.shape) == 1:
+            feeds[one.name] = lengths.astype(_INTEGERS[one.type])
+        else:
+            mask = np.arange(batch.shape[1]) < lengths[:, None]
+            feeds[one.name] = mask.astype(_INTEGERS[one.type])
+    outputs = session.run(None, feeds)
+    frames = next((one for one in outputs if one.ndim == 3), None)
+    if frames is None:
+        shapes = ", ".join(str(one.shape) for one in outputs)
+        raise ModelError(f"the model gave {shapes}, expected log-probs [B, T, V]")
+    for one in outputs:
+        if one.ndim == 1 and np.issubdtype(one.dtype, np.integer):
+            return frames, np.minimum(one, frames.shape[1])
+    return frames, np.full(len(frames), frames.shape[1])
+
+
+def _normalized(samples: np.ndarray, length: int) -> np.ndarray:
+    """Mean 0, variance 1 over what is no padding, as Transformers does."""
+    real = samples[:length]
+    out = np.zeros_like(samples)
+    out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
+    return out
+
+
+def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
+    """Make an encoder of a file, with what stands beside it and in its metadata.
+
+    `preprocessor_config.json` of Transformers says rate and normalisation,
+    `config.json` the blank; where nothing says how long a frame is, the model is run on
+    1 and 13 seconds of silence.
+
+    Raises:
+        ModelError: Something is said nowhere; names the flag.
+    """
+    place, own = str(path), metadata(session)
+    features = read_json(path.parent / "preprocessor_config.json")
+    config = read_json(path.parent / "config.json")
+    names = [one.name for one in session.get_inputs()]
+    if "input_values" in names and "do_normalize" not in features:
+        raise ModelError(
+            f"{place}: takes 'input_values' of Transformers, expected the "
+            "preprocessor_config.json of its model beside it: it says whether audio is "
+            "normalised"
+        )
+    tokens = given.table(
+        tokens_beside(path.parent), place, _blank(config, own, path.parent)
+    )
+    rate = given.rate(
+        int(own.get("sample_rate", 0)) or features.get("sampling_rate"), place
+    )
+    shift = given.frame_shift_s or float(own.get("frame_shift_s", 0))
+    logits = given.logits
+    if logits is None:
+        logits = any("logit" in one.name for one in session.get_outputs())
+    return WaveformOnnx(
+        session,
+        given.spec(tokens, shift or _measured_shift(session, rate, place, given), rate),
+        logits=logits,
+        normalize=bool(features.get("do_normalize", False)),
+    )
+
+
+def _blank(
+    config: Mapping[str, Any], own: Mapping[str, str], folder: Path
+) -> int | str | None:
+    """Blank by the model's files: metadata, or the padding token of Transformers."""
+    if "blank" in own:
+        return own["blank"]
+    special = read_json(folder / "special_tokens_map.json").get("pad_token")
+    if isinstance(special, dict):
+        special = special.get("content")
+    return special or config.get("pad_token_id")
+
+
+def _measured_shift(session: Any, rate: int, place: str, given: Given) -> float:
+    """Seconds a frame: how many more frames twelve more seconds of silence give.
+
+    Twelve seconds are a whole number of frames of 10, 20, 25, 30, 32, 40, 60, 80 ms.
+    """
+    counts = []
+    for seconds in (1, 13):
+        silence = np.zeros((1, seconds * rate), np.float32)
+        try:
+            found = run_waveforms(session, silence, np.array([silence.size]))
+        except ModelError:
+            raise
+        except Exception as error:  # of onnxruntime
+            raise ModelError(
+                f"{place}: cannot be run on {seconds} s at {rate} Hz ({error}); say "
+                "frame_shift_s= (--frame-shift) if it takes other lengths"
+            ) from error
+        counts.append(int(found[1][0]))
+    frames = counts[1] - counts[0]
+    if frames <= 0 or 12 * rate % frames:
+        return given.shift(None, place)
+    return 12 / frames
