@@ -48,8 +48,8 @@ def interrupt(name, work, results):
             os.kill(os.getpid(), signal.SIGINT)
 
         timer = threading.Timer(delay, send)
-        timer.start()
         try:
+            timer.start()
             while not sent or time.monotonic() < sent[0] + WITHIN_S:
                 work(long=True)
         except KeyboardInterrupt:
@@ -62,7 +62,9 @@ def interrupt(name, work, results):
 
 
 def texts(found):
-    return [one if isinstance(one, list) else (one.text, one.total_cost) for one in found]
+    return [
+        one if isinstance(one, list) else (one.text, one.total_cost) for one in found
+    ]
 
 
 def lattices(found):

@@ -13,8 +13,6 @@ from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon, spelling_lexicon
 from wfstdec.text.symbols import TokenTable, read_tokens
 
-HELP = "tokens, a lexicon and a language model to a search graph"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

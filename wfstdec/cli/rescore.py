@@ -23,8 +23,6 @@ from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
 from wfstdec.errors import OptionError
 from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
 
-HELP = "another language model, or other scales, on lattices"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -20,7 +20,6 @@ from wfstdec.io.text import read_text
 from wfstdec.lattice.file import open_lattices
 from wfstdec.metrics import Score, UtteranceScore, score_texts
 
-HELP = "word error rate of hypotheses"
 NAMED_AT_MOST = 20
 
 

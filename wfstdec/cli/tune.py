@@ -36,8 +36,6 @@ from wfstdec.compare.tuning import Range, Trial, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
 
-HELP = "LM scale and word insertion for a dev set"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -1,6 +1,6 @@
 """Whole utterances, a few in one call of a kernel: no Python between them.
 
-    GroupSearch(memory, inputs, None).decode(utterances, pace)    # a few: their BestPaths
+    GroupSearch(memory, inputs, None).decode(utterances, pace)    # their BestPaths
 
 At narrow beams a search takes a third of a millisecond, and starting it, ending it and
 reading its path a fifth of that, under the GIL. Results are those of one search for
