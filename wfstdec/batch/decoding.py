@@ -6,9 +6,10 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
+from numba.core.event import Event, Listener, register
 from tqdm import tqdm
 
 from wfstdec.batch.summary import Summary
@@ -28,6 +29,7 @@ from wfstdec.search.hypothesis import Hypothesis
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 _NAMED_AT_MOST = 5
+_WARMING = 8
 
 Batch = list[tuple[str, np.ndarray]]
 
@@ -176,21 +178,62 @@ def decode_all(
         ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit; the
             error has the `utterance`, and the `path` of log-probs that have one.
     """
-    # The first call compiles or loads the kernels: no part of the decoding time.
-    decoder.decode([np.zeros((1, decoder.num_tokens), np.float32)])
     total = getattr(logprobs, "num_utterances", None)
     with tqdm(
         total=total, disable=None if progress else True, unit=" utterances"
     ) as bar:
-        for batch in batches(logprobs):
+        for number, batch in enumerate(batches(logprobs)):
+            if number == 0:
+                _warm_up(decoder, batch, boosts, nbest, lattices is not None)
             utterances = [utterance for utterance, _ in batch]
-            began = time.perf_counter()
+            compiled, began = _compiling.seconds, time.perf_counter()
             with _named(utterances, getattr(logprobs, "path", None)):
                 hypotheses = _decode(decoder, batch, boosts, nbest, lattices)
             if summary is not None:
-                summary.add(batch, hypotheses, time.perf_counter() - began)
+                seconds = time.perf_counter() - began
+                compiled = _compiling.seconds - compiled
+                summary.add(batch, hypotheses, max(0.0, seconds - compiled))
             yield from zip(utterances, hypotheses, strict=True)
             bar.update(len(batch))
+
+
+class _Compiling(Listener):
+    """Seconds that numba has compiled, one kernel with its parts at a time."""
+
+    def __init__(self) -> None:
+        self.seconds, self._depth, self._began = 0.0, 0, 0.0
+        register("numba:compile", self)
+
+    def on_start(self, event: Event) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter()
+
+    def on_end(self, event: Event) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+
+
+_compiling = _Compiling()
+
+
+def _warm_up(
+    decoder: Decoder,
+    batch: Batch,
+    boosts: BoostLists | BoostsLike,
+    nbest: bool,
+    lattices: bool,
+) -> None:
+    """Load or compile the kernels of a run: a frame of a few of its utterances.
+
+    What is wrong with them is said when they are decoded.
+    """
+    frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
+    with warnings.catch_warnings(), suppress(InputError):
+        warnings.simplefilter("ignore")
+        unread = (lambda *_: []) if lattices else None
+        _decode(decoder, frames, boosts, nbest, unread)
 
 
 def batches(

@@ -20,7 +20,8 @@ class Summary:
         frame_shift_s: Seconds per frame of what was decoded.
         num_utterances: Decoded utterances.
         num_frames: Their frames.
-        decode_s: Seconds on the wall in the decoder, without reading and writing.
+        decode_s: Seconds on the wall in the decoder, without reading, writing and
+            compiling kernels.
         unfinished: The utterances that did not reach a final state.
     """
 

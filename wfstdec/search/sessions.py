@@ -148,6 +148,9 @@ class Sessions:
         Args:
             chunks: [T, V] each, natural log, as in `Decoder.decode`; T may be 0.
 
+        Interrupted by Ctrl-C, each has passed through some of its chunk, or none or
+        all: `partial(session).num_frames` tells how much. It can go on with the rest.
+
         Raises:
             InputError: An unknown or closed session.
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
