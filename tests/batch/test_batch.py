@@ -70,14 +70,17 @@ def test_the_rtfx_leaves_compiling_out(decoder, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["nbest", "lattices", "boosts"])
 def test_a_run_warms_up_by_its_own_calls(decoder, monkeypatch, kind):
-    calls = []
+    calls, made = [], type(decoder)
+
+    def noting(call):
+        def noted(self, logprobs, *, boosts):
+            calls.append((call.__name__, list(map(len, logprobs)), boosts))
+            return call(self, logprobs, boosts=boosts)
+
+        return noted
+
     for name in ("decode", "decode_nbest", "decode_lattice"):
-
-        def noted(self, logprobs, *, boosts, _of=getattr(type(decoder), name), **_):
-            calls.append((_of.__name__, list(map(len, logprobs)), boosts))
-            return _of(self, logprobs, boosts=boosts)
-
-        monkeypatch.setattr(type(decoder), name, noted)
+        monkeypatch.setattr(made, name, noting(getattr(made, name)))
     given = {
         "nbest": kind == "nbest",
         "boosts": {"ab": 1.0} if kind == "boosts" else None,

@@ -88,6 +88,7 @@ def advance(decoder, chunk, long):
             sessions.advance({one: chunk[:10]})
             assert sessions.close(one).num_frames == done + 10
         raise
+    sessions.partial(one)  # what it needs is compiled, when somebody interrupts
     return [sessions.close(one)]
 
 
