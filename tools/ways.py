@@ -69,12 +69,8 @@ LONG = {
 """Modules over the limits, with the reason."""
 SMALL = {
     "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
-    "cli.align": "a module for each command",
-    "cli.build": "a module for each command",
-    "cli.build_lm": "a module for each command",
-    "cli.convert": "a module for each command",
+    "cli.score": "a module for each command",
     "cli.posterior_scale": "a module for each command: a way to tune",
-    "cli.rescore": "a module for each command",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",

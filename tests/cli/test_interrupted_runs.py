@@ -82,7 +82,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
-# ------------------------------------------------------------------- stopped and resumed
+# ------------------------------------------------------------ stopped and resumed
 def stop(process, fifo, how):
     """Send a signal when the reader waits at the FIFO; what was said, and the code."""
     handle = os.open(fifo, os.O_WRONLY)  # returns when somebody reads
@@ -254,7 +254,7 @@ def test_a_bad_lattice_is_left_out_and_a_stopped_rescoring_resumed(files, capsys
     assert [line.split()[0] for line in texts] == ["utt0", "utt1", "utt3", "utt4"]
 
 
-# ------------------------------------------------------------------- outputs as they are
+# ------------------------------------------------------------ outputs as they are
 def test_what_is_no_regular_file_is_written_in_place(files, capfd):
     """A FIFO, a device, a link, and /dev/stdout stay what they are."""
     assert here(command(files, "decode", "--quiet")) == 0

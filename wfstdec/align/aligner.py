@@ -31,6 +31,7 @@ from wfstdec.checks.looking import Heard, Pairs, looked_at
 from wfstdec.errors import ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
+from wfstdec.search.interrupts import Held
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import load_lexicon, load_tokens, token_named
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
@@ -164,6 +165,10 @@ class ForcedAligner:
                 f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V] "
                 "of one utterance"
             )
+        with Held():
+            return self._align(logprobs, text)
+
+    def _align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
         transcript = self._transcriber.transcript(text)
         graphs = self._graphs()
         star_cost = None if graphs.star is None else self.options.insert_frame_cost

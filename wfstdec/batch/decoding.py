@@ -7,10 +7,12 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from numba.core.event import Event, Listener, register
 from tqdm import tqdm
 
 from wfstdec.batch.summary import Summary
@@ -33,6 +35,7 @@ from wfstdec.text.files import digest
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 _NAMED_AT_MOST = 5
+_WARMING = 8
 
 Batch = list[tuple[str, np.ndarray]]
 Fail = Callable[[InputError], None]
@@ -224,8 +227,6 @@ def decode_all(
             `strict`, or so with all utterances; the error has the `utterance`, and the
             `path` of log-probs that have one.
     """
-    # The first call compiles or loads the kernels: no part of the decoding time.
-    decoder.decode([np.zeros((1, decoder.num_tokens), np.float32)])
     total = getattr(logprobs, "num_utterances", None)
     path = getattr(logprobs, "path", None)
     summary = summary or Summary(decoder.input_frame_shift_s)
@@ -239,12 +240,15 @@ def decode_all(
     with tqdm(
         total=total, disable=None if progress else True, unit=" utterances"
     ) as bar:
-        for batch in batches(decoder.looked_at(readable(logprobs, fail))):
-            size, began = len(batch), time.perf_counter()
+        pairs = decoder.looked_at(readable(logprobs, fail))
+        for number, batch in enumerate(batches(pairs)):
+            if number == 0:
+                _warm_up(decoder, batch, boosts, nbest, record)
+            size, compiled, began = len(batch), _compiling.seconds, time.perf_counter()
             found = _decode(
                 decoder, batch, boosts, nbest=nbest, record=record, fail=fail
             )
-            summary.decode_s += time.perf_counter() - began
+            summary.decode_s += _compiling.left_out(began, compiled)
             # One at a time: what reads a lattice may keep it beside the results.
             for (utterance, array), hypotheses in zip(batch, found, strict=True):
                 if lattices is not None:
@@ -285,6 +289,49 @@ def fields_of(options: Any) -> dict[str, Any]:
     if not is_dataclass(options):
         return {}
     return {one.name: getattr(options, one.name) for one in fields(options)}
+
+
+class _Compiling(Listener):
+    """Seconds that numba has compiled, one kernel with its parts at a time."""
+
+    def __init__(self) -> None:
+        self.seconds, self._depth, self._began = 0.0, 0, 0.0
+        register("numba:compile", self)
+
+    def on_start(self, event: Event) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter()
+
+    def on_end(self, event: Event) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+
+    def left_out(self, began: float, compiled: float) -> float:
+        """Seconds since a time when so many had been compiled, without compiling."""
+        seconds = time.perf_counter() - began - (self.seconds - compiled)
+        return max(0.0, seconds)
+
+
+_compiling = _Compiling()
+
+
+def _warm_up(
+    decoder: Decoder,
+    batch: Batch,
+    boosts: BoostLists | BoostsLike,
+    nbest: bool,
+    record: bool,
+) -> None:
+    """Load or compile the kernels of a run: a frame of a few of its utterances.
+
+    What is wrong with them is said when they are decoded.
+    """
+    frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
+    with warnings.catch_warnings(), suppress(InputError):
+        warnings.simplefilter("ignore")
+        _search(decoder, frames, boosts, nbest, record)
 
 
 def batches(

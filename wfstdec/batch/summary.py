@@ -92,7 +92,8 @@ class Summary(Tally):
         frame_shift_s: Seconds per frame of what was decoded.
         num_utterances: Utterances that this run decoded.
         num_frames: Their frames.
-        decode_s: Seconds on the wall in the decoder, without reading and writing.
+        decode_s: Seconds on the wall in the decoder, without reading, writing and
+            compiling kernels.
         unfinished: The utterances that did not reach a final state.
     """
 

@@ -29,7 +29,6 @@ from wfstdec.cli.result_flags import (
     subtitle_options,
 )
 
-HELP = "a known text and log-probs to times of words"
 _SHOWN_AT_MOST = 20
 
 

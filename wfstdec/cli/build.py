@@ -17,8 +17,6 @@ from wfstdec.text.symbols import TokenTable, read_tokens
 _NAMED_AT_MOST = 5
 _log = logging.getLogger("wfstdec.build")
 
-HELP = "tokens, a lexicon and a language model to a search graph"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -42,8 +42,6 @@ from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 
-HELP = "log-probs to words with times"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -22,7 +22,6 @@ from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
 
-HELP = "all of it on the shipped recipe: real speech to words"
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
 

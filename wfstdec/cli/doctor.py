@@ -15,8 +15,6 @@ import argparse
 from wfstdec.cli.flags import add_flags
 from wfstdec.doctor import examine
 
-HELP = "what is wrong with tokens, lexicon, language model, log-probs"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -15,42 +16,27 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
-from tqdm import tqdm
-
 import wfstdec
-from wfstdec.cli import (
-    align,
-    build,
-    build_lm,
-    compare,
-    convert,
-    decode,
-    demo,
-    doctor,
-    info,
-    rescore,
-    score,
-    tune,
-)
-from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
 COMMANDS = {
-    "doctor": doctor,
-    "build": build,
-    "build-lm": build_lm,
-    "info": info,
-    "decode": decode,
-    "align": align,
-    "rescore": rescore,
-    "score": score,
-    "compare": compare,
-    "tune": tune,
-    "convert": convert,
-    "demo": demo,
+    "doctor": "what is wrong with tokens, lexicon, language model and log-probs",
+    "build": "tokens, a lexicon and a language model to a search graph",
+    "build-lm": "an ARPA file to a language model that is mapped into memory",
+    "info": "what a graph or a saved language model holds",
+    "decode": "log-probs to words with times",
+    "align": "a known text and log-probs to times of words",
+    "rescore": "another language model, or other scales, on lattices",
+    "score": "word error rate of hypotheses",
+    "compare": "searches side by side: WER, speed, search errors, memory",
+    "tune": "LM scale and word insertion for a dev set",
+    "convert": "graphs from and to OpenFst files",
+    "demo": "all of it on the shipped recipe: real speech to words",
 }
+"""What each command is for; its module is imported when it is run."""
 OK, FAILED, INTERRUPTED = 0, 1, 130
 STOPPED = 128  # and the number of the signal
 
@@ -64,13 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
-    args = make_parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = make_parser(argv[0] if argv else "").parse_args(argv)
     quiet = args.quiet
     with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("ignore" if quiet else "once", UserWarning)
         try:
-            return COMMANDS[args.command].run(args) or OK
+            return command_named(args.command).run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
@@ -117,21 +104,32 @@ def _show_error(command: str, text: str, error: BaseException) -> None:
     sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def command_named(name: str) -> ModuleType:
+    """The module of a command, imported now."""
+    return importlib.import_module(f"wfstdec.cli.{name.replace('-', '_')}")
+
+
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands.
+
+    Args:
+        only: The first word of a command line: flags of other commands, which import
+            what they are about, are left out.
+    """
     parser = argparse.ArgumentParser(
         prog="wfstdec", description="Decode CTC speech models with search graphs."
     )
     version = f"wfstdec {wfstdec.__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        own = commands.add_parser(
-            name, help=command.HELP, description=command.__doc__, allow_abbrev=False
-        )
+    for name, purpose in COMMANDS.items():
+        own = commands.add_parser(name, help=purpose, allow_abbrev=False)
         own.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.add_arguments(own)
-        add_flags(own, "--quiet")
+        if only in (None, name):
+            command = command_named(name)
+            own.description = command.__doc__
+            command.add_arguments(own)
+            command_named("flags").add_flags(own, "--quiet")
     return parser
 
 
@@ -141,7 +139,7 @@ class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
-        tqdm.write(prefix + text, file=sys.stderr)
+        _say(prefix + text)
 
 
 @contextlib.contextmanager
@@ -160,4 +158,11 @@ def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning in one line, without the place in our sources."""
-    tqdm.write(f"warning: {message}", file=sys.stderr)
+    _say(f"warning: {message}")
+
+
+def _say(text: str) -> None:
+    """Write a line on standard error, above a progress bar."""
+    from tqdm import tqdm  # `--version` has nothing to say
+
+    tqdm.write(text, file=sys.stderr)

@@ -23,8 +23,6 @@ from wfstdec.cli.result_flags import RUN_FLAGS, restart_of
 from wfstdec.errors import OptionError
 from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
 
-HELP = "another language model, or other scales, on lattices"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

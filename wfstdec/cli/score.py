@@ -29,7 +29,6 @@ from wfstdec.metrics import Score, UtteranceScore, score_texts
 from wfstdec.text.normalize import Normalizer
 from wfstdec.text.pairing import Pairing, check_words
 
-HELP = "word error rate of hypotheses"
 NAMED_AT_MOST = 20
 _SIDES = ("--ref", "--hyp")
 

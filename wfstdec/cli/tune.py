@@ -48,8 +48,6 @@ from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.text.files import read_lines
 
-HELP = "LM scale and word insertion for a dev set"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -33,6 +33,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Backend, Read, Reader
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.interrupts import Pace
 from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
 from wfstdec.text.vocabulary import Vocabulary
@@ -79,6 +80,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._boosts = boosts
         self._num_tokens = num_tokens
         self._first_look = FirstLook()
+        self._pace = Pace()
 
     @property
     @abstractmethod
@@ -107,6 +109,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
+        other._pace = Pace()
         return other
 
     def decode(
@@ -417,7 +420,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     ) -> list[Any]:
         """Search whole utterances in threads; arguments as of `Backend.decode`."""
         backend = backend or self._backend
-        with Workers(self.threads) as workers:
+        with Workers(self.threads, self._pace) as workers:
             return backend.decode(
                 *(utterances, self.options, boosts),
                 record=record,

@@ -22,6 +22,7 @@ from wfstdec.errors import InputError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.contract import SEGMENTS, Backend, Reader
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.interrupts import Held
 from wfstdec.search.scheduling import Workers
 
 SEGMENT_FRAMES = 50
@@ -130,7 +131,7 @@ class Sessions:
             InputError: There is such a session already.
             BoostError, OptionError: As in `Decoder.decode`.
         """
-        with self._lock:
+        with self._lock, Held():
             if session is None:
                 session, self._next = self._next, self._next + 1
             self._check_new(session)
@@ -154,12 +155,15 @@ class Sessions:
         Args:
             chunks: [T, V] each, natural log, as in `Decoder.decode`; T may be 0.
 
+        Interrupted by Ctrl-C, each has passed through some of its chunk, or none or
+        all: `partial(session).num_frames` tells how much. It can go on with the rest.
+
         Raises:
             InputError: An unknown or closed session.
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
                 `utterance`. No session has moved: they go on from where they were.
         """
-        with self._lock:
+        with self._lock, Held():
             under_way = [self._find(session).search for session in chunks]
             names = list(chunks)
             try:
@@ -176,7 +180,7 @@ class Sessions:
         Raises:
             InputError: An unknown or closed session.
         """
-        with self._lock:
+        with self._lock, Held():
             found = self._find(session)
             with naming(session):
                 return found.reader.partial(found.search.look())
@@ -226,7 +230,7 @@ class Sessions:
         """
         if min_frames < 1:
             raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
-        with self._lock:
+        with self._lock, Held():
             self._check_lattices()
             if SEGMENTS not in self._backend.can:
                 raise OptionError(
@@ -258,7 +262,7 @@ class Sessions:
             )
 
     def _finish(self, session: SessionId) -> tuple[Any, Reader]:
-        with self._lock:
+        with self._lock, Held():
             found = self._find(session)
             del self._sessions[session]
             with naming(session):
