@@ -46,6 +46,8 @@ _LEVEL_FEATURES = (
     *("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt"),
     *("sahf", "sse3", "sse4.1", "sse4.2", "ssse3", "xsave"),
 )
+ENTRY, PART = ".kernel", ".part"
+"""How files end: machine code, and code that only compiling kernels takes."""
 _VERSIONS = f"{numba.__version__} {llvmlite.__version__}"
 _DIGEST_SIZE = 16
 
@@ -56,10 +58,13 @@ class KernelCache(NullCache):
     Args:
         function: The kernel.
         library: What reads its code: `unserialize(codegen, state)`.
+        suffix: Of its files.
     """
 
-    def __init__(self, function: Callable[..., Any], library: Any) -> None:
-        self._function, self._library = function, library
+    def __init__(
+        self, function: Callable[..., Any], library: Any, suffix: str = ENTRY
+    ) -> None:
+        self._function, self._library, self._suffix = function, library, suffix
 
     @property
     def cache_path(self) -> str | None:
@@ -104,16 +109,19 @@ class KernelCache(NullCache):
                 yield place / name, made_of
 
     def _name(self, signature: Any, machine: tuple[Any, ...]) -> tuple[str, str | None]:
-        """The name of a file, and what it must be made of; None where no file may be."""
+        """The name of a file, and what it is to be made of; None where none may be."""
         try:
             sources = digest_of(self._function)
         except OSError:
             return "", None
         function = f"{self._function.__module__}.{self._function.__qualname__}"
-        said = repr((function, str(signature), machine, self._library.__name__))
+        said = repr((function, str(signature), machine))
         key = hashlib.blake2b(said.encode(), digest_size=10).hexdigest()
         short = function.replace("<", "").replace(">", "").split(".", 1)[-1]
-        return f"{short}.{SYSTEM}-{key}.kernel", f"{function} {sources} {_VERSIONS}"
+        return (
+            f"{short}.{SYSTEM}-{key}{self._suffix}",
+            f"{function} {sources} {_VERSIONS}",
+        )
 
     def _places(self) -> list[Path]:
         """Folders in which this machine may keep what it compiles, the best first."""
@@ -195,11 +203,12 @@ def _write(path: Path, made_of: str, payload: bytes) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
         temporary.replace(path)
-        return True
     except OSError:
+        return False
+    finally:  # also where someone pressed Ctrl-C
         with contextlib.suppress(OSError):
             temporary.unlink()
-        return False
+    return True
 
 
 def _head(made_of: str) -> bytes:

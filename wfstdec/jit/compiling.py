@@ -1,9 +1,9 @@
 """Compiling kernels with numba: what the decorators of kernels are, and their options.
 
-    @jit       called from Python, may allocate
-    @kernel    called from Python, allocates nothing: no reference is counted
-    @part      called by kernels
-    @inlined   a part that stands in whatever calls it
+@jit       called from Python, may allocate
+@kernel    called from Python, allocates nothing: no reference is counted
+@part      called by kernels
+@inlined   a part that stands in whatever calls it
 """
 
 from __future__ import annotations

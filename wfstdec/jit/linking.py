@@ -11,7 +11,8 @@ called by a kernel is linked as it is; only what Python calls becomes machine co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numba
@@ -24,7 +25,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import ForceLiteralArg, TypingError
 from numba.core.registry import CPUDispatcher
 
-from wfstdec.jit.cache import KernelCache
+from wfstdec.jit.cache import ENTRY, PART, KernelCache
 from wfstdec.jit.message import compiling
 
 
@@ -62,6 +63,7 @@ class PartLibrary(JITCodeLibrary):
 
     @classmethod
     def unserialize(cls, codegen: Any, state: Any) -> PartLibrary:
+        """Make the library that was serialized."""
         name, _, bitcode = state
         library = cls(codegen, name)
         library._final_module = binding.parse_bitcode(bitcode)
@@ -96,6 +98,7 @@ class EntryLibrary(JITCodeLibrary):
 
     @classmethod
     def unserialize(cls, codegen: Any, state: Any) -> EntryLibrary:
+        """Make the library that was serialized: the machine code is loaded at once."""
         name, _, (machine_code, names) = state
         library = cls(codegen, name)
         library.enable_object_caching()
@@ -168,6 +171,7 @@ class Part(_Kernel):
     library = PartLibrary
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run as Python."""
         with np.errstate(all="ignore"):  # compiled, it says nothing of it either
             return self.py_func(*arguments)
 
@@ -193,24 +197,40 @@ class Entry(_Kernel):
     def part(self) -> Part:
         """What kernels link that call it."""
         if self._part is None:
-            self._part = compiled_by(Part, self.targetoptions)(self.py_func)
+            options = {k: v for k, v in self.targetoptions.items() if k != "nopython"}
+            self._part = compiled_by(Part, options)(self.py_func)
         return self._part
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
+        """How a kernel calls its part."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, signature: Any) -> Any:
+        """The part that a kernel calls."""
         return self.part.get_overload(signature)
 
     def get_compile_result(self, signature: Any) -> Any:
+        """The part for these types, compiled if it is not yet."""
         return self.part.get_compile_result(signature)
 
     def _compile(self, args: Any, return_type: Any) -> Any:
-        with compiling():
+        codegen = self.targetctx.codegen()
+        with compiling(), _parts_inside(codegen):
             result = super()._compile(args, return_type)
         for environment in result._find_referenced_environments():
             result.codegen.set_env(environment.env_name, environment)
         return result
+
+
+@contextlib.contextmanager
+def _parts_inside(codegen: Any) -> Iterator[None]:
+    """Make parts of what numba compiles of its own, for a kernel, under its lock."""
+    before = codegen._library_class
+    codegen._library_class = PartLibrary
+    try:
+        yield
+    finally:
+        codegen._library_class = before
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
@@ -228,7 +248,9 @@ def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
         dispatcher = numba.njit(**own, pipeline_class=pipeline)(function)
         if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
             dispatcher.__class__ = kind
-            dispatcher._cache = KernelCache(function, kind.library)
+            dispatcher._cache = KernelCache(
+                function, kind.library, PART if is_part else ENTRY
+            )
         return dispatcher
 
     return decorate

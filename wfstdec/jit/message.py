@@ -35,10 +35,11 @@ def compiling() -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    """Tell whoever looks on; the log where nobody does."""
+    """Tell the log; where nobody would see it, the terminal or the notebook."""
+    _LOG.info(line)
+    is_logged = _LOG.isEnabledFor(logging.INFO) and _LOG.hasHandlers()
     stream = sys.stderr
-    is_notebook = type(stream).__module__.startswith("ipykernel")
-    if stream is not None and (is_notebook or stream.isatty()):
+    if is_logged or _LOG.handlers or stream is None:  # handlers of its own: quiet
+        return
+    if stream.isatty() or type(stream).__module__.startswith("ipykernel"):
         stream.write(f"wfstdec: {line}\n")
-    else:
-        _LOG.info(line)
