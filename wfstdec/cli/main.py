@@ -30,6 +30,7 @@ from wfstdec.cli import (
     rescore,
     score,
     tune,
+    warm_up,
 )
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
@@ -46,6 +47,7 @@ COMMANDS = {
     "tune": tune,
     "convert": convert,
     "demo": demo,
+    "warm-up": warm_up,
 }
 OK, FAILED, INTERRUPTED = 0, 1, 130
 
