@@ -1,6 +1,5 @@
 """Machine code on disk: found wherever it may be, and harmless wherever it may not."""
 
-import json
 import os
 import pickle
 import resource
@@ -258,33 +257,3 @@ def test_compiling_is_told_to_the_log_and_loading_is_not(folder, monkeypatch, ca
         monkeypatch.setitem(message._SPENT, "seconds", 0.0)
         assert call(folder)[1] == 2
     assert caplog.text.count("compiling kernels") == 1
-
-
-WARM = """
-import json, warnings
-from wfstdec import warm_up
-from wfstdec.jit.linking import Entry
-waited = []
-found = Entry.compile
-Entry.compile = lambda self, types: waited.append(self.__name__) or found(self, types)
-decoder = warm_up._wfst()
-decoder.warm_up({"ab": 1.0}, lattices=False)
-warm = len(waited)
-logprobs = warm_up._logprobs()
-decoder.decode([logprobs, logprobs], boosts=[None, {"ba": 2.0}])
-sessions = decoder.sessions()
-one = sessions.open({"cab": 1.0})
-sessions.advance({one: logprobs[:3]})
-sessions.partial(one)
-sessions.close(one)
-print(json.dumps([warm, waited[warm:]]))
-"""
-
-
-def test_no_session_waits_for_kernels_after_warm_up():
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", WARM], capture_output=True, text=True, cwd=root
-    )
-    warm, waited = json.loads(done.stdout or f"[0, [{done.stderr!r}]]")
-    assert warm > 10 and waited == []

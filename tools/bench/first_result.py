@@ -108,7 +108,9 @@ def main() -> None:
             rows, texts = run(python, recipe, f"{empty}/cache", where)
             found[name] = rows
             assert found.setdefault("texts", texts) == texts, "other texts"
-    print(f"{'feature':12} {'cpu s':>8} {'wall s':>8} {'compiled':>8} {'again cpu s':>12}")
+    print(
+        f"{'feature':12} {'cpu s':>8} {'wall s':>8} {'compiled':>8} {'again cpu s':>12}"
+    )
     for first, again in zip(found["empty cache"], found["again"], strict=True):
         print(
             f"{first['feature']:12} {first['cpu_s']:8.2f} {first['wall_s']:8.2f} "
