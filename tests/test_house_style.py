@@ -32,7 +32,7 @@ ROOMS = (
     {"wfst", "trie"},
     {"greedy", "transducer", "align"},
     {"io", "metrics", "audio", "models"},
-    {"batch", "recipes", "doctor"},
+    {"batch", "recipes", "doctor", "warm_up"},
     {"adapters"},
     {"compare"},
     {"cli", "__main__"},
@@ -68,7 +68,7 @@ APART = {"cpu": "gpu", "gpu": "cpu"}
 THIRD_PARTY = {
     "numpy": "",
     "numba": "",
-    "llvmlite": "jit/intrinsics.py",  # comes with numba
+    "llvmlite": "jit/",  # comes with numba
     "tqdm": "",
     "matplotlib": "compare/plotting.py",
     "kaldiio": "io/",

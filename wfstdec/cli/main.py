@@ -35,6 +35,7 @@ COMMANDS = {
     "tune": "LM scale and word insertion for a dev set",
     "convert": "graphs from and to OpenFst files",
     "demo": "all of it on the shipped recipe: real speech to words",
+    "warm-up": "compile kernels beforehand, side by side",
 }
 """What each command is for; its module is imported when it is run."""
 OK, FAILED, INTERRUPTED = 0, 1, 130

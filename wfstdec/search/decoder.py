@@ -36,6 +36,7 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.interrupts import Pace
 from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
+from wfstdec.search.warming import run_each_way
 from wfstdec.text.vocabulary import Vocabulary
 
 _Chunk = TypeVar("_Chunk")
@@ -305,6 +306,29 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             lattices=lattices,
             check_nbest=partial(self._check_nbest, lattices),
         )
+
+    def warm_up(
+        self,
+        boosts: BoostsLike = None,
+        *,
+        lattices: bool = True,
+        sessions: bool = True,
+    ) -> None:
+        """Compile or load all kernels of this decoder, by decoding two frames each way.
+
+        Call it when a server starts or a container is built, so that no utterance
+        waits for compiling. What is compiled is kept for other processes.
+
+        Args:
+            boosts: A list as those to come; `None` makes up one of each kind: words,
+                phrases, OOV words.
+            lattices: Whether lattices will be asked for.
+            sessions: Whether utterances will come in chunks.
+
+        Raises:
+            BoostError: The boosts are wrong.
+        """
+        run_each_way(self, boosts, lattices=lattices, sessions=sessions)
 
     @property
     def records_lattices(self) -> bool:
