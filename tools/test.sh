@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Checks and tests on a fresh machine: makes .venv, installs, runs ruff, mypy and pytest.
 #   bash tools/test.sh [options of pytest]
+# All cores run tests; `-n 0` is one process. Of the tests marked `share` a tenth runs, as
+# the commit's hash says: `--share N` repeats one, `--share all` runs every test.
 # PEERS lists the extras that tests compare with; where one cannot be installed (kenlm is
 # compiled: a C++ compiler, cmake), its tests are skipped, unless WFSTDEC_REQUIRE_PEERS is
 # set. pyctcdecode is a peer that is no extra: it is installed without what it asks for.
@@ -22,4 +24,4 @@ done
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-.venv/bin/python -m pytest "$@"
+.venv/bin/python -m pytest -n auto --dist loadfile "$@"
