@@ -20,6 +20,12 @@ def test_three_kept(i):
 
 def test_default():
     pass
+
+@pytest.mark.parametrize("backend", ["reference", "cpu", "cuda"])
+@pytest.mark.parametrize("topology", ["normal", "compact", "eesen"])
+@pytest.mark.share(keep=3)
+def test_over_backends(topology, backend):
+    pass
 """
 
 
@@ -43,14 +49,23 @@ def ids_of(folder, *options):
 
 def test_each_test_is_in_one_share_and_the_rest_in_all(folder):
     default = ids_of(folder, "--share", "none")
-    assert len(default) == 1 + 3
+    assert len(default) == 1 + 3 + 3 + 3  # what a GPU runs is in no share
     whole = ids_of(folder, "--share", "all")
-    assert len(whole) == 251
+    assert len(whole) == 251 + 9
     each = [ids_of(folder, "--share", str(i)) for i in range(shares.SHARES)]
     assert set.union(*each) == whole
     assert sum(len(ids - default) for ids in each) == len(whole - default)
     assert all(10 < len(ids - default) < 45 for ids in each)
     assert all(default < ids for ids in each)
+
+
+def test_cases_that_are_kept_have_all_values(folder):
+    default = ids_of(folder, "--share", "none")
+    kept = [i.partition("[")[2] for i in default if "over_backends" in i]
+    kept = [i.rstrip("]").split("-") for i in kept if "cuda" not in i]
+    assert len(kept) == 3
+    assert {topology for topology, _ in kept} == {"normal", "compact", "eesen"}
+    assert {backend for _, backend in kept} == {"reference", "cpu"}
 
 
 def test_what_is_named_runs_whatever_share_it_is_in(folder):

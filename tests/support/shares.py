@@ -1,7 +1,8 @@
 """The tests marked `share` run in ten shares, one with each commit: a plugin of pytest.
 
     @pytest.mark.share             # all of a test's cases are in shares
-    @pytest.mark.share(keep=4)     # but for four of them, which always run
+    @pytest.mark.share(keep=4)     # but for four of them, which always run: such that
+                                   # they have as many values of parameters as can be
 
     --share 3      that share; `all` of them; `none`; or as the commit's hash says
     path::test     tests that are named by the caller run, whatever share they are in
@@ -89,13 +90,14 @@ def pytest_collection_modifyitems(config, items):
     """Leave out what is in another share."""
     of_test = {}
     for item in items:
-        if item.get_closest_marker("share"):
+        if item.get_closest_marker("share") and ("backend", "cuda") not in values(item):
             of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in of_test.values():
         keep = cases[0].get_closest_marker("share").kwargs.get("keep", 0)
         cases.sort(key=lambda item: digest_of(item.nodeid))
-        for item in cases[keep:]:
-            item.stash[_SHARED] = True
+        kept = most_different(cases, keep)
+        for item in cases:
+            item.stash[_SHARED] = item not in kept
     share, _ = config.stash[_CHOSEN]
     named = [os.path.normpath(arg) for arg in config.args if "::" in arg]
     if share != ALL:
@@ -110,6 +112,22 @@ def pytest_collection_modifyitems(config, items):
             config.hook.pytest_deselected(items=left_out)
             dropped = set(left_out)
             items[:] = [item for item in items if item not in dropped]
+
+
+def values(item):
+    """Names and values of the parameters of a case."""
+    given = getattr(item, "callspec", None)
+    return {(name, str(value)) for name, value in given.params.items()} if given else ()
+
+
+def most_different(cases, number):
+    """So many cases, each with as many values as it can that those before lack."""
+    kept, seen, left = [], set(), {item: set(values(item)) for item in cases}
+    while left and len(kept) < number:
+        best = max(left, key=lambda item: len(left[item] - seen))
+        seen |= left.pop(best)
+        kept.append(best)
+    return kept
 
 
 @pytest.hookimpl(wrapper=True)
