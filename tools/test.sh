@@ -15,6 +15,7 @@ for extra in $peers; do
     [ "$extra" = pyctcdecode ] || whole+=,$extra
 done
 mkdir -p build
+echo "installing wfstdec[$whole] into .venv (log: build/install.log)" >&2
 # One call for all extras takes as long as one for one of them.
 if install_extras "$whole" 2>build/install.log; then
     [[ " $peers " == *" pyctcdecode "* ]] && peers=pyctcdecode || peers=
