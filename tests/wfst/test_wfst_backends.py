@@ -369,8 +369,9 @@ def test_an_unknown_backend_is_named_with_those_there_are():
 
 
 # ----------------------------------------------------------------- without the JIT
-@pytest.mark.parametrize("first", range(0, 160, 40))
-@pytest.mark.share(keep=1)
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(i, marks=pytest.mark.share) for i in (40, 80, 120))]
+)
 def test_the_kernels_as_plain_python(first):
     """In a process of its own, since numba reads its settings when it is imported."""
     root = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ from tools.bench.command import Run, bare_parser, exit_with
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = Path(__file__).with_name("faults.toml")
-INTERPRETED = "tests/wfst/test_wfst_backends.py::test_the_kernels_as_plain_python"
+INTERPRETED = "tests/wfst/test_wfst_backends.py::test_the_kernels_as_plain_python[0]"
 """`interpreted` in faults.toml: the kernels of all searches without the JIT."""
 NOTHING_RAN = 5
 """The exit status of pytest where a path has no tests in the default run."""
@@ -128,6 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     faults = read_faults()
     add("--room", nargs="+", choices=sorted({fault.room for fault in faults}))
+    add("--fault", nargs="+", help="those that have one of these texts in `what`")
     add("--share", default="none", help="as pytest takes it; default none")
     add("--folder", type=Path, default=ROOT / "build" / "planted_faults")
     add(
@@ -139,7 +140,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--output", type=Path, help="write the outcome as JSON")
     args = parser.parse_args(argv)
     run = Run("tools.planted_faults", args)
-    chosen = [fault for fault in faults if not args.room or fault.room in args.room]
+    chosen = [
+        fault
+        for fault in faults
+        if (not args.room or fault.room in args.room)
+        and (not args.fault or any(text in fault.what for text in args.fault))
+    ]
     checkout = Checkout(args.folder, args.share)
     if args.unchanged:
         for test in dict.fromkeys(test for fault in chosen for test in fault.tests):
