@@ -65,6 +65,7 @@ def expected_paths(graph, options, batch, boosts):
 # --------------------------------------------------------------------- bit equality
 @pytest.mark.parametrize("threads", BLOCK_SIZES)
 @pytest.mark.parametrize("preempt", [0, 4])
+@pytest.mark.share(keep=2)
 def test_random_graphs(threads, preempt):
     for i in range(30):
         rng = np.random.default_rng([threads, preempt, i])
@@ -84,6 +85,7 @@ def test_a_thousand_tokens():
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.share(keep=2)
 def test_schedules_do_not_matter(seed):
     drawn = draw(np.random.default_rng(seed), num_states=15, arcs_per_state=6)
     expected = expected_paths(*drawn)
@@ -616,6 +618,7 @@ def real_boosts():
     ],
 )
 @pytest.mark.parametrize("threads", [32, 256])
+@pytest.mark.share(keep=1)
 def test_real_speech(real_boosts, options, threads):
     graph = speech_graph("normal")
     batch, boosts = utterances(8), [*real_boosts, real_boosts[3]]

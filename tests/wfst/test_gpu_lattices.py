@@ -51,6 +51,7 @@ def draw_lattices(rng, **kinds):
 
 @pytest.mark.parametrize("threads", BLOCK_SIZES)
 @pytest.mark.parametrize("preempt", [0, 4])
+@pytest.mark.share(keep=2)
 def test_random_graphs(threads, preempt):
     for i in range(20):
         rng = np.random.default_rng([threads, preempt, i])

@@ -26,7 +26,10 @@ pytest.importorskip("sentencepiece")
 
 from tools.data import make_synthetic  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
+    pytest.mark.share,
+]
 PIECES, NUM_WORDS, FRAMES = 1024, 3000, 120
 
 

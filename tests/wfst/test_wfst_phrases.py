@@ -286,6 +286,7 @@ def search(backend, options, x, boosts):
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.share(keep=4)
 def test_random_graphs(name, seed):
     for i in range(100):
         graph, options, x, boosts = draw(np.random.default_rng([seed, i]))
@@ -386,6 +387,7 @@ def steps_of(rows, boosts, labels, costs, nextstates):
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.share(keep=8)
 def test_rows_step_as_the_automaton_does(seed):
     """Bits and states; and no label is credited more than the row says."""
     graph, boosts, rows = rows_case(seed)
