@@ -11,7 +11,16 @@ import pytest
 import wfstdec
 
 ROOT = Path(__file__).parent.parent
-MODULES = ("adapters", "batch", "compare", "errors", "io", "metrics", "recipes")
+MODULES = (
+    "adapters",
+    "batch",
+    "compare",
+    "doctor",
+    "errors",
+    "io",
+    "metrics",
+    "recipes",
+)
 
 
 @pytest.mark.parametrize("name", sorted({*wfstdec.__all__} - {"__version__"}))

@@ -1,15 +1,20 @@
+import math
 import random
 
+import numpy as np
 import pytest
 
 from wfstdec.errors import FormatError
 from wfstdec.metrics import (
     GAP,
+    RESAMPLES,
     Score,
     UtteranceScore,
     WordErrors,
     count_errors,
     score_texts,
+    wer_gain,
+    wer_interval,
 )
 
 
@@ -105,3 +110,79 @@ def test_alignment_has_both_sides():
 def test_references_without_words_are_an_error(references):
     with pytest.raises(FormatError, match="references have no words"):
         score_texts(references, {"u": ("a",)})
+
+
+def binomial_quantile(trials, share, quantile):
+    """The least count with this much probability at or below it."""
+    below = 0.0
+    for count in range(trials + 1):
+        ways = math.comb(trials, count)
+        below += ways * share**count * (1 - share) ** (trials - count)
+        if below >= quantile:
+            return count
+    return trials
+
+
+@pytest.mark.parametrize("trials, wrong", [(400, 80), (1000, 30)])
+def test_interval_is_that_of_the_binomial_where_utterances_are_one_word(trials, wrong):
+    """Draws of one-word utterances have binomial numbers of errors: exactly known."""
+    errors = np.zeros(trials, int)
+    errors[:wrong] = 1
+    found = wer_interval(errors, np.ones(trials, int))
+    share = wrong / trials
+    exact = [binomial_quantile(trials, share, q) for q in (0.025, 0.975)]
+    spread = 100 * math.sqrt(share * (1 - share) / trials)
+    for end, count in zip(found, exact, strict=True):
+        assert abs(end - 100 * count / trials) < 0.3 * spread
+
+
+def test_interval_holds_the_truth_in_about_19_of_20_cases():
+    rng = np.random.default_rng(7)
+    words = rng.integers(5, 30, 120)
+    holds = 0
+    for _ in range(200):
+        low, high = wer_interval(rng.binomial(words, 0.15), words)
+        holds += low <= 15.0 <= high
+    assert 178 <= holds <= 199  # 190 expected, standard deviation 3.1
+
+
+def test_draws_in_parts_are_the_same_number_and_long_utterances_weigh_more():
+    many = 200_000  # more than are drawn at once
+    errors = np.zeros(many, int)
+    errors[::2] = 1
+    low, high = wer_interval(errors, np.ones(many, int))
+    assert low < 50 < high and high - low < 0.6
+    long = wer_interval(np.array([0, 100]), np.array([1, 100]))
+    assert long == (0.0, 100.0)
+    assert RESAMPLES == 1000
+
+
+def test_gain_of_paired_draws_is_surer_than_two_intervals():
+    rng = np.random.default_rng(3)
+    words = np.full(300, 20)
+    before = rng.binomial(20, 0.2, 300)
+    after = np.maximum(before - (rng.random(300) < 0.2), 0)
+    gain = wer_gain(after, before, words)
+    assert gain.above_chance and gain.sure == 1.0
+    assert gain.gain == 100 * (before.sum() - after.sum()) / words.sum()
+    apart = wer_interval(before, words).low - wer_interval(after, words).high
+    assert apart < 0  # which two intervals alone would not tell
+    same = wer_gain(before, before, words)
+    assert (same.gain, same.interval, same.sure) == (0.0, (0.0, 0.0), 0.0)
+    assert not same.above_chance and "may be chance" in str(same)
+    worse = wer_gain(before, after, words)
+    assert worse.above_chance and worse.gain == -gain.gain
+
+
+def test_one_utterance_has_no_interval_and_two_runs_are_the_same():
+    assert wer_interval(np.array([1]), np.array([4])) is None
+    assert wer_gain(np.array([1]), np.array([2]), np.array([4])) is None
+    given = np.arange(9), np.full(9, 12)
+    assert wer_interval(*given) == wer_interval(*given)
+    references = {f"u{i}": words("a b c d") for i in range(4)}
+    hypotheses = {"u0": words("a"), "u1": words("a b c d"), "u2": words("x b c")}
+    score = score_texts(references, hypotheses)
+    errors, spoken = score.counts
+    assert errors.tolist() == [3, 0, 2, 4] and spoken.tolist() == [4] * 4
+    assert score.interval == wer_interval(errors, spoken)
+    assert score.interval.low < score.wer < score.interval.high

@@ -1,16 +1,30 @@
 #!/usr/bin/env bash
 # Checks and tests on a fresh machine: makes .venv, installs, runs ruff, mypy and pytest.
 #   bash tools/test.sh [options of pytest]
+# All cores run tests; `-n 0` is one process. Of the tests marked `share` a tenth runs, as
+# the commit's hash says: `--share N` repeats one, `--share all` runs every test.
 # PEERS lists the extras that tests compare with; where one cannot be installed (kenlm is
 # compiled: a C++ compiler, cmake), its tests are skipped, unless WFSTDEC_REQUIRE_PEERS is
 # set. pyctcdecode is a peer that is no extra: it is installed without what it asks for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/venv.sh
-install_extras dev,test
-for extra in ${PEERS:-peers trie-peers pynini sentencepiece}; do
+peers=${PEERS:-peers trie-peers pynini sentencepiece}
+whole=dev,test
+for extra in $peers; do
+    [ "$extra" = pyctcdecode ] || whole+=,$extra
+done
+mkdir -p build
+echo "installing wfstdec[$whole] into .venv (log: build/install.log)" >&2
+# One call for all extras takes as long as one for one of them.
+if install_extras "$whole" 2>build/install.log; then
+    [[ " $peers " == *" pyctcdecode "* ]] && peers=pyctcdecode || peers=
+else
+    install_extras dev,test
+fi
+for extra in $peers; do
     log=.venv/$extra.log
-    echo "installing the extra $extra (log: $log)" >&2
+    echo "installing $extra (log: $log)" >&2
     install=install_extras
     [ "$extra" != pyctcdecode ] || install=install_pyctcdecode
     if ! "$install" "$extra" >"$log" 2>&1; then
@@ -22,4 +36,6 @@ done
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-.venv/bin/python -m pytest "$@"
+# Common kernels are compiled first, by all cores: workers would compile them twice.
+if .venv/bin/wfstdec warm-up --help >/dev/null 2>&1; then .venv/bin/wfstdec warm-up; fi
+.venv/bin/python -m pytest -n auto --dist loadfile "$@"

@@ -7,6 +7,7 @@ when the words of a known text were said with `ForcedAligner`. Beside them stand
     wfstdec.adapters    other people's interfaces: pyctcdecode
     wfstdec.audio       audio files as a model hears them
     wfstdec.batch       many utterances: from files, in batches, to files
+    wfstdec.doctor      what is wrong with files that are to be decoded together
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results
     wfstdec.metrics     word error rates
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from wfstdec import audio as audio
     from wfstdec import batch as batch
     from wfstdec import compare as compare
+    from wfstdec import doctor as doctor
     from wfstdec import errors as errors
     from wfstdec import io as io
     from wfstdec import metrics as metrics
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
     from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
+    from wfstdec.boost.compiled import CompiledBoosts as CompiledBoosts
+    from wfstdec.boost.g2p import G2p as G2p
     from wfstdec.boost.lists import BoostEntry as BoostEntry
     from wfstdec.boost.lists import Boosts as Boosts
     from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
@@ -88,6 +92,8 @@ _HOMES = {
     "BackendChoice": "wfstdec.wfst.backend_choice",
     "BoostEntry": "wfstdec.boost.lists",
     "Boosts": "wfstdec.boost.lists",
+    "CompiledBoosts": "wfstdec.boost.compiled",
+    "G2p": "wfstdec.boost.g2p",
     "Decoder": "wfstdec.search.decoder",
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
@@ -130,6 +136,7 @@ _MODULES = (
     "audio",
     "batch",
     "compare",
+    "doctor",
     "errors",
     "io",
     "metrics",

@@ -2,8 +2,10 @@
 
 import io
 import json
+import time
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from cli_files import SENTENCES, TOKENS, logprobs_of, write_files
@@ -48,6 +50,51 @@ def flat(frames=12):
 
 
 # ------------------------------------------------------------------------- decoding
+def test_the_rtfx_leaves_compiling_out(decoder, monkeypatch):
+    """Issue 25: 20 to 222 on first runs, 4,000 to 7,000 after; here of a new kernel."""
+    took, decode = [], type(decoder).decode
+
+    def compiles(self, *given, **named):
+        began = time.perf_counter()
+        numba.njit(lambda x: np.sort(x) + 1)(np.zeros(3))
+        took.append(time.perf_counter() - began)
+        return decode(self, *given, **named)
+
+    monkeypatch.setattr(type(decoder), "decode", compiles)
+    summary = batch.Summary(decoder.frame_shift_s)
+    for _ in batch.decode_all(decoder, pairs(), summary=summary):
+        pass
+    assert len(took) == 2  # before it is timed, and of a kernel that nobody foresaw
+    assert 0 < summary.decode_s < 0.5 * took[1]
+
+
+@pytest.mark.parametrize("kind", ["nbest", "lattices", "boosts"])
+def test_a_run_warms_up_by_its_own_calls(decoder, monkeypatch, kind):
+    calls, made = [], type(decoder)
+
+    def noting(call):
+        def noted(self, logprobs, *, boosts):
+            calls.append((call.__name__, list(map(len, logprobs)), boosts))
+            return call(self, logprobs, boosts=boosts)
+
+        return noted
+
+    for name in ("decode", "decode_nbest", "decode_lattice"):
+        monkeypatch.setattr(made, name, noting(getattr(made, name)))
+    given = {
+        "nbest": kind == "nbest",
+        "boosts": {"ab": 1.0} if kind == "boosts" else None,
+        "lattices": (lambda *_: [best]) if kind == "lattices" else None,
+    }
+    [best] = decoder.decode([flat()], boosts=None)
+    calls.clear()
+    pair = pairs()
+    list(batch.decode_all(decoder, pair, **given))
+    first, second, *_ = calls
+    assert first == (second[0], [1, 1, 1], second[2])
+    assert second[1] == [len(array) for _, array in pair]
+
+
 def test_pairs_are_decoded_in_their_order(decoder):
     summary = batch.Summary(decoder.frame_shift_s)
     found = batch.decode_all(decoder, pairs(), summary=summary)

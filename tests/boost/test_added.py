@@ -7,8 +7,8 @@ import wfstdec
 from wfstdec import BoostEntry, Boosts
 from wfstdec.boost.automatic import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
-from wfstdec.boost.oov import Pronouncer
-from wfstdec.errors import BoostError, BoostWarning, FormatError, OptionError
+from wfstdec.boost.pronouncer import Pronouncer
+from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import token_table
@@ -195,11 +195,14 @@ def test_two_bonuses_for_one_word():
 
 
 def test_what_a_g2p_gives_wrongly_is_named():
-    with pytest.raises(BoostError, match="'cab' uses token 'K'"):
-        added_of(["cab"], compiler(g2p=lambda word: ["K AE B"]))
+    told = "names that are no tokens: 'AE' in 1 .'cab'., 'K' in 1"
+    with pytest.warns(BoostWarning, match=told):
+        assert added_of(["cab"], compiler(g2p=lambda word: ["K AE b"])) is None
+    with pytest.raises(BoostError, match="'cab' is 3, expected the names of tokens"):
+        added_of(["cab"], compiler(g2p=lambda word: [3]))
     with pytest.raises(OptionError, match="g2p=3, expected a function"):
         compiler(g2p=3)
-    with pytest.raises(FormatError, match="phones"):
+    with pytest.raises(OptionError, match="no file and no program has this name"):
         compiler(g2p="phones")
 
 

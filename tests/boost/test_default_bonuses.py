@@ -16,12 +16,8 @@ from wfstdec.boost.automatic import (
     DefaultBonuses,
     likelier_sounds,
 )
-from wfstdec.boost.compile import (
-    BoostCompiler,
-    PhraseCompiler,
-    scaled_phrases,
-    scaled_words,
-)
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compiled import scaled_phrases, scaled_words
 from wfstdec.boost.kernels import STATE_BITS
 from wfstdec.boost.lists import Boosts
 from wfstdec.boost.phrases import PhraseOptions

@@ -216,6 +216,7 @@ def compiled(spellings, weights, options, size):
 
 
 @pytest.mark.parametrize("seed", range(300))
+@pytest.mark.share(keep=40)
 def test_totals_are_counted_occurrences(seed):
     """Overlapping, nested, suffixes of others, several spellings, all weights."""
     rng, spellings, weights, options, size, texts = random_case(seed)
@@ -235,6 +236,7 @@ def without_runs(text):
 
 
 @pytest.mark.parametrize("seed", range(100))
+@pytest.mark.share(keep=20)
 def test_whole_words_between_boundaries(seed):
     """Counted in the utterance with a boundary (label 0) before and after."""
     _, spellings, weights, options, size, texts = random_case(seed)
@@ -280,6 +282,7 @@ def test_art_is_not_in_heart():
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=8)
 def test_the_order_of_the_list_changes_nothing(seed):
     rng, spellings, weights, options, size, _ = random_case(seed)
     one = compile_spellings(spellings, weights, options, size)
@@ -293,6 +296,7 @@ def test_the_order_of_the_list_changes_nothing(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=8)
 def test_other_phrases_change_nothing(seed):
     """A total is the sum of the totals of the phrases alone, exactly."""
     _, spellings, weights, options, size, texts = random_case(seed)
@@ -307,6 +311,7 @@ def test_other_phrases_change_nothing(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=12)
 def test_kernels_equal_the_reference(seed):
     _, spellings, weights, options, size, _ = random_case(seed)
     boosts = compiled(spellings, weights, options, size)

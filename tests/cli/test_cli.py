@@ -3,8 +3,11 @@
 import argparse
 import json
 import logging
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ from cli_files import (
 )
 
 from wfstdec.cli import flags
-from wfstdec.cli.main import COMMANDS, main
+from wfstdec.cli.main import COMMANDS, command_named, main
 from wfstdec.metrics import count_errors
 
 
@@ -279,13 +282,59 @@ def test_every_flag_is_defined_once_and_used():
     used = set()
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        COMMANDS[name].add_arguments(parser)
+        command_named(name).add_arguments(parser)
         used |= {s for action in parser._actions for s in action.option_strings}
     used -= {flag for flag in used if flag.replace("--no-", "--", 1) in flags.FLAGS} - (
         flags.FLAGS.keys()
     )  # the opposites of switches
     assert flags.FLAGS.keys() - used == {"--quiet"}
     assert used - flags.FLAGS.keys() == {"-h", "--help"}
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that anybody may read, and its owner alone may write."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_version_and_help_import_no_kernel(flag, open_folder):
+    """Issue 24: installed by root, run by another user without a HOME."""
+    code = f"""if True:
+        import contextlib, os, sys
+        def run():
+            from wfstdec.cli.main import main
+            with contextlib.suppress(SystemExit):
+                main(["{flag}"])
+        run()  # the standard library may lie where root alone may read
+        for name in [name for name in sys.modules if name.startswith("wfstdec")]:
+            del sys.modules[name]
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        run()
+        print("imported", *{{"numba", "numpy", "tqdm"}} & set(sys.modules))"""
+    package = open_folder / "wfstdec"
+    shutil.copytree(
+        Path(main.__code__.co_filename).parents[1],
+        package,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for path in (package, *package.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    run = subprocess.run(
+        [sys.executable, "-SB", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={"HOME": "/nonexistent", "PYTHONPATH": str(open_folder)},
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.endswith("imported\n")
+    expected = "wfstdec 0." if flag == "--version" else "  demo "
+    assert run.stdout.count(expected) == 2
 
 
 def test_the_output_may_be_cut_off_by_its_reader(files):

@@ -24,6 +24,7 @@ def joined(left, right):
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=12)
 def test_all_pairs_of_strings_are_joined(seed):
     rng = np.random.default_rng(seed)
     left, right = random_fst(rng), random_fst(rng, epsilons=False)

@@ -76,6 +76,7 @@ def test_the_log_semiring_looks_ahead_to_all_continuations(engine):
 # ------------------------------------------------------------------- both engines
 @pytest.mark.peers
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.share(keep=6)
 def test_both_engines_build_equivalent_graphs(seed):
     pytest.importorskip("pynini")
     rng = np.random.default_rng(seed)

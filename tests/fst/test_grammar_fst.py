@@ -116,6 +116,7 @@ def test_ending_never_needs_a_backoff():
 
 # -------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=12)
 def test_every_sentence_costs_what_the_oracle_says(seed):
     rng = np.random.default_rng(seed)
     words = list("abc")[: rng.integers(1, 4)]

@@ -83,6 +83,7 @@ def test_costs_keep_their_values():
 
 # ------------------------------------------------------------ language and sizes
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.share(keep=10)
 def test_the_language_stays_and_nothing_more_can_go(seed):
     rng = np.random.default_rng(seed)
     fst = coarse(random_fst(rng, num_states=12, num_labels=2))

@@ -154,6 +154,7 @@ def random_logprobs(seed):
 
 @backends
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.share(keep=8)
 def test_without_models_it_is_plain_greedy_decoding(seed, backend):
     x = random_logprobs(seed)
     options = GreedyOptions(acoustic_scale=[1, 0.3, 0][seed % 3])
@@ -182,6 +183,7 @@ def checked(case, hypothesis, answer):
 
 
 @pytest.mark.parametrize("first", range(0, 400, 50))
+@pytest.mark.share(keep=3)
 def test_the_rule_over_strings(first):
     compared = 0
     for seed in range(first, first + 50):
@@ -197,6 +199,7 @@ def test_the_rule_over_strings(first):
 
 
 @pytest.mark.parametrize("seed", range(100))
+@pytest.mark.share(keep=24)
 def test_backends_and_chunks_give_the_same_bits(seed):
     rng = np.random.default_rng(seed)
     case = random_case(rng, ties=bool(seed % 2))
@@ -215,6 +218,7 @@ def test_backends_and_chunks_give_the_same_bits(seed):
 
 @backends
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.share(keep=8)
 def test_the_search_adds_up_the_cost_that_is_reported(seed, backend):
     case = random_case(np.random.default_rng(seed))
     decoder = decoder_of(case, backend)

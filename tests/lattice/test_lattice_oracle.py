@@ -1,9 +1,13 @@
 """Lattices and n-best lists against an oracle that lists every path."""
 
+import dataclasses
+
 import naive_lattice
 import numpy as np
 import pytest
 from lattice_cases import logprobs_of, paths_of, random_lattice_case
+from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -93,3 +97,15 @@ def test_nbest_lists_are_those_of_the_oracle(kind, n):
         assert nbest.excess == least[: len(said)]
         full += len(said) == n
     assert full > (3 if n < 50 else -1)
+
+
+def test_texts_that_cost_the_same_stand_in_the_order_of_the_lattice():
+    """A planted fault that put the last ones first was not found."""
+    words = "ABCDEFGH"
+    graph = text_graph("\n".join([*(f"0 1 a {word} 1" for word in words), "1 0"]))
+    options = dataclasses.replace(UNBOUNDED, lattice_beam=1.0)
+    decoder = decoder_of("reference", graph, options)
+    (lattice,) = decoder.decode_lattice([log([[0, 1, 0]])])
+    found = nbest_paths(lattice, 6)
+    said = [lattice.words[w] for arcs in found.arcs for w in lattice.word_ids(arcs)]
+    assert said == list(words[:6]) and found.excess == [0.0] * 6

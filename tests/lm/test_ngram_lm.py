@@ -162,6 +162,7 @@ def bits(array):
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.share(keep=10)
 def test_kernels_equal_the_reference(seed):
     rng, words, text = random_lm(seed, ties=seed % 3 == 0)
     lms = [lm_of(text, words), lm_of(text, words, unk_cost=3.0)]
@@ -207,6 +208,7 @@ def test_packed_models_are_the_models_alone():
 # ---------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("unk", ["model", "cost"])
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=12)
 def test_the_oracle_agrees(seed, unk):
     """Unigrams only, suffixes missing, `<unk>` in n-grams, back-offs above 1."""
     rng, words, text = random_lm(seed)

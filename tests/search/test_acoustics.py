@@ -35,6 +35,7 @@ def test_a_frame_by_hand(priced, options, unscaled, costs):
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.share(keep=8)
 def test_the_kernel_has_the_bits_of_plain_python(seed):
     rng = np.random.default_rng(seed)
     logprobs = np.log(rng.dirichlet(np.ones(9))).astype(np.float32)

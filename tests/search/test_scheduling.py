@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.contract import Reader

@@ -16,7 +16,7 @@ from random_graphs import (
 
 import wfstdec
 from wfstdec import BoostEntry, WfstDecoder
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.oov import OovWords
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.oov_exits import OovExits

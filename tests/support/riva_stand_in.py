@@ -10,7 +10,7 @@ import types
 import numpy as np
 from wfst_searches import walk_back
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.fst.openfst_io import from_openfst
 from wfstdec.graph.arcs import LABEL_MASK

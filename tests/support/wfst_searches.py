@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.cpu import arrays as records
 from wfstdec.wfst.cpu.search import walk_back as walk_through

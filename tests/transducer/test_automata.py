@@ -68,6 +68,7 @@ def check(module, first, automaton, num_labels=6):
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.share(keep=8)
 def test_a_language_model_equals_the_reference(seed):
     lm = random_lm(seed)
     module = TorchNgramLM(lm)
@@ -76,6 +77,7 @@ def test_a_language_model_equals_the_reference(seed):
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.share(keep=8)
 def test_phrases_equal_the_reference_side_by_side(seed):
     lists = [random_phrases(3 * seed + i) for i in range(2)]
     outside = random_phrases(seed, outside_cost=0.25)

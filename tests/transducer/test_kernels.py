@@ -15,6 +15,7 @@ INF = float("inf")
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.share(keep=8)
 def test_the_best_labels_are_the_same(seed, dtype):
     rng = np.random.default_rng(seed)
     shape = int(rng.integers(0, 9)), int(rng.integers(1, 30))

@@ -91,6 +91,7 @@ class Case:
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.share(keep=24)
 def test_all_texts_have_the_totals_of_the_oracle(seed, search):
     case = Case(seed)
     merge = ("sum", "max")[seed % 2]
@@ -107,6 +108,7 @@ def test_all_texts_have_the_totals_of_the_oracle(seed, search):
 
 
 @pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.share(keep=20)
 def test_plain_models_equal_the_forward_algorithm(seed):
     """Weights of 0 and no boosts: float64 throughout, so to the last digits."""
     case = Case(seed)
@@ -134,6 +136,7 @@ def test_length_norm_ranks_by_the_total_per_token():
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.share(keep=8)
 def test_greedy_takes_what_the_model_prefers(seed):
     """By plain Python: the blank by the model alone, the token by all."""
     case = Case(seed)

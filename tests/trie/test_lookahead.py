@@ -85,6 +85,7 @@ def test_a_look_ahead_by_hand():
 
 # ------------------------------------------------------------------ the definition
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=10)
 def test_rows_are_what_the_definition_says(seed):
     case = Case(seed)
     automaton = case.lm.automaton
@@ -103,6 +104,7 @@ def test_rows_are_what_the_definition_says(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=10)
 def test_potentials_are_what_the_definition_says(seed):
     case = Case(seed)
     automaton = case.lm.automaton
@@ -118,6 +120,7 @@ def test_potentials_are_what_the_definition_says(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=6)
 def test_unigrams_forget_the_history(seed):
     case = Case(seed, "unigram")
     automaton = case.lm.automaton
@@ -152,6 +155,7 @@ def test_types_do_not_depend_on_the_kind(kind):
 
 # ----------------------------------------------------------------- what it promises
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=10)
 def test_no_word_costs_less_than_its_nodes_promise(seed):
     case = Case(seed)
     for state in range(case.lm.num_states):
@@ -165,6 +169,7 @@ def test_no_word_costs_less_than_its_nodes_promise(seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=10)
 def test_nodes_promise_no_less_than_their_parents(seed, kind):
     case = Case(seed, kind)
     parent = parents_of(case.trie)
@@ -174,6 +179,7 @@ def test_nodes_promise_no_less_than_their_parents(seed, kind):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=6)
 def test_rows_have_the_ancestors_of_their_nodes(seed):
     case = Case(seed)
     parent = parents_of(case.trie)
@@ -209,6 +215,7 @@ def by_text(case, history, node):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.share(keep=10)
 def test_the_text_of_the_model_says_the_same(seed):
     case = Case(seed)
     known = {gram[0] for gram in naive_lm.parse_arpa(case.text).cost} & set(case.ids)

@@ -56,6 +56,7 @@ def num_added(graph, paths):
 # ------------------------------------------------------------------- random batches
 @pytest.mark.parametrize("threads", BLOCK_SIZES)
 @pytest.mark.parametrize("preempt", [0, 4])
+@pytest.mark.share(keep=2)
 def test_random_graphs_with_random_calls(threads, preempt):
     """Several lists in a batch, and none; arrays of any size at first."""
     found = 0

@@ -29,7 +29,8 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
-from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
@@ -64,6 +65,7 @@ def expected_paths(graph, options, batch, boosts):
 # --------------------------------------------------------------------- bit equality
 @pytest.mark.parametrize("threads", BLOCK_SIZES)
 @pytest.mark.parametrize("preempt", [0, 4])
+@pytest.mark.share(keep=2)
 def test_random_graphs(threads, preempt):
     for i in range(30):
         rng = np.random.default_rng([threads, preempt, i])
@@ -83,6 +85,7 @@ def test_a_thousand_tokens():
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.share(keep=2)
 def test_schedules_do_not_matter(seed):
     drawn = draw(np.random.default_rng(seed), num_states=15, arcs_per_state=6)
     expected = expected_paths(*drawn)
@@ -615,6 +618,7 @@ def real_boosts():
     ],
 )
 @pytest.mark.parametrize("threads", [32, 256])
+@pytest.mark.share(keep=1)
 def test_real_speech(real_boosts, options, threads):
     graph = speech_graph("normal")
     batch, boosts = utterances(8), [*real_boosts, real_boosts[3]]

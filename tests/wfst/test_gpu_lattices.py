@@ -10,7 +10,7 @@ from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import random_options
 from wfst_searches import bits
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError
 from wfstdec.search.backends import make_backend
@@ -51,6 +51,7 @@ def draw_lattices(rng, **kinds):
 
 @pytest.mark.parametrize("threads", BLOCK_SIZES)
 @pytest.mark.parametrize("preempt", [0, 4])
+@pytest.mark.share(keep=2)
 def test_random_graphs(threads, preempt):
     for i in range(20):
         rng = np.random.default_rng([threads, preempt, i])

@@ -11,7 +11,10 @@ from cuda_emulation.device import compile_kernels
 
 from wfstdec.wfst.gpu.layout import PROGRAM, Variant
 
-pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
+    pytest.mark.share,
+]
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "support" / "cuda_emulation" / "sanitized.py"
 SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}

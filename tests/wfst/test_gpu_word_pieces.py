@@ -10,7 +10,8 @@ from real_speech import RECIPE
 from wfst_searches import bits, decoded
 
 import wfstdec
-from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon
 from wfstdec.boost.words import compile_word_boosts
@@ -25,7 +26,10 @@ pytest.importorskip("sentencepiece")
 
 from tools.data import make_synthetic  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
+    pytest.mark.share,
+]
 PIECES, NUM_WORDS, FRAMES = 1024, 3000, 120
 
 

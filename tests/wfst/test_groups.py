@@ -12,9 +12,10 @@ from random_graphs import (
 )
 from wfst_searches import NO_BOOSTS, bits
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
+from wfstdec.search.interrupts import Pace
 from wfstdec.search.scheduling import groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import groups
@@ -51,7 +52,7 @@ def test_groups_are_the_specification_one_by_one(seed):
         for capacity in (1, 4096):
             backend = CpuBackend(graph, first_capacity=capacity)
             for _ in range(2):  # the second time from pooled memory
-                found = backend.decode_group(batch, options, boosts)
+                found = backend.decode_group(batch, options, boosts, Pace())
                 assert list(map(bits, found)) == expected
 
 
@@ -63,7 +64,7 @@ def test_groups_that_outgrow_what_they_have(monkeypatch, what):
     monkeypatch.setattr(
         groups.GroupSearch,
         "_finish_alone",
-        lambda self, rest: alone.append(len(rest)) or finish(self, rest),
+        lambda self, rest, pace: alone.append(len(rest)) or finish(self, rest, pace),
     )
     if what == "no room for steps":
         monkeypatch.setattr(groups, "STEPS_PER_FRAME", 0)
@@ -77,7 +78,7 @@ def test_groups_that_outgrow_what_they_have(monkeypatch, what):
     backend = CpuBackend(graph, first_capacity=2)
     expected = one_by_one(CpuBackend(graph), options, batch, NO_BOOSTS)
     for _ in range(2):
-        found = backend.decode_group(batch, options, NO_BOOSTS)
+        found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
         assert list(map(bits, found)) == expected
     assert (len(alone) > 0) == (what == "a trace that is too long")
 

@@ -17,7 +17,7 @@ from text_graphs import text_graph
 from wfst_searches import bits, random_splits
 
 from wfstdec import build_graph
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import LogprobError
 from wfstdec.gpu import cupy_device as cuda

@@ -15,7 +15,7 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, decoder_of, random_splits, search
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.backends import make_backend

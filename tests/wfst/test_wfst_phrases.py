@@ -23,7 +23,8 @@ from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
 
 from wfstdec.boost import kernels
-from wfstdec.boost.compile import CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import Boosts
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
@@ -285,6 +286,7 @@ def search(backend, options, x, boosts):
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.share(keep=4)
 def test_random_graphs(name, seed):
     for i in range(100):
         graph, options, x, boosts = draw(np.random.default_rng([seed, i]))
@@ -385,6 +387,7 @@ def steps_of(rows, boosts, labels, costs, nextstates):
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.share(keep=8)
 def test_rows_step_as_the_automaton_does(seed):
     """Bits and states; and no label is credited more than the row says."""
     graph, boosts, rows = rows_case(seed)

@@ -30,7 +30,7 @@ from tools.bench import data
 from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.wfst.decoder import WfstDecoder

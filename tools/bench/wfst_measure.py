@@ -19,7 +19,7 @@ from tools.bench.cases import Case
 from tools.bench.costs import Agreement, compare_costs, found_by_us
 from tools.bench.report import Row, speed
 from tools.bench.timing import Turns
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.compare.peers import kaldi
 from wfstdec.compare.points import Outcome

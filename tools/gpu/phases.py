@@ -36,7 +36,7 @@ from tools.bench.report import Row
 from tools.gpu.model import Work, predicted
 from tools.gpu.phase_report import plot, table
 from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.batch import DeviceBatch

@@ -12,10 +12,10 @@ search is that of `WfstDecoder`.
 from __future__ import annotations
 
 import copy
-import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Self
 
 from wfstdec.align.alignment import Alignment
@@ -25,12 +25,16 @@ from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
-from wfstdec.boost.oov import G2pLike
-from wfstdec.errors import OptionError, ShapeError
+from wfstdec.boost.g2p import G2pLike
+from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.checks.looking import Heard, Pairs, looked_at
+from wfstdec.errors import ShapeError
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
+from wfstdec.search.interrupts import Held
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import load_lexicon, load_tokens, token_named
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 from wfstdec.text.symbols import TokenTable
 
 Path = str | os.PathLike[str]
@@ -52,6 +56,8 @@ class ForcedAligner:
             are errors, unless all words of the lexicon are spelt.
         sentencepiece_model: Without a lexicon, what cuts words into pieces; `None`
             takes as few pieces as there can be.
+        normalizer: Words that are not in the lexicon as they are written are looked up
+            as it compares them; with `normalize` a word may become several, or none.
         topology: Of CTC, as `build_graph` takes it.
         blank: The blank by name or index; `None` to recognise it.
         options: Of the search.
@@ -71,8 +77,9 @@ class ForcedAligner:
         separator_optional: bool = False,
         silence: str | None = None,
         silence_prob: float = 0.5,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         sentencepiece_model: Path | None = None,
+        normalizer: Normalizer = AS_IT_STANDS,
         topology: str = "normal",
         blank: int | str | None = None,
         options: AlignOptions | None = None,
@@ -80,10 +87,7 @@ class ForcedAligner:
         backend: str = "cpu",
     ) -> None:
         check_topology(topology)
-        if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
-            raise OptionError(
-                f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0"
-            )
+        check_frame_shift(frame_shift_s)
         self.tokens = load_tokens(tokens, blank)
         self.options = options or AlignOptions()
         self.topology, self.frame_shift_s = topology, frame_shift_s
@@ -94,15 +98,28 @@ class ForcedAligner:
             silence=token_named(silence, self.tokens, "silence"),
             silence_prob=silence_prob,
         )
+        self._heard = Heard.spelled(self.tokens, self._fillers.tokens)
         if lexicon is not None:
             lexicon = load_lexicon(lexicon, self.tokens, separator)
+            words = frozenset(chain.from_iterable(lexicon.pronunciations))
+            self._heard = replace(self._heard, words=words)
         self._transcriber = Transcriber(
             self.tokens,
             lexicon,
             self._fillers.tokens,
             g2p=g2p,
             sentencepiece_model=sentencepiece_model,
+            normalizer=normalizer,
         )
+
+    def check_words(self, words: Iterable[str]) -> None:
+        """See that words of texts are written as those of the lexicon; warn where not.
+
+        Raises:
+            LexiconError: The lexicon has none of them, and by another normalizer it has
+                some.
+        """
+        self._transcriber.check(words)
 
     @property
     def num_tokens(self) -> int:
@@ -118,6 +135,17 @@ class ForcedAligner:
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
         return other
+
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on and warn of what seems wrong with the first ones.
+
+        Args:
+            logprobs: Pairs of an utterance id and its log-probs, [T, V].
+
+        Warns:
+            LogprobWarning: As `wfstdec.checks.looking.looked_at`.
+        """
+        return looked_at(logprobs, self._heard)
 
     def align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
         """Align one utterance; the log-probs are read in chunks, three times or more.
@@ -137,6 +165,10 @@ class ForcedAligner:
                 f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V] "
                 "of one utterance"
             )
+        with Held():
+            return self._align(logprobs, text)
+
+    def _align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
         transcript = self._transcriber.transcript(text)
         graphs = self._graphs()
         star_cost = None if graphs.star is None else self.options.insert_frame_cost

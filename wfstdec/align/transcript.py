@@ -15,9 +15,13 @@ from functools import partial
 
 import numpy as np
 
-from wfstdec.boost.oov import SPELLING, G2pLike, Pronouncer
+from wfstdec.boost.compile import lacking_told
+from wfstdec.boost.g2p import SPELLING, G2pLike
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, spelling_lexicon
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
+from wfstdec.text.pairing import check_words
 from wfstdec.text.symbols import TokenTable
 
 _NAMED_AT_MOST = 5
@@ -48,6 +52,8 @@ class Transcriber:
         separators: Tokens that stand between words.
         g2p: For words that the lexicon lacks, as decoders take it for added words.
         sentencepiece_model: What cuts words into pieces where all are spelt.
+        normalizer: Words of texts that are not there as they are written are looked up
+            as it compares them, and where all are spelt, in either case.
 
     Raises:
         OptionError: `g2p` is nothing of the kind, or both it and a model are given.
@@ -59,9 +65,11 @@ class Transcriber:
         lexicon: Lexicon | None,
         separators: Sequence[int] = (),
         *,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         sentencepiece_model: str | os.PathLike[str] | None = None,
+        normalizer: Normalizer = AS_IT_STANDS,
     ) -> None:
+        self._normalizer = normalizer
         self._known: dict[str, Said] = {}
         if sentencepiece_model is not None and (lexicon or g2p) is not None:
             raise OptionError(
@@ -71,6 +79,12 @@ class Transcriber:
         rows = zip(given.words, given.pronunciations, strict=True)
         for (word, tokens_), cost in zip(rows, given.costs.tolist(), strict=True):
             self._known[word] = (*self._known.get(word, ()), (tokens_, cost))
+        self._lexicon_words = tuple(self._known)
+        self._compared: dict[tuple[str, ...], Said] = {}
+        for word in self._lexicon_words if normalizer.flag else ():
+            parts = normalizer.word(word)
+            ways = dict.fromkeys((*self._compared.get(parts, ()), *self._known[word]))
+            self._compared[parts] = tuple(ways)
         if lexicon is None and g2p is None:
             g2p = SPELLING
         self._spell: Callable[[Sequence[str]], Lexicon] | None = None
@@ -81,6 +95,7 @@ class Transcriber:
                 separator=separators[0] if separators else None,
                 sentencepiece_model=sentencepiece_model,
             )
+        self._lacking = ""
         self._pronouncer = Pronouncer(tokens, lambda: given, separators, g2p)
 
     def transcript(self, text: str | Sequence[str]) -> Transcript:
@@ -90,14 +105,75 @@ class Transcriber:
             LexiconError: Words that nobody can say: a few of them, and their places.
         """
         words = tuple(text.split()) if isinstance(text, str) else tuple(text)
+        if self._normalizer.flag:
+            words = tuple(one for word in words for one in self._looked_up(word))
         missing = list(dict.fromkeys(w for w in words if w not in self._known))
         if missing:
-            found = self._pronounced(missing)
-            self._known |= {w: tuple((t, 0.0) for t in ways) for w, ways in found}
+            self._known |= self._said(missing)
             missing = [word for word in missing if word not in self._known]
         if missing:
-            raise LexiconError(_unknown(words, missing))
+            raise LexiconError(
+                _unknown(words, missing) + self._lacking + self._case_hint(missing)
+            )
         return Transcript(words, tuple(self._known[word] for word in words))
+
+    def check(self, words: Iterable[str]) -> None:
+        """See that words of texts are written as those of the lexicon.
+
+        Raises:
+            LexiconError: The lexicon has none of them, and by other rules it has some.
+        """
+        check_words(
+            words,
+            self._lexicon_words,
+            self._normalizer,
+            ("the texts", "the lexicon"),
+            error=LexiconError,
+        )
+
+    def _case_hint(self, missing: Sequence[str]) -> str:
+        """How many words could be said in another case, where case counts."""
+        if self._normalizer.flag:
+            return ""
+        written = {write(word) for word in missing for write in (str.lower, str.upper)}
+        known = written & self._known.keys()
+        try:
+            known |= dict(self._pronounced(sorted(written - known))).keys()
+        except LexiconError:
+            pass
+        number = sum(not known.isdisjoint((w.lower(), w.upper())) for w in missing)
+        return f"; {number} of them in another case: --ignore-case" if number else ""
+
+    def _looked_up(self, word: str) -> tuple[str, ...]:
+        """A word of a text: as it is if it is known, its parts, or nothing."""
+        if word in self._known:
+            return (word,)
+        parts = self._normalizer.word(word)
+        if parts in self._compared:
+            self._known[word] = self._compared[parts]
+            return (word,)
+        if len(parts) == 1:
+            return (word,) if parts[0].casefold() == word.casefold() else parts
+        return tuple(one for part in parts for one in self._looked_up(part))
+
+    def _said(self, words: Sequence[str]) -> dict[str, Said]:
+        """Pronunciations of words that the lexicon lacks, without those that have none.
+
+        Where case is ignored, a word is written as it is, then small, then large.
+        """
+        spellings: list[Callable[[str], str]] = [str]
+        if self._normalizer.flag:
+            spellings += [str.casefold, str.upper]
+        said: dict[str, Said] = {}
+        for write in spellings:
+            left = {write(word): word for word in words if word not in said}
+            try:
+                found = self._pronounced(list(left)) if left else ()
+                said |= {left[w]: tuple((t, 0.0) for t in ways) for w, ways in found}
+            except LexiconError:
+                if write is spellings[-1]:
+                    raise
+        return said
 
     def _pronounced(
         self, words: Sequence[str]
@@ -107,9 +183,11 @@ class Transcriber:
             ways = ([tokens] for tokens in spelt.pronunciations)
             return zip(spelt.words, ways, strict=True)
         try:
-            return self._pronouncer.say(words).items()
+            said = self._pronouncer.say(words)
         except BoostError as error:
             raise LexiconError(error.message) from None
+        self._lacking = lacking_told([said.lacking])
+        return said.ways.items()
 
 
 def _unknown(words: Sequence[str], missing: Sequence[str]) -> str:

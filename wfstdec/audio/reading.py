@@ -31,6 +31,9 @@ from wfstdec.errors import AudioError, InputError, OptionError
 
 MAX_SECONDS = 4 * 3600.0
 _BLOCK_S = 1.0
+_MAX_BLOCK = 2**22
+"""Numbers in a block, so that no header can ask for all memory."""
+_RATES = 1000, 1_000_000
 
 AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray
 """A path, the bytes of a file, an open file, or samples [N] or [N, C]."""
@@ -81,6 +84,11 @@ class AudioReader:
         block_s: float = _BLOCK_S,
         allow_cut: bool = False,
     ) -> None:
+        if not _RATES[0] <= source.rate <= _RATES[1]:
+            raise AudioError(
+                f"a sample rate of {source.rate} Hz, expected {_RATES[0]} to "
+                f"{_RATES[1]} Hz"
+            )
         self.sample_rate = sample_rate
         self.source = source
         self.notes = list(source.notes)

@@ -59,7 +59,7 @@ class Mixer:
             samples = samples[:, None]
         if samples.ndim != 2:
             raise ShapeError(f"audio of shape {samples.shape}, expected [n] or [n, C]")
-        self._check(samples)
+        self.source_peak = max(self.source_peak, checked_peak(samples))
         mono = self._one_channel(samples)
         self.peak = max(self.peak, float(np.abs(mono).max(initial=0)))
         return np.ascontiguousarray(mono)
@@ -74,17 +74,6 @@ class Mixer:
                 f"expected 0 to {num_channels - 1}"
             )
         return samples[:, self.channel]
-
-    def _check(self, samples: np.ndarray) -> None:
-        peak = float(np.abs(samples).max(initial=0))
-        if not np.isfinite(peak):
-            raise AudioError("a sample is NaN or inf, expected numbers from -1 to 1")
-        if peak > LOUDEST:
-            raise AudioError(
-                f"a float sample of {peak:.6g}, expected -1 to 1: these look like "
-                "integers kept as floats; divide by 32768 (16 bits), or give integers"
-            )
-        self.source_peak = max(self.source_peak, peak)
 
     def silence(self) -> AudioNote | None:
         """Tell whether nothing was heard in all blocks so far.
@@ -101,6 +90,23 @@ class Mixer:
             )
         level = "all zeros" if self.peak == 0 else f"peak {self.peak:.1e}"
         return AudioNote("silence", f"silent: {level}, nothing above -80 dB")
+
+
+def checked_peak(samples: np.ndarray) -> float:
+    """Largest absolute value of float samples.
+
+    Raises:
+        AudioError: NaN, inf, or integers kept as floats.
+    """
+    peak = float(np.abs(samples).max(initial=0))
+    if not np.isfinite(peak):
+        raise AudioError("a sample is NaN or inf, expected numbers from -1 to 1")
+    if peak > LOUDEST:
+        raise AudioError(
+            f"a float sample of {peak:.6g}, expected -1 to 1: these look like "
+            "integers kept as floats; divide by 32768 (16 bits), or give integers"
+        )
+    return peak
 
 
 def _scaled(block: np.ndarray) -> np.ndarray:

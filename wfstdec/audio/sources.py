@@ -23,6 +23,8 @@ from wfstdec.errors import AudioError, BackendError
 
 SLACK_S = 0.25
 """What a container's duration may differ by: priming of AAC, the last packet."""
+_UNKNOWN = 2**40
+"""Samples that libsndfile says a FLAC has that does not say it."""
 
 
 @dataclass
@@ -70,12 +72,10 @@ class SoundfileSource(Source):
     """WAV, FLAC, Ogg Vorbis, Opus, MP3, AIFF and more, by libsndfile."""
 
     def __init__(self, file: Any) -> None:
-        super().__init__(
-            file.samplerate, file.channels, file.subtype_info or file.format
-        )
+        form = f"{file.format} {file.subtype}"
+        super().__init__(file.samplerate, file.channels, form)
         self._file = file
-        self.form = f"{file.format} {file.subtype}"
-        if file.format in ("FLAC", "WAV", "AIFF"):
+        if file.format == "FLAC" and 0 < file.frames < _UNKNOWN:
             self.duration_s = file.frames / file.samplerate
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
@@ -153,12 +153,24 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
 @contextlib.contextmanager
 def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
     soundfile = _soundfile()
+    base: Any = soundfile.SoundFile
+
+    class Forward(base):
+        """Read on without a seek after every block: soundfile's own make MP3 crackle.
+
+        mpg123 begins anew after each, without the bits that frames borrow from those
+        before them; and a FLAC of unknown length has no end to seek to.
+        """
+
+        def seekable(self) -> bool:
+            return False
+
     try:
-        opened = soundfile.SoundFile(file)
+        opened = Forward(file)
     except soundfile.LibsndfileError as error:
         raise AudioError(
-            f"not audio, or damaged ({error.error_string}): it begins with {head!r}, "
-            "expected WAV, FLAC, Ogg, Opus, MP3, AIFF, MP4, WebM or AAC"
+            f"not audio, or damaged ({error.error_string}): it begins with "
+            f"{head!r}, expected WAV, FLAC, Ogg, Opus, MP3, AIFF, MP4, WebM or AAC"
         ) from error
     with opened:
         yield SoundfileSource(opened)

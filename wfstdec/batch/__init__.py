@@ -9,19 +9,25 @@
 
     print(batch.align_file(aligner, "dev.npz", "dev.txt", "dev.ctm"))
 
+    summary = batch.decode_file(..., restart=Restart(resume=True))  # after Ctrl-C
+    for error in summary.failures: print(error.utterance, error.message)
+
 `decode_file` reads, decodes and writes; `decode_all` decodes whatever gives pairs of an
-utterance id and its log-probs. Both keep one batch in memory and no more.
+utterance id and its log-probs. Both keep one batch in memory and no more. Utterances
+with a fault are left out and named; what was done before an error is kept.
 """
 
 from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file
-from wfstdec.batch.decoding import BoostLists, batches, decode_all, decode_file
-from wfstdec.batch.lattices import LatticeReading, rescore_file
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import batches, decode_all, decode_file
+from wfstdec.batch.lattices import LatticeReading, RescoringSummary, rescore_file
 from wfstdec.batch.summary import Summary
 
 __all__ = [
     "AlignmentSummary",
     "BoostLists",
     "LatticeReading",
+    "RescoringSummary",
     "Summary",
     "align_all",
     "align_file",

@@ -6,58 +6,66 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
 
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
+from wfstdec.batch.decoding import fields_of, readable
+from wfstdec.batch.summary import Tally, named
 from wfstdec.errors import InputError
 from wfstdec.io.alignments import alignment_writer
+from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text
+from wfstdec.text.files import digest
+from wfstdec.text.pairing import Pairing
 
-_NAMED_AT_MOST = 5
+_SIDES = ("the texts", "the log-probs")
 Path = str | os.PathLike[str]
 
 
 @dataclass
-class AlignmentSummary:
-    """Counts of a run; `str()` is lines for a person.
+class AlignmentSummary(Tally):
+    """Counts of a run; `str()` is lines for a person. Others as of `Tally`.
 
     Attributes:
         frame_shift_s: Seconds per frame.
-        num_utterances: Aligned utterances.
+        num_utterances: Utterances that this run aligned.
         num_frames: Their frames.
         align_s: Seconds on the wall in the aligner.
         misfits: By utterance, in words, where text and audio do not fit.
         without_text: Utterances that have log-probs and no text: left out.
         without_logprobs: Utterances that have a text and no log-probs.
+        remedy: How the ids of these two differ; empty if nobody knows.
     """
 
     frame_shift_s: float
-    num_utterances: int = 0
     num_frames: int = 0
     align_s: float = 0.0
     misfits: dict[str, list[str]] = field(default_factory=dict)
     without_text: list[str] = field(default_factory=list)
     without_logprobs: list[str] = field(default_factory=list)
+    remedy: str = ""
 
     def __str__(self) -> str:
         audio_s = self.num_frames * self.frame_shift_s
         lines = [
             f"aligned {self.num_utterances} utterances, {audio_s:.1f} s of audio in "
-            f"{self.align_s:.2f} s; {len(self.misfits)} have misfits"
+            f"{self.align_s:.2f} s; {len(self.misfits)} have misfits{self.extras()}"
         ]
         for name in ("without_text", "without_logprobs"):
             found = getattr(self, name)
             if found:
-                named = " ".join(found[:_NAMED_AT_MOST])
-                more = " ..." if len(found) > _NAMED_AT_MOST else ""
-                lines.append(f"{len(found)} {name.replace('_', ' ')}: {named}{more}")
+                text = name.replace("_", " ")
+                lines.append(f"{len(found)} {text}: {named(found)}")
+        if self.remedy:
+            lines.append(self.remedy)
         return "\n".join(lines)
 
 
@@ -69,37 +77,67 @@ def align_file(
     *,
     format: str | None = None,
     subtitles: SubtitleOptions | None = None,
+    strict: bool = False,
+    restart: Restart | None = None,
     progress: bool = False,
 ) -> AlignmentSummary:
     """Align all utterances of a file that have a text; results in its order.
+
+    An utterance with a fault is left out of the results and named in the log and in the
+    summary. What is done before an error, or Ctrl-C, stays beside the file, where a
+    later run goes on from there with `Restart(resume=True)`.
 
     Args:
         aligner: For their tokens and words.
         logprobs: As `wfstdec.io.open_logprobs` takes them, or what that gives.
         texts: A file of `utterance words...` lines, or the words of each utterance.
-        output: The file, whole or not at all, or the folder, see
-            `wfstdec.io.open_results`; None is standard output.
+        output: The file to write, or the folder, see `wfstdec.io.open_results`; None
+            is standard output.
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         subtitles: How words are cut into subtitles.
+        strict: The first utterance with a fault ends the run.
+        restart: What becomes of the work of an earlier run that was stopped.
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
-        OptionError: No such format, or several utterances where one can be.
-        FormatError: A file cannot be read or written.
-        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit; the
-            error has the `utterance`.
+        OptionError: No such format, or several utterances where one can be; there is
+            work of an earlier run, see `wfstdec.io.Restart`.
+        FormatError: A file cannot be read or written, or no utterance has both
+            log-probs and a text; says how their ids differ.
+        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
+            `strict`, or so with all utterances; the error has the `utterance`. No word
+            of any text is in the lexicon as it is written.
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
+    settings = {"format": format, **fields_of(aligner.options), **fields_of(subtitles)}
     if not isinstance(texts, Mapping):
+        settings["text"] = digest(texts)
         texts = read_text(texts)
+    split = (one.split() if isinstance(one, str) else one for one in texts.values())
+    aligner.check_words(word for words in split for word in words)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
+    settings["logprobs"] = digest(logprobs.path)
     summary = AlignmentSummary(aligner.frame_shift_s)
-    with open_results(output, format, write, logprobs.num_utterances) as results:
+    with open_results(
+        output,
+        format,
+        write,
+        logprobs.num_utterances,
+        restart=restart,
+        settings=settings,
+    ) as results:
+        summary.go_on(results)
+        known = {*results.done, *(str(one.utterance) for one in results.failures)}
         shown = progress and not results.on_terminal
         for utterance, alignment in align_all(
-            aligner, logprobs, texts, summary=summary, progress=shown
+            aligner,
+            logprobs.without(known),
+            {one: words for one, words in texts.items() if one not in known},
+            summary=summary,
+            strict=strict,
+            progress=shown,
         ):
             results.put(utterance, alignment)
     return summary
@@ -111,6 +149,7 @@ def align_all(
     texts: Mapping[str, Sequence[str] | str],
     *,
     summary: AlignmentSummary | None = None,
+    strict: bool = False,
     progress: bool = False,
 ) -> Iterator[tuple[str, Alignment]]:
     """Align utterances as they are read; those without a text are left out.
@@ -119,37 +158,51 @@ def align_all(
         aligner: For their tokens and words.
         logprobs: Pairs of an utterance id and its log-probs, [T, V].
         texts: The words of each utterance.
-        summary: Counts what is aligned.
+        summary: Counts what is aligned; its `failures` are the errors of utterances
+            that are left out, which the log names.
+        strict: Such an error is raised.
         progress: Show a progress bar, where standard error is a terminal.
 
     Yields:
         Each utterance and its alignment.
 
     Raises:
-        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit; the
-            error has the `utterance`.
+        FormatError: No utterance has both, at the end.
+        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
+            `strict`, or so with all utterances; the error has the `utterance`.
     """
     summary = summary or AlignmentSummary(aligner.frame_shift_s)
+    fail = partial(summary.fail, strict=strict)
     total = getattr(logprobs, "num_utterances", None)
-    left = dict.fromkeys(texts)
-    bar = tqdm(
-        logprobs, total=total, disable=None if progress else True, unit=" utterances"
-    )
-    for utterance, array in bar:
-        if utterance not in texts:
-            summary.without_text.append(utterance)
-            continue
-        del left[utterance]
-        began = time.perf_counter()
-        try:
-            alignment = aligner.align(array, texts[utterance])
-        except InputError as error:
-            error.utterance = utterance
-            raise
-        summary.align_s += time.perf_counter() - began
-        summary.num_utterances += 1
-        summary.num_frames += len(array)
-        if alignment.misfits:
-            summary.misfits[utterance] = list(map(str, alignment.misfits))
-        yield utterance, alignment
-    summary.without_logprobs += left
+    left, found = dict.fromkeys(texts), list[str]()
+    shown = None if progress else True
+    with tqdm(total=total, disable=shown, unit=" utterances") as bar:
+        for utterance, array in aligner.looked_at(readable(logprobs, fail)):
+            bar.update()
+            if utterance not in texts:
+                summary.without_text.append(utterance)
+                continue
+            del left[utterance]
+            found.append(utterance)
+            began = time.perf_counter()
+            try:
+                alignment = aligner.align(array, texts[utterance])
+            except InputError as error:
+                error.utterance = utterance
+                fail(error)
+                summary.check()
+                continue
+            summary.align_s += time.perf_counter() - began
+            summary.num_utterances += 1
+            summary.num_frames += len(array)
+            if alignment.misfits:
+                summary.misfits[utterance] = list(map(str, alignment.misfits))
+            summary.check()
+            yield utterance, alignment
+    failed = {error.utterance for error in summary.failures}
+    summary.without_logprobs += [one for one in left if one not in failed]
+    pairing = Pairing.of(texts, (*found, *summary.without_text), _SIDES)
+    if not summary.num_kept and not failed:
+        pairing.check()
+    summary.remedy = pairing.remedy
+    summary.check(at_end=True)

@@ -2,88 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import numpy as np
+from numba.core.event import Event, Listener, register
 from tqdm import tqdm
 
+from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.summary import Summary
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts, BoostsLike, Numbers
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import BoostError, BoostWarning, InputError, OptionError
-from wfstdec.io.boost_files import BoostFile
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import BoostError, BoostWarning, InputError
+from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.files import digest
 
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 _NAMED_AT_MOST = 5
+_WARMING = 8
 
 Batch = list[tuple[str, np.ndarray]]
-
-
-class BoostLists:
-    """The boosts of many utterances: a list for all, or lists of their own.
-
-        lists = BoostLists(read_boosts("words.txt"))
-        lists = BoostLists({"bartley": 4.0}, read_phrase_weights("names.jsonl"),
-                           decoder.phrase_compiler())
-        decoder.decode([logprobs], boosts=[lists.of("utt1")])
-
-    Args:
-        words: Word (or phrase of words) to bonus, nats: of all utterances, or as
-            `wfstdec.io.read_boosts` reads them.
-        phrases: Phrase to weight: likewise, or as `read_phrase_weights` reads them.
-        compiler: For these phrases, from `Decoder.phrase_compiler`.
-
-    Raises:
-        OptionError: Phrases without a compiler.
-    """
-
-    def __init__(
-        self,
-        words: BoostFile | Numbers | None = None,
-        phrases: BoostFile | Numbers | None = None,
-        compiler: PhraseCompiler | None = None,
-    ) -> None:
-        self._words, self._phrases = (
-            lists if isinstance(lists, BoostFile) else BoostFile(lists or {})
-            for lists in (words, phrases)
-        )
-        if phrases is not None and compiler is None:
-            raise OptionError(
-                "phrases without a compiler, expected one of the decoder's "
-                "phrase_compiler()"
-            )
-        self._compiler = compiler
-        self._compiled: dict[int, PhraseBoosts] = {}
-        self._asked: set[str] = set()
-
-    @property
-    def unused(self) -> list[str]:
-        """The utterances with lists of their own that `of` was never asked for."""
-        return sorted({*self._words.own, *self._phrases.own} - self._asked)
-
-    def of(self, utterance: str) -> BoostsLike:
-        """The boosts of an utterance, for `Decoder.decode`; None where it has none."""
-        self._asked.add(utterance)
-        words, phrases = self._words.of(utterance), self._phrases.of(utterance)
-        if phrases is None:
-            return words
-        assert self._compiler is not None
-        if id(phrases) not in self._compiled:  # the lists live as long as this
-            self._compiled[id(phrases)] = self._compiler.compile(phrases)
-        return Boosts(words or {}, self._compiled[id(phrases)])
+Fail = Callable[[InputError], None]
 
 
 def decode_file(
@@ -96,16 +49,23 @@ def decode_file(
     nbest: int = 1,
     subtitles: SubtitleOptions | None = None,
     lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
+    keep: LatticeWriter | None = None,
+    strict: bool = False,
+    restart: Restart | None = None,
     progress: bool = False,
 ) -> Summary:
     """Decode all utterances of a file, and write what was found in its order.
+
+    An utterance with a fault is left out of the results and named in the log and in the
+    summary. What is done before an error, or Ctrl-C, stays beside the file, where a
+    later run goes on from there with `Restart(resume=True)`.
 
     Args:
         decoder: Any of our decoders.
         logprobs: An `.npz`, `.ark`, `.scp`, or a folder of `.npy`, as
             `wfstdec.io.open_logprobs` takes them; or what that gives.
-        output: The file to write, whole or not at all, or the folder, see
-            `wfstdec.io.open_results`; None is standard output.
+        output: The file to write, or the folder, see `wfstdec.io.open_results`; None
+            is standard output.
         boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
@@ -113,13 +73,17 @@ def decode_file(
         subtitles: How words are cut into subtitles.
         lattices: Makes hypotheses of the lattice of each utterance, such as a
             `LatticeReading`; None asks for no lattices.
+        keep: Keeps the lattice of each utterance; needs `lattices`.
+        strict: The first utterance with a fault ends the run.
+        restart: What becomes of the work of an earlier run that was stopped.
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
-        OptionError: No such format, or several hypotheses where that cannot be.
+        OptionError: No such format, or several hypotheses where that cannot be; there
+            is work of an earlier run, see `wfstdec.io.Restart`.
         FormatError: A file cannot be read or written.
-        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit; the
-            error has the `utterance`.
+        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit, and
+            `strict`, or so with all utterances; the error has the `utterance`.
 
     Warns:
         BoostWarning: Boosts of utterances that the file does not have.
@@ -129,20 +93,41 @@ def decode_file(
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     summary = Summary(decoder.input_frame_shift_s)
-    with open_results(output, format, write, logprobs.num_utterances) as results:
+    settings = {
+        "logprobs": digest(logprobs.path),
+        "decoder": type(decoder).__name__,
+        **fields_of(decoder.options),
+        **fields_of(subtitles),
+        **fields_of(lattices),
+        **{"format": format, "nbest": nbest},
+    }
+    if restart is None or not restart.settings:  # or it says where boosts are from
+        settings["boosts"] = _told_apart(boosts)
+    with open_results(
+        output,
+        format,
+        write,
+        logprobs.num_utterances,
+        beside=keep,
+        restart=restart,
+        settings=settings,
+    ) as results:
+        summary.go_on(results)
+        known = {*results.done, *(str(one.utterance) for one in results.failures)}
         found = decode_all(
             decoder,
-            logprobs,
+            logprobs.without(known),
             boosts,
             nbest=nbest > 1,
-            lattices=lattices,
+            lattices=_kept(lattices, keep),
             summary=summary,
+            strict=strict,
             progress=progress and not results.on_terminal,
         )
         for utterance, hypotheses in found:
             results.put(utterance, hypotheses)
-    if isinstance(boosts, BoostLists) and boosts.unused:
-        _warn_of_unused(boosts.unused, logprobs)
+    if isinstance(boosts, BoostLists):
+        _warn_of_unused([u for u in boosts.unused if u not in known], logprobs)
     return summary
 
 
@@ -154,6 +139,7 @@ def decode_all(
     nbest: bool = False,
     lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
     summary: Summary | None = None,
+    strict: bool = False,
     progress: bool = False,
 ) -> Iterator[tuple[str, list[Hypothesis]]]:
     """Decode utterances as they are read, a batch at a time.
@@ -165,7 +151,9 @@ def decode_all(
         boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
         nbest: As many hypotheses as the decoder's options ask for, instead of the best.
         lattices: As in `decode_file`.
-        summary: Counts what is decoded.
+        summary: Counts what is decoded; its `failures` are the errors of utterances
+            that are left out, which the log names.
+        strict: Such an error is raised.
         progress: Show a progress bar, where standard error is a terminal.
 
     Yields:
@@ -173,24 +161,115 @@ def decode_all(
 
     Raises:
         OptionError: `nbest` of a decoder that has no n-best lists.
-        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit; the
-            error has the `utterance`, and the `path` of log-probs that have one.
+        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit, and
+            `strict`, or so with all utterances; the error has the `utterance`, and the
+            `path` of log-probs that have one.
     """
-    # The first call compiles or loads the kernels: no part of the decoding time.
-    decoder.decode([np.zeros((1, decoder.num_tokens), np.float32)])
     total = getattr(logprobs, "num_utterances", None)
+    path = getattr(logprobs, "path", None)
+    summary = summary or Summary(decoder.input_frame_shift_s)
+    record = lattices is not None
+
+    def fail(error: InputError) -> None:
+        if path is not None and not isinstance(error, BoostError):
+            error.path = str(path)
+        summary.fail(error, strict=strict)
+
     with tqdm(
         total=total, disable=None if progress else True, unit=" utterances"
     ) as bar:
-        for batch in batches(logprobs):
-            utterances = [utterance for utterance, _ in batch]
-            began = time.perf_counter()
-            with _named(utterances, getattr(logprobs, "path", None)):
-                hypotheses = _decode(decoder, batch, boosts, nbest, lattices)
-            if summary is not None:
-                summary.add(batch, hypotheses, time.perf_counter() - began)
-            yield from zip(utterances, hypotheses, strict=True)
-            bar.update(len(batch))
+        pairs = decoder.looked_at(readable(logprobs, fail))
+        for number, batch in enumerate(batches(pairs)):
+            if number == 0:
+                _warm_up(decoder, batch, boosts, nbest, record)
+            size, compiled, began = len(batch), _compiling.seconds, time.perf_counter()
+            found = _decode(
+                decoder, batch, boosts, nbest=nbest, record=record, fail=fail
+            )
+            summary.decode_s += _compiling.left_out(began, compiled)
+            # One at a time: what reads a lattice may keep it beside the results.
+            for (utterance, array), hypotheses in zip(batch, found, strict=True):
+                if lattices is not None:
+                    hypotheses = _read(lattices, utterance, hypotheses, summary, fail)
+                if hypotheses:
+                    summary.add(utterance, len(array), hypotheses)
+                    summary.check()
+                    yield utterance, hypotheses
+            summary.check()
+            bar.update(size)
+    summary.check(at_end=True)
+
+
+def readable(
+    logprobs: Iterable[tuple[str, np.ndarray]], fail: Fail
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Read log-probs; those that cannot be read are left out.
+
+    Args:
+        logprobs: Pairs of an utterance id and its log-probs, or a `LogprobReader`.
+        fail: Is told what is wrong with an utterance.
+    """
+    if not isinstance(logprobs, LogprobReader):
+        yield from logprobs
+        return
+    for utterance, load in logprobs.entries():
+        try:
+            array = load()
+        except InputError as error:
+            error.utterance = utterance
+            fail(error)
+        else:
+            yield utterance, array
+
+
+def fields_of(options: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name; of anything else nothing."""
+    if not is_dataclass(options):
+        return {}
+    return {one.name: getattr(options, one.name) for one in fields(options)}
+
+
+class _Compiling(Listener):
+    """Seconds that numba has compiled, one kernel with its parts at a time."""
+
+    def __init__(self) -> None:
+        self.seconds, self._depth, self._began = 0.0, 0, 0.0
+        register("numba:compile", self)
+
+    def on_start(self, event: Event) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._began = time.perf_counter()
+
+    def on_end(self, event: Event) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+
+    def left_out(self, began: float, compiled: float) -> float:
+        """Seconds since a time when so many had been compiled, without compiling."""
+        seconds = time.perf_counter() - began - (self.seconds - compiled)
+        return max(0.0, seconds)
+
+
+_compiling = _Compiling()
+
+
+def _warm_up(
+    decoder: Decoder,
+    batch: Batch,
+    boosts: BoostLists | BoostsLike,
+    nbest: bool,
+    record: bool,
+) -> None:
+    """Load or compile the kernels of a run: a frame of a few of its utterances.
+
+    What is wrong with them is said when they are decoded.
+    """
+    frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
+    with warnings.catch_warnings(), suppress(InputError):
+        warnings.simplefilter("ignore")
+        _search(decoder, frames, boosts, nbest, record)
 
 
 def batches(
@@ -219,39 +298,91 @@ def _decode(
     decoder: Decoder,
     batch: Batch,
     boosts: BoostLists | BoostsLike,
+    *,
     nbest: bool,
-    lattices: Callable[[str, Lattice], list[Hypothesis]] | None,
-) -> list[list[Hypothesis]]:
+    record: bool,
+    fail: Fail,
+) -> list[Any]:
+    """Decode a batch; utterances that cannot be are taken out of it."""
+    while batch:
+        try:
+            return _search(decoder, batch, boosts, nbest, record)
+        except InputError as error:
+            at = error.utterance
+            if not isinstance(at, int):
+                raise  # it is no fault of one of them
+            error.utterance = batch.pop(at)[0]
+            fail(error)
+    return []
+
+
+def _read(
+    lattices: Callable[[str, Lattice], list[Hypothesis]],
+    utterance: str,
+    lattice: Lattice,
+    summary: Summary,
+    fail: Fail,
+) -> list[Hypothesis]:
+    """The hypotheses of a lattice; none where it cannot be read."""
+    began = time.perf_counter()
+    try:
+        return lattices(utterance, lattice)
+    except InputError as error:
+        error.utterance = utterance
+        fail(error)
+        return []
+    finally:
+        summary.decode_s += time.perf_counter() - began
+
+
+def _search(
+    decoder: Decoder,
+    batch: Batch,
+    boosts: BoostLists | BoostsLike,
+    nbest: bool,
+    record: bool,
+) -> list[Any]:
+    """Search all utterances of a batch: hypotheses of each, or lattices."""
     logprobs = [array for _, array in batch]
     given: BoostsLike | Sequence[BoostsLike]
     if isinstance(boosts, BoostLists):
         given = [boosts.of(utterance) for utterance, _ in batch]
     else:
         given = boosts
-    if lattices is not None:
-        found = decoder.decode_lattice(logprobs, boosts=given)
-        named = zip(batch, found, strict=True)
-        return [lattices(utterance, lattice) for (utterance, _), lattice in named]
+    if record:
+        return decoder.decode_lattice(logprobs, boosts=given)
     if nbest:
         return decoder.decode_nbest(logprobs, boosts=given)
     return [[best] for best in decoder.decode(logprobs, boosts=given)]
 
 
-@contextmanager
-def _named(utterances: list[str], path: object) -> Iterator[None]:
-    """Give errors about an utterance of the batch its id, and the file it is from."""
-    try:
-        yield
-    except InputError as error:
-        if isinstance(error.utterance, int):
-            error.utterance = utterances[error.utterance]
-            if path is not None and not isinstance(error, BoostError):
-                error.path = str(path)
-        raise
+def _kept(
+    lattices: Callable[[str, Lattice], list[Hypothesis]] | None,
+    keep: LatticeWriter | None,
+) -> Callable[[str, Lattice], list[Hypothesis]] | None:
+    """Read a lattice, and then keep it; only lattices that can be read are kept."""
+    if keep is None or lattices is None:
+        return lattices
+
+    def read(utterance: str, lattice: Lattice) -> list[Hypothesis]:
+        found = lattices(utterance, lattice)
+        keep(utterance, lattice)
+        return found
+
+    return read
+
+
+def _told_apart(boosts: BoostLists | BoostsLike) -> str:
+    """A few letters that differ where boosts do."""
+    if isinstance(boosts, BoostLists):
+        return boosts.digest
+    return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()
 
 
 def _warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
     """Lists for utterances that are not there: most often ids of another form."""
+    if not utterances:
+        return
     named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
     more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
     warnings.warn(

@@ -1,20 +1,23 @@
 """Many lattices: kept while decoding, and rescored from file to file.
 
-with LatticeWriter("dev.lat") as write:
-    decode_file(decoder, "dev.npz", "dev.hyp", lattices=LatticeReading(write=write))
+keep = LatticeWriter("dev.lat")
+decode_file(decoder, "dev.npz", "dev.hyp", lattices=LatticeReading(), keep=keep)
 rescore_file("dev.lat", "dev.hyp", lm="large.arpa.gz", lm_scale=0.8)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tqdm import tqdm
 
-from wfstdec.errors import LatticeError
+from wfstdec.batch.decoding import fields_of
+from wfstdec.batch.summary import Tally
+from wfstdec.errors import InputError
+from wfstdec.io.journal import Restart
+from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.lattice.arrays import Lattice
@@ -30,6 +33,7 @@ from wfstdec.search.paths.lattice import (
     hypotheses_of,
     nbest_texts,
 )
+from wfstdec.text.files import digest
 
 
 @dataclass(frozen=True)
@@ -41,19 +45,15 @@ class LatticeReading:
         confidence: Whether the best one's words get confidences.
         mbr: Whether it is the text of least expected error instead, alone.
         posterior_scale: Times all costs, for both.
-        write: Keeps the lattice of an utterance; None keeps none.
     """
 
     nbest: int = 1
     confidence: bool = False
     mbr: bool = False
     posterior_scale: float = 1.0
-    write: Callable[[str, Lattice], Any] | None = None
 
     def __call__(self, utterance: str, lattice: Lattice) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first."""
-        if self.write is not None:
-            self.write(utterance, lattice)
         found = nbest_texts(lattice, self.nbest)
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
@@ -67,6 +67,20 @@ class LatticeReading:
         return hypotheses
 
 
+@dataclass
+class RescoringSummary(Tally):
+    """Counts of a run; `str()` is a line for a person. Others as of `Tally`.
+
+    Attributes:
+        seconds: On the wall, reading and writing included.
+    """
+
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.num_utterances} lattices in {self.seconds:.1f} s{self.extras()}"
+
+
 def rescore_file(
     lattices: str | os.PathLike[str] | LatticeFile,
     output: str | os.PathLike[str] | None = None,
@@ -77,9 +91,16 @@ def rescore_file(
     word_insertion: float | None = None,
     reading: LatticeReading | None = None,
     format: str | None = None,
+    kaldi: KaldiLatticeWriter | None = None,
+    strict: bool = False,
+    restart: Restart | None = None,
     progress: bool = False,
-) -> int:
+) -> RescoringSummary:
     """Read lattices, weigh them anew, and write what is then best.
+
+    A lattice with a fault is left out of the results and named in the log and in the
+    summary. What is done before an error, or Ctrl-C, stays beside the file, where a
+    later run goes on from there with `Restart(resume=True)`.
 
     Args:
         lattices: What `wfstdec decode --lattices` wrote.
@@ -90,40 +111,71 @@ def rescore_file(
         word_insertion: Of each word; None is that of the search.
         reading: What becomes of each; None is the best text.
         format: As for `decode_file`.
+        kaldi: Writes the rescored lattices as an archive.
+        strict: The first lattice with a fault ends the run.
+        restart: What becomes of the work of an earlier run that was stopped.
         progress: Show a progress bar, where standard error is a terminal.
 
-    Returns:
-        How many lattices there were.
-
     Raises:
-        OptionError: A value is out of range, or the model is over other words.
-        FormatError, LatticeError: The file cannot be read, or is damaged.
+        OptionError: A value is out of range, or the model is over other words; there
+            is work of an earlier run, see `wfstdec.io.Restart`.
+        FormatError: A file cannot be read or written.
+        LatticeError: A lattice is damaged, and `strict`, or so with all.
     """
+    began = time.perf_counter()
     file = lattices if isinstance(lattices, LatticeFile) else open_lattices(lattices)
     reading = reading or LatticeReading()
     format = format_named(format, output)
     write = result_writer(format, nbest=reading.nbest)
     model = None
-    if lm is not None and file.vocabulary is not None:
-        model = lm_over(read_lm(lm), file.vocabulary.words, unk_cost)
-    with open_results(output, format, write, len(file)) as results:
+    if file.vocabulary is not None:
+        words = file.vocabulary.words
+        model = None if lm is None else lm_over(read_lm(lm), words, unk_cost)
+        if kaldi is not None:
+            kaldi.number(file.vocabulary.own.words)
+    settings = {
+        "lattices": digest(file.path),
+        **{"lm_scale": lm_scale, "word_insertion": word_insertion},
+        **fields_of(reading),
+        **{"format": format, "unk_cost": unk_cost},
+        "lm": digest(lm) if isinstance(lm, str | os.PathLike) else None,
+    }
+    summary = RescoringSummary()
+    with open_results(
+        output,
+        format,
+        write,
+        len(file),
+        beside=kaldi,
+        restart=restart,
+        settings=settings,
+    ) as results:
+        summary.go_on(results)
+        known = {*results.done, *(one.utterance for one in results.failures)}
+        left = [utterance for utterance in file if utterance not in known]
         shown = progress and not results.on_terminal
-        for utterance in tqdm(file, disable=None if shown else True):
-            lattice = file[utterance]
+        for utterance in tqdm(left, disable=None if shown else True):
             try:
+                lattice = file[utterance]
                 if model is not None:
                     lattice = rescored(
-                        lattice,
-                        model,
-                        lm_scale=lm_scale,
-                        word_insertion=word_insertion,
+                        lattice, model, lm_scale=lm_scale, word_insertion=word_insertion
                     )
                 elif lm_scale is not None or word_insertion is not None:
                     lattice = weighed(
                         lattice, lm_scale=lm_scale, word_insertion=word_insertion
                     )
-            except LatticeError as error:
+                found = reading(utterance, lattice)
+                if kaldi is not None:
+                    kaldi(utterance, lattice)
+            except InputError as error:
                 error.utterance, error.path = utterance, str(file.path)
-                raise
-            results.put(utterance, reading(utterance, lattice))
-    return len(file)
+                summary.fail(error, strict=strict)
+                summary.check()
+                continue
+            summary.num_utterances += 1
+            summary.check()
+            results.put(utterance, found)
+        summary.check(at_end=True)
+    summary.seconds = time.perf_counter() - began
+    return summary

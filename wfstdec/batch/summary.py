@@ -2,53 +2,114 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from wfstdec.errors import InputError, OptionError
+from wfstdec.io.outputs import Results
 from wfstdec.search.hypothesis import Hypothesis
 
 _NAMED_AT_MOST = 5
+_TRIED_AT_MOST = 64
+_log = logging.getLogger("wfstdec.batch")
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Counts of a run in which some utterances may be left out.
+
+    Attributes:
+        num_utterances: Done in this run.
+        num_kept: Done by an earlier one, which was stopped.
+        failures: What is wrong with the utterances that were left out: each has the
+            `utterance`, and the `path` where it was read from a file.
+    """
+
+    num_utterances: int = 0
+    num_kept: int = 0
+    failures: list[InputError] = field(default_factory=list)
+    _named: int = 0
+
+    def go_on(self, results: Results) -> None:
+        """Take over what an earlier run did; failures go to both from here on."""
+        self.num_kept, self.failures = len(results.done), results.failures
+        self._named = len(self.failures)
+
+    def fail(self, error: InputError, *, strict: bool = False) -> None:
+        """Leave an utterance out.
+
+        Raises:
+            InputError: The same, if `strict`, or if it is an `OptionError`, which all
+                utterances would have.
+        """
+        if strict or isinstance(error, OptionError):
+            raise error
+        self.failures.append(error)
+
+    def check(self, *, at_end: bool = False) -> None:
+        """Name the failures since the last call in the log, one line each.
+
+        Raises:
+            InputError: The first of them, where many utterances fail and no other goes
+                well: then it is no fault of an utterance.
+        """
+        if self.num_utterances + self.num_kept:
+            for error in self.failures[self._named :]:
+                _log.error("left out: %s", error)
+            self._named = len(self.failures)
+        elif self.failures and (at_end or len(self.failures) >= _TRIED_AT_MOST):
+            raise self.failures[0]
+
+    def check_all_done(self) -> None:
+        """Raise unless every utterance was done.
+
+        Raises:
+            InputError: Says how many were left out, and names some.
+        """
+        if self.failures:
+            found = [str(error.utterance) for error in self.failures]
+            total = self.num_utterances + self.num_kept + len(found)
+            raise InputError(f"left out {len(found)} of {total}: {named(found)}")
+
+    def extras(self) -> str:
+        """What a line for people says beside what was done; mostly nothing."""
+        kept = f"; {self.num_kept} kept from an earlier run" if self.num_kept else ""
+        return kept + (f"; {len(self.failures)} left out" if self.failures else "")
+
+
+def named(utterances: Sequence[str]) -> str:
+    """The first few of some utterances, for people."""
+    more = " ..." if len(utterances) > _NAMED_AT_MOST else ""
+    return " ".join(utterances[:_NAMED_AT_MOST]) + more
 
 
 @dataclass
-class Summary:
-    """Counts of a run; `str()` is a line for a person.
+class Summary(Tally):
+    """Counts of a run; `str()` is a line for a person. Others as of `Tally`.
 
     Attributes:
         frame_shift_s: Seconds per frame of what was decoded.
-        num_utterances: Decoded utterances.
+        num_utterances: Utterances that this run decoded.
         num_frames: Their frames.
-        decode_s: Seconds on the wall in the decoder, without reading and writing.
+        decode_s: Seconds on the wall in the decoder, without reading, writing and
+            compiling kernels.
         unfinished: The utterances that did not reach a final state.
     """
 
     frame_shift_s: float
-    num_utterances: int = 0
     num_frames: int = 0
     decode_s: float = 0.0
     unfinished: list[str] = field(default_factory=list)
 
     def add(
-        self,
-        batch: Sequence[tuple[str, np.ndarray]],
-        hypotheses: Sequence[Sequence[Hypothesis]],
-        seconds: float,
+        self, utterance: str, num_frames: int, hypotheses: Sequence[Hypothesis]
     ) -> None:
-        """Count a decoded batch.
-
-        Args:
-            batch: Ids and log-probs, [T, V].
-            hypotheses: Of each utterance, best first.
-            seconds: What the decoder took.
-        """
-        self.num_utterances += len(batch)
-        self.num_frames += sum(len(logprobs) for _, logprobs in batch)
-        self.decode_s += seconds
-        for (utterance, _), [best, *_] in zip(batch, hypotheses, strict=True):
-            if not best.reached_final:
-                self.unfinished.append(utterance)
+        """Count a decoded utterance with its hypotheses, best first."""
+        self.num_utterances += 1
+        self.num_frames += num_frames
+        if not hypotheses[0].reached_final:
+            self.unfinished.append(utterance)
 
     @property
     def audio_s(self) -> float:
@@ -66,8 +127,6 @@ class Summary:
             f"in {self.decode_s:.2f} s (RTFx {self.rtfx:.0f})"
         )
         if not self.unfinished:
-            return text + "; all reached a final state"
-        named = " ".join(self.unfinished[:_NAMED_AT_MOST])
-        more = " ..." if len(self.unfinished) > _NAMED_AT_MOST else ""
-        count = len(self.unfinished)
-        return f"{text}; {count} did not reach a final state: {named}{more}"
+            return text + "; all reached a final state" + self.extras()
+        found = f"{len(self.unfinished)} did not reach a final state"
+        return f"{text}; {found}: {named(self.unfinished)}{self.extras()}"

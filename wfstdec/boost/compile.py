@@ -1,7 +1,7 @@
 """Compiling boost lists: what users give becomes what every search takes.
 
     BoostList               what users give, checked (`boost.lists`)
-    CompiledBoosts          what every search takes: `words`, `phrases`, `added`
+    CompiledBoosts          what every search takes (`boost.compiled`)
     WordBoosts              a hash map of word ids (`boost.words`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
     OovWords              words that the decoder does not have (`boost.oov`)
@@ -27,71 +27,22 @@ import threading
 import warnings
 from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 
-import numpy as np
-
 from wfstdec.boost.automatic import DefaultBonuses
+from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
-from wfstdec.boost.oov import OovWords, Pronouncer, oov_words
-from wfstdec.boost.phrases import (
-    GRAIN,
-    PhraseBoosts,
-    PhraseOptions,
-    compile_spellings,
-)
+from wfstdec.boost.oov import oov_words
+from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
+from wfstdec.boost.pronouncer import Pronouncer, Said
 from wfstdec.boost.spelling import Speller, Spelling, by_words
-from wfstdec.boost.words import WordBoosts, compile_word_boosts
+from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
-from wfstdec.jit import jit
-from wfstdec.lm.automaton import Unit, frozen
+from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import TokenTable
-
-
-def scaled_words(words: WordBoosts, scale: float) -> WordBoosts:
-    """All bonuses times a number, 0 or more."""
-    bonuses = (words.bonuses * np.float64(scale)).astype(np.float32)
-    return WordBoosts(words.keys, bonuses, max(np.float32(0), bonuses.max()))
-
-
-def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
-    """All amounts and credits times a number, 0 or more."""
-    automaton = phrases.automaton
-    credit = _credits_of(automaton.backoff_state, automaton.backoff_cost)
-    source = np.repeat(np.arange(len(credit)), np.diff(automaton.state_arc_splits))
-    done = credit[source] - credit[automaton.arc_next] - automaton.arc_cost
-    left = automaton.final_cost - credit
-    credit, done, left = (_rounded_to_grain(x * scale) for x in (credit, done, left))
-    backoff = automaton.backoff_state
-    return replace(
-        phrases,
-        automaton=frozen(
-            automaton._replace(
-                arc_cost=credit[source] - (credit[automaton.arc_next] + done),
-                backoff_cost=np.where(backoff < 0, 0, credit - credit[backoff]),
-                final_cost=credit + left,
-                model_default_cost=automaton.model_default_cost * np.float64(scale),
-            )
-        ),
-    )
-
-
-def _rounded_to_grain(amounts: np.ndarray) -> np.ndarray:
-    return np.round(amounts / GRAIN) * GRAIN
-
-
-@jit
-def _credits_of(backoff_state, backoff_cost):
-    """Credit paid in advance at each state, float64 [S]: 0 at the root."""
-    credit = np.zeros(len(backoff_cost))
-    for state in range(1, len(credit)):
-        credit[state] = credit[backoff_state[state]] + np.float64(backoff_cost[state])
-    return credit
-
 
 _MAX_SHOWN = 10
 """Unknown words or phrases that a warning shows."""
@@ -99,71 +50,37 @@ _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledBoosts:
-    """Compiled boosts of an utterance; every search takes them.
-
-    Attributes:
-        words: The hash map of boosted words; may be empty.
-        phrases: The automaton of boosted phrases, of words or of tokens. Where words
-            are added, phrases of words may have labels behind the decoder's.
-        added: Words that the decoder does not have.
-    """
-
-    words: WordBoosts
-    phrases: PhraseBoosts | None = None
-    added: OovWords | None = None
-
-    def __bool__(self) -> bool:
-        found = bool(self.words) or self.phrases is not None
-        return found or self.added is not None
-
-    @property
-    def of_tokens(self) -> bool:
-        """Whether there are phrases of tokens."""
-        return self.phrases is not None and self.phrases.unit == "token"
-
-    def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:
-        """What an utterance is credited, as a cost: negative nats.
-
-        Args:
-            words: The ids of its words.
-            tokens: The tokens that begin in it; only phrases of tokens ask for them.
-        """
-        total = 0.0
-        if self.words:
-            total -= self.words.total(words)
-        if self.added is not None:
-            total -= self.added.total(words)
-        if self.phrases is not None:
-            total += self.phrases.total(tokens if self.of_tokens else words)
-        return total + 0.0  # no -0.0
-
-
 _Made = TypeVar("_Made")
 
 
 class _Remembered(Generic[_Made]):
-    """The last 64 things that were made, by key."""
+    """The last 64 things that were made, by key; who asks for others never waits."""
 
     _MOST = 64
 
     def __init__(self) -> None:
-        self._made: OrderedDict[tuple, _Made] = OrderedDict()
+        self._places: OrderedDict[tuple, _Place[_Made]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
         """Value of a key, made at the first call."""
         with self._lock:
-            found = self._made.pop(key, None)
-            if found is None:
-                found = make()
-            self._made[key] = found
-            if len(self._made) > self._MOST:
-                self._made.popitem(last=False)
-        return found
+            place = self._places.pop(key, None) or _Place()
+            self._places[key] = place
+            if len(self._places) > self._MOST:
+                self._places.popitem(last=False)
+        with place.lock:
+            if place.made is None:
+                place.made = make()
+        return place.made
+
+
+class _Place(Generic[_Made]):
+    """One thing that is made, or will be."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.made: _Made | None = None
 
 
 class PhraseCompiler:
@@ -195,11 +112,15 @@ class PhraseCompiler:
         self.speller = speller
         self._remembered: _Remembered[PhraseBoosts] = _Remembered()
 
-    def compile(self, phrases: Mapping[str, float] | Iterable[str]) -> PhraseBoosts:
+    def compile(
+        self, phrases: Mapping[str, float | None] | Iterable[str]
+    ) -> PhraseBoosts:
         """Compile a list; an equal list, in any order, gives the same object again.
 
         Args:
             phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
+                A weight of None is what one of weight 1 is worth by `c0` and `beta`,
+                also where weights are totals.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -219,12 +140,12 @@ class PhraseCompiler:
             )
         return boosts
 
-    def of_checked(self, numbers: Mapping[str, float]) -> PhraseBoosts:
+    def of_checked(self, numbers: Mapping[str, float | None]) -> PhraseBoosts:
         """Compile what a `BoostList` has checked, without a warning."""
         content = tuple(sorted(numbers.items(), key=itemgetter(0)))
         return self._remembered.get(content, lambda: self._compile(content))
 
-    def _compile(self, content: tuple[tuple[str, float], ...]) -> PhraseBoosts:
+    def _compile(self, content: tuple[tuple[str, float | None], ...]) -> PhraseBoosts:
         texts, weights = [text for text, _ in content], [one for _, one in content]
         spellings = self.speller(texts)
         unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
@@ -284,7 +205,7 @@ class BoostCompiler:
         """
         if is_one_list(boosts):
             of_all = self._compile_one(boosts, scale)
-            _warn_of(set(of_all.unknown))
+            _warn_of([of_all])
             return [of_all.boosts] * n
         done: dict[int, _Compiled] = {}
         each = of_each(boosts, n)
@@ -295,11 +216,13 @@ class BoostCompiler:
             except BoostError as error:
                 error.utterance = i
                 raise
-        _warn_of({word for found in done.values() for word in found.unknown})
+        _warn_of(done.values())
         return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
         """What a search takes, and the words that the decoder does not have."""
+        if isinstance(given, CompiledBoosts):
+            return _Compiled(given, [], {}, None)
         listed = BoostList.of(given)
         return self._remembered.get(
             (listed.content, scale), lambda: self._compile(listed, scale)
@@ -310,7 +233,7 @@ class BoostCompiler:
         words, phrases = listed.numbers, listed.phrases
         if words and not self._num_labels["word"]:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
-        said = self._said(listed)
+        said, lacking = self._said(listed)
         numbers = self._with_defaults(words, said)
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
@@ -323,15 +246,10 @@ class BoostCompiler:
             unknown += phrases.unknown
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
-        if scale != 1:
-            compiled = scaled_words(compiled, scale)
-            phrases = phrases and scaled_phrases(phrases, scale)
-            added = added and _scaled(added, scale)
-        return _Compiled(
-            CompiledBoosts(compiled, phrases, added), unknown, listed.phrases
-        )
+        made = scaled_boosts(CompiledBoosts(compiled, phrases, added), scale)
+        return _Compiled(made, unknown, lacking, listed.phrases)
 
-    def _said(self, listed: BoostList) -> dict[str, list[Spelling]]:
+    def _said(self, listed: BoostList) -> Said:
         """Pronunciations that the decoder does not have, of the words of a list."""
         pronouncer, pronounced = self._pronouncer, listed.pronunciations
         if isinstance(pronouncer, str):
@@ -339,7 +257,7 @@ class BoostCompiler:
                 raise BoostError(
                     f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
                 )
-            return {}
+            return Said({}, {})
         said = {
             word: [
                 one
@@ -350,7 +268,8 @@ class BoostCompiler:
         }
         words = dict.fromkeys(word for text in listed.numbers for word in text.split())
         lacking = [w for w in words if w not in self._word_ids and w not in said]
-        return {**said, **(pronouncer.say(lacking) if lacking else {})}
+        asked = pronouncer.say(lacking) if lacking else Said({}, {})
+        return Said({**said, **asked.ways}, asked.lacking)
 
     def _with_defaults(
         self, numbers: Mapping[str, float | None], said: Mapping[str, list[Spelling]]
@@ -389,28 +308,40 @@ class BoostCompiler:
 
 
 class _Compiled(NamedTuple):
-    """Boosts, the words that the decoder does not have, and phrases kept alive."""
+    """Boosts, the words that the decoder does not have, and phrases kept alive.
+
+    What g2p says of some words has names that are no tokens: these, and the words.
+    """
 
     boosts: CompiledBoosts
     unknown: list[str]
+    lacking: dict[str, list[str]]
     phrases: PhraseBoosts | None
 
 
-def _scaled(added: OovWords, scale: float) -> OovWords:
-    bonus = (added.bonus * np.float64(scale)).astype(np.float32)
-    return replace(added, bonus=bonus)
-
-
-def _warn_of(unknown: set[str]) -> None:
+def _warn_of(compiled: Iterable[_Compiled]) -> None:
+    unknown = {word for one in compiled for word in one.unknown}
     if not unknown:
         return
     shown, more = _shown(sorted(unknown))
     warnings.warn(
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
-        f"effect, expected pronunciations or g2p for them: {shown}{more}",
+        f"effect, expected pronunciations or g2p for them: {shown}{more}"
+        + lacking_told(one.lacking for one in compiled),
         BoostWarning,
         stacklevel=_levels_inside(),
     )
+
+
+def lacking_told(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
+    """Names that the token table lacks and their words, the end of a message."""
+    words: dict[str, set[str]] = {}
+    for one in found:
+        for name, some in one.items():
+            words.setdefault(name, set()).update(some)
+    most = sorted(words.items(), key=lambda item: (-len(item[1]), item[0]))
+    told = [f"{n!r} in {len(w)} ({min(w)!r})" for n, w in most[:_MAX_SHOWN]]
+    return f"; g2p has names that are no tokens: {', '.join(told)}" if told else ""
 
 
 def _shown(unknown: Sequence[str]) -> tuple[str, str]:

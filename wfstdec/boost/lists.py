@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import MAX_WEIGHT, PhraseBoosts
 from wfstdec.errors import BoostError, ShapeError
 
@@ -83,7 +84,9 @@ class Boosts:
     phrases: PhraseBoosts | None = None
 
 
-BoostsLike = Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | None
+BoostsLike = (
+    Boosts | Numbers | Sequence[str | BoostEntry] | PhraseBoosts | CompiledBoosts | None
+)
 """Boosts of an utterance in any of their public spellings."""
 
 
@@ -139,8 +142,8 @@ class BoostList:
         )
 
     @classmethod
-    def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
-        """Check phrases and weights, 1 where none are given.
+    def weighted(cls, phrases: Mapping[str, float | None] | Iterable[str]) -> BoostList:
+        """Check phrases and weights, 1 where none are given, None where it is None.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -171,7 +174,7 @@ class BoostList:
             text, number, more = entry.text, entry.bonus, entry.pronunciations
         else:
             text = _checked_text(given, what)
-            if number is not None or name == "weight":
+            if number is not None:
                 _check_number(number, text, name)
         known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
         if known != number:
@@ -186,7 +189,8 @@ class BoostList:
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
     """Whether boosts are those of all utterances."""
-    if boosts is None or isinstance(boosts, Boosts | Mapping | PhraseBoosts):
+    whole = Boosts | Mapping | PhraseBoosts | CompiledBoosts
+    if boosts is None or isinstance(boosts, whole):
         return True
     if isinstance(boosts, str) or not isinstance(boosts, Sequence):
         return False

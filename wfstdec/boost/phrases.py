@@ -120,7 +120,7 @@ class PhraseBoosts(BackoffModel):
 
 def compile_spellings(
     spellings: Sequence[Sequence[Spelling]],
-    weights: Sequence[float],
+    weights: Sequence[float | None],
     options: PhraseOptions,
     num_labels: int,
     boundary: int | None = None,
@@ -129,7 +129,8 @@ def compile_spellings(
 
     Args:
         spellings: The spellings of each phrase, tuples of labels; may be none.
-        weights: The weight of each phrase.
+        weights: The weight of each phrase; None is what one of weight 1 is worth
+            where weights are no totals, whatever they are here.
         options: The amounts.
         num_labels: Labels are below it.
         boundary: The label between words, to count whole words only.
@@ -148,8 +149,9 @@ def compile_spellings(
             raise BoostError("a spelling without labels, expected at least one")
         if minimal:
             length = max(map(len, minimal)) - 2 * len(edge)
-            times = 1 if options.weights_are_totals else float(base[length])
-            amount = round(weight * times / GRAIN) * GRAIN
+            is_total = options.weights_are_totals and weight is not None
+            times = 1 if is_total else float(base[length])
+            amount = round((1 if weight is None else weight) * times / GRAIN) * GRAIN
             for spelling in minimal:
                 amounts[spelling] += amount
     ordered = sorted(amounts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import (
     instalment_size,
     pay,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, uint64
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import BIT, LOW_BITS, NO_BITS, WORD_SHIFT, check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import compile_word_boosts

@@ -3,9 +3,13 @@ r"""Align known texts with log-probs: when words and tokens were said.
     wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
         --logprobs x.npz --text ref.txt --output x.ctm
 
-Without --lexicon words are spelt with the tokens. The format follows from the name of
-the output: .ctm, .jsonl (tokens too, and where text and audio do not fit), .srt, .vtt,
-.TextGrid; the last three are for one utterance, or take a folder and --format.
+Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
+words are looked up as these say where the lexicon lacks them as they are written. The
+format follows from the name of the output: .ctm, .jsonl (tokens too, and where text and
+audio do not fit), .srt, .vtt, .TextGrid; the last three are for one utterance, or take
+a folder and --format. An utterance with a fault, such as an unknown word, is named and
+left out, and the exit code is 1. What is done when a run is stopped stays, and --resume
+goes on from there.
 """
 
 from __future__ import annotations
@@ -14,23 +18,26 @@ import argparse
 import sys
 
 import wfstdec
-from wfstdec.batch.aligning import align_file
-from wfstdec.cli.flags import add_flags
+from wfstdec.batch.aligning import AlignmentSummary, align_file
+from wfstdec.cli.flags import add_flags, normalizer_of
 from wfstdec.cli.result_flags import (
+    RUN_FLAGS,
     SUBTITLE_FLAGS,
+    g2p_of,
+    restart_of,
     result_format,
     subtitle_options,
 )
 
-HELP = "a known text and log-probs to times of words"
 _SHOWN_AT_MOST = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
-    add_flags(parser, "--lexicon", "--g2p", "--sentencepiece")
-    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS)
+    add_flags(parser, "--lexicon", "--g2p", "--g2p-phones", "--sentencepiece")
+    add_flags(parser, "--ignore-case", "--normalize")
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
     add_flags(parser, "--align-beam", "--exact", "--skip-cost", "--insert-cost")
@@ -55,8 +62,9 @@ def run(args: argparse.Namespace) -> None:
         separator_optional=args.separator_optional,
         silence=args.silence,
         silence_prob=args.silence_prob,
-        g2p=args.g2p,
+        g2p=g2p_of(args.g2p, args.g2p_phones),
         sentencepiece_model=args.sentencepiece,
+        normalizer=normalizer_of(args),
         topology=args.topology,
         blank=args.blank,
         options=options,
@@ -69,10 +77,16 @@ def run(args: argparse.Namespace) -> None:
         args.output,
         format=format,
         subtitles=subtitles,
+        strict=args.strict,
+        restart=restart_of(args),
         progress=not args.quiet,
     )
-    if args.quiet:
-        return
+    if not args.quiet:
+        _show(summary)
+    summary.check_all_done()
+
+
+def _show(summary: AlignmentSummary) -> None:
     for utterance, misfits in list(summary.misfits.items())[:_SHOWN_AT_MOST]:
         for misfit in misfits:
             print(f"{utterance}: {misfit}", file=sys.stderr)

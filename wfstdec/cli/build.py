@@ -6,14 +6,16 @@ Each stage says its states, arcs, seconds and memory on standard error.
 from __future__ import annotations
 
 import argparse
+import logging
 
 import wfstdec
 from wfstdec.cli.flags import add_flags
 from wfstdec.text.files import read_lines
-from wfstdec.text.lexicon import Lexicon, spelling_lexicon
+from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
 from wfstdec.text.symbols import TokenTable, read_tokens
 
-HELP = "tokens, a lexicon and a language model to a search graph"
+_NAMED_AT_MOST = 5
+_log = logging.getLogger("wfstdec.build")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +56,24 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _spelt(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
-    """The words of the list, in its first column, spelt with the tokens."""
+    """The words of the list, in its first column, spelt with the tokens.
+
+    Words that cannot be spelt are left out, and said.
+
+    Raises:
+        LexiconError: More than half of the words cannot be spelt: then the list is not
+            for these tokens.
+    """
     words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
-    return spelling_lexicon(
-        words,
-        tokens,
-        separator=args.separator,
-        sentencepiece_model=args.sentencepiece,
-    )
+    how = {"separator": args.separator, "sentencepiece_model": args.sentencepiece}
+    found, bad = spellable_words(words, tokens, **how)
+    if len(bad) >= len(found):
+        return spelling_lexicon(words, tokens, **how)  # which says what is lacking
+    if bad:
+        named = ", ".join(map(repr, bad[:_NAMED_AT_MOST]))
+        more = ", ..." if len(bad) > _NAMED_AT_MOST else ""
+        _log.warning(
+            "%s: %d of %d words cannot be spelt with the tokens and are left out: %s%s",
+            *(args.spell, len(bad), len(bad) + len(found), named, more),
+        )
+    return found

@@ -16,8 +16,6 @@ import wfstdec
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import OptionError
 
-HELP = "an ARPA file to a language model that is mapped into memory"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

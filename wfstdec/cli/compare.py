@@ -52,8 +52,6 @@ from wfstdec.compare.running import run as run_comparison
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 
-HELP = "searches side by side: WER, speed, search errors, memory"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

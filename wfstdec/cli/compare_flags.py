@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from wfstdec.cli.flags import add_flags
+from wfstdec.cli.flags import add_flags, normalizer_of
 from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
 from wfstdec.compare.speech import Speech, read_speech
@@ -21,7 +21,7 @@ def add_speech_flags(
     """The utterances."""
     add_flags(parser, "--logprobs", required=needs_logprobs)
     add_flags(parser, "--ref", required=True)
-    add_flags(parser, "--utterances", "--frame-shift")
+    add_flags(parser, "--utterances", "--frame-shift", "--ignore-case", "--normalize")
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +39,7 @@ def speech_of(args: argparse.Namespace) -> Speech:
         args.ref,
         limit=args.utterances,
         frame_shift_s=args.frame_shift,
+        normalizer=normalizer_of(args),
     )
 
 

@@ -12,8 +12,6 @@ import argparse
 import wfstdec
 from wfstdec.cli.flags import add_flags
 
-HELP = "graphs from and to OpenFst files"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -9,17 +9,18 @@ features:
     wfstdec decode --decoder greedy --tokens ... --arpa bpe.arpa --logprobs x.npz
     wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
 
-Results come in the order of the log-probs; without --output, on standard output.
+Results come in the order of the log-probs; without --output, on standard output. An
+utterance with a fault is named and left out, and the exit code is 1. What is done when
+a run is stopped stays beside --output, and --resume goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import ExitStack
-from dataclasses import replace
 
-from wfstdec.batch.decoding import BoostLists, decode_file
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import decode_file
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
@@ -29,7 +30,9 @@ from wfstdec.cli.phrase_flags import (
     refuse_phrase_flags,
 )
 from wfstdec.cli.result_flags import (
+    RUN_FLAGS,
     SUBTITLE_FLAGS,
+    restart_of,
     result_format,
     subtitle_options,
 )
@@ -40,13 +43,12 @@ from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 
-HELP = "log-probs to words with times"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--logprobs", required=True)
-    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, "--boost")
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
+    add_flags(parser, "--boost")
     add_flags(parser, "--phrases", "--phrase-totals", "--phrase-unit")
     add_flags(parser, "--phrase-context", "--phrase-depth", "--phrase-unknown")
     add_flags(parser, "--phrase-boundary", "--sentencepiece")
@@ -65,24 +67,23 @@ def run(args: argparse.Namespace) -> None:
     words, phrases = _read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
-    with ExitStack() as stack:
-        if args.lattices:
-            assert reading is not None
-            write = stack.enter_context(LatticeWriter(args.lattices))
-            reading = replace(reading, write=write)
-        summary = decode_file(
-            decoder,
-            logprobs,
-            args.output,
-            boosts=_boosts_for(decoder, args, words, phrases),
-            format=format,
-            nbest=nbest,
-            subtitles=subtitles,
-            lattices=reading,
-            progress=not args.quiet,
-        )
+    summary = decode_file(
+        decoder,
+        logprobs,
+        args.output,
+        boosts=_boosts_for(decoder, args, words, phrases),
+        format=format,
+        nbest=nbest,
+        subtitles=subtitles,
+        lattices=reading,
+        keep=LatticeWriter(args.lattices) if args.lattices else None,
+        strict=args.strict,
+        restart=restart_of(args, makes="lattices"),
+        progress=not args.quiet,
+    )
     if not args.quiet:
         print(summary, file=sys.stderr)
+    summary.check_all_done()
 
 
 def _read_lists(

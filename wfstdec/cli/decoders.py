@@ -14,6 +14,7 @@ from typing import Any
 
 import wfstdec
 from wfstdec.cli.flags import DECODERS, add_flags
+from wfstdec.cli.result_flags import g2p_of
 from wfstdec.errors import OptionError
 from wfstdec.search.decoder import Decoder
 from wfstdec.transducer import need_torch
@@ -34,7 +35,8 @@ class Kind:
 
 
 def _wfst(*, graph: str, options: wfstdec.WfstOptions, **common: Any) -> Decoder:
-    return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, **common)
+    g2p = g2p_of(common.pop("g2p", None), common.pop("g2p_phones", None))
+    return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, g2p=g2p, **common)
 
 
 def _trie(
@@ -46,7 +48,8 @@ def _trie(
 ) -> Decoder:
     if open_vocabulary is not None:
         more["open_vocabulary"] = wfstdec.OpenVocabulary(*open_vocabulary)
-    return wfstdec.TrieDecoder(lm=lm or arpa, **more)
+    g2p = g2p_of(more.pop("g2p", None), more.pop("g2p_phones", None))
+    return wfstdec.TrieDecoder(lm=lm or arpa, g2p=g2p, **more)
 
 
 def _greedy(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:
@@ -63,10 +66,11 @@ def _transducer(
 
 
 _TOKENS = ("tokens", "blank", "separator", "arpa", "lm", "unk_cost")
+_G2P = ("g2p", "g2p_phones")
 KINDS = {
-    "wfst": Kind(("graph", "g2p"), _wfst),
+    "wfst": Kind(("graph", *_G2P), _wfst),
     "trie": Kind(
-        (*_TOKENS, "lexicon", "separator_optional", "open_vocabulary", "g2p"), _trie
+        (*_TOKENS, "lexicon", "separator_optional", "open_vocabulary", *_G2P), _trie
     ),
     "greedy": Kind(_TOKENS, _greedy),
     "transducer": Kind(

@@ -11,7 +11,8 @@ import argparse
 from pathlib import Path
 
 import wfstdec
-from wfstdec.batch.decoding import BoostLists, decode_all
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import decode_all
 from wfstdec.batch.summary import Summary
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.score import report
@@ -22,7 +23,6 @@ from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
 
-HELP = "all of it on the shipped recipe: real speech to words"
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
 

@@ -7,16 +7,19 @@ import math
 from dataclasses import fields
 from typing import Any, get_args
 
+from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
-from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
+from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS, RUN_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
+from wfstdec.errors import OptionError
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
+from wfstdec.text.normalize import Normalizer
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
@@ -51,6 +54,14 @@ def above_zero(text: str) -> float:
     return value
 
 
+def seconds_of_a_frame(text: str) -> float:
+    """Seconds, no milliseconds."""
+    try:
+        return check_frame_shift(float(text))
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(error.message.partition("=")[2]) from None
+
+
 def count(text: str) -> int:
     """An integer, 0 or more."""
     value = int(text)
@@ -67,6 +78,7 @@ def count_above_zero(text: str) -> int:
     return value
 
 
+seconds_of_a_frame.__name__ = "seconds"
 number_or_none.__name__ = "number"  # how argparse calls them in its errors
 count_or_none.__name__ = "count"
 
@@ -233,7 +245,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         metavar="NATS",
     ),
     "--frame-shift": {
-        "type": above_zero,
+        "type": seconds_of_a_frame,
         "default": 0.02,
         "metavar": "SECONDS",
         "help": "from one frame to the next (default: 0.02)",
@@ -289,6 +301,16 @@ FLAGS: dict[str, dict[str, Any]] = {
     # scoring and looking
     "--ref": {"metavar": "FILE", "help": "references: 'utterance words...' lines"},
     "--hyp": {"metavar": "FILE", "help": "hypotheses: 'utterance words...' lines"},
+    "--ignore-case": {
+        "action": "store_true",
+        "help": "words that differ in case alone are the same",
+    },
+    "--normalize": {
+        "action": "store_true",
+        "help": "words are the same whatever their case, punctuation (but for ' inside "
+        "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
+        "(NFKC)",
+    },
     "--worst": {
         "type": count,
         "default": 0,
@@ -386,12 +408,18 @@ FLAGS: dict[str, dict[str, Any]] = {
     **MODEL_FLAGS,
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
+    **RUN_FLAGS,
     **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)
         for flag, (name, text, how) in SEARCH_FLAGS.items()
     },
 }
+
+
+def normalizer_of(args: argparse.Namespace) -> Normalizer:
+    """The rules that `--ignore-case` and `--normalize` ask for."""
+    return Normalizer(ignore_case=args.ignore_case, normalize=args.normalize)
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:

@@ -15,8 +15,6 @@ from wfstdec.io.outputs import open_output
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
-HELP = "what a graph or a saved language model holds"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""

@@ -8,46 +8,38 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
-from tqdm import tqdm
-
 import wfstdec
-from wfstdec.cli import (
-    align,
-    build,
-    build_lm,
-    compare,
-    convert,
-    decode,
-    demo,
-    info,
-    rescore,
-    score,
-    tune,
-)
-from wfstdec.cli.flags import add_flags
 from wfstdec.errors import WfstdecError
 
 COMMANDS = {
-    "build": build,
-    "build-lm": build_lm,
-    "info": info,
-    "decode": decode,
-    "align": align,
-    "rescore": rescore,
-    "score": score,
-    "compare": compare,
-    "tune": tune,
-    "convert": convert,
-    "demo": demo,
+    "doctor": "what is wrong with tokens, lexicon, language model and log-probs",
+    "build": "tokens, a lexicon and a language model to a search graph",
+    "build-lm": "an ARPA file to a language model that is mapped into memory",
+    "info": "what a graph or a saved language model holds",
+    "decode": "log-probs to words with times",
+    "align": "a known text and log-probs to times of words",
+    "rescore": "another language model, or other scales, on lattices",
+    "score": "word error rate of hypotheses",
+    "compare": "searches side by side: WER, speed, search errors, memory",
+    "tune": "LM scale and word insertion for a dev set",
+    "convert": "graphs from and to OpenFst files",
+    "demo": "all of it on the shipped recipe: real speech to words",
+    "warm-up": "compile kernels beforehand, side by side",
 }
+"""What each command is for; its module is imported when it is run."""
 OK, FAILED, INTERRUPTED = 0, 1, 130
+STOPPED = 128  # and the number of the signal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,38 +51,86 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
-    args = make_parser().parse_args(argv)
-    with _log_to_stderr(quiet=args.quiet), warnings.catch_warnings():
+    argv = sys.argv[1:] if argv is None else argv
+    args = make_parser(argv[0] if argv else "").parse_args(argv)
+    quiet = args.quiet
+    with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
+        warnings.simplefilter("ignore" if quiet else "once", UserWarning)
         try:
-            COMMANDS[args.command].run(args)
+            return command_named(args.command).run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (WfstdecError, OSError) as error:
-            sys.stderr.write(f"wfstdec {args.command}: {error}\n")
+            _show_error(args.command, str(error), error)
             return FAILED
-        except KeyboardInterrupt:
+        except _Stopped as error:
+            _show_error(args.command, str(error), error)
+            return STOPPED + error.args[1]
+        except KeyboardInterrupt as error:
+            _show_error(args.command, "interrupted", error)
             return INTERRUPTED
-    return OK
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+class _Stopped(KeyboardInterrupt):
+    """Another signal than Ctrl-C's asks the program to end: its name and number."""
+
+    def __str__(self) -> str:
+        return f"stopped by {self.args[0]}"
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[None]:
+    """What asks us to end ends us as Ctrl-C does: with files and work in order."""
+
+    def stop(number: int, _: object) -> None:
+        raise _Stopped(signal.Signals(number).name, number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # no other may
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:  # SIGHUP is not, by nohup
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for changed, handler in before.items():
+            signal.signal(changed, handler)
+
+
+def _show_error(command: str, text: str, error: BaseException) -> None:
+    """Say what is wrong in a line, and what else those know whom it came through."""
+    lines = [text, *getattr(error, "__notes__", ())]
+    sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
+
+
+def command_named(name: str) -> ModuleType:
+    """The module of a command, imported now."""
+    return importlib.import_module(f"wfstdec.cli.{name.replace('-', '_')}")
+
+
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands.
+
+    Args:
+        only: The first word of a command line: flags of other commands, which import
+            what they are about, are left out.
+    """
     parser = argparse.ArgumentParser(
         prog="wfstdec", description="Decode CTC speech models with search graphs."
     )
     version = f"wfstdec {wfstdec.__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        own = commands.add_parser(
-            name, help=command.HELP, description=command.__doc__, allow_abbrev=False
-        )
+    for name, purpose in COMMANDS.items():
+        own = commands.add_parser(name, help=purpose, allow_abbrev=False)
         own.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.add_arguments(own)
-        add_flags(own, "--quiet")
+        if only in (None, name):
+            command = command_named(name)
+            own.description = command.__doc__
+            command.add_arguments(own)
+            command_named("flags").add_flags(own, "--quiet")
     return parser
 
 
@@ -100,7 +140,7 @@ class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
-        tqdm.write(prefix + text, file=sys.stderr)
+        _say(prefix + text)
 
 
 @contextlib.contextmanager
@@ -119,4 +159,11 @@ def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning in one line, without the place in our sources."""
-    tqdm.write(f"warning: {message}", file=sys.stderr)
+    _say(f"warning: {message}")
+
+
+def _say(text: str) -> None:
+    """Write a line on standard error, above a progress bar."""
+    from tqdm import tqdm  # `--version` has nothing to say
+
+    tqdm.write(text, file=sys.stderr)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from wfstdec.cli.flags import normalizer_of
 from wfstdec.compare.plotting import check_plot, plot_reliability
 from wfstdec.compare.posterior_scale import (
     SCALES,
@@ -16,7 +18,8 @@ from wfstdec.compare.posterior_scale import (
 )
 from wfstdec.errors import OptionError
 from wfstdec.io.text import read_text
-from wfstdec.lattice.file import open_lattices
+from wfstdec.lattice.file import LatticeFile, open_lattices
+from wfstdec.text.pairing import Pairing
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,13 +54,22 @@ def run(args: argparse.Namespace) -> None:
 
 def _judged(args: argparse.Namespace) -> tuple[list[Judged], list[Judged]]:
     """Lattices to tune on, and to test on."""
-    lattices, references = open_lattices(args.lattices), read_text(args.ref)
+    normalizer = normalizer_of(args)
+    lattices, references = _paired(args.lattices, args.ref)
     if args.test_lattices is not None:
-        test_references = read_text(args.test_ref)
-        tested = judge_all(open_lattices(args.test_lattices), test_references)
-        return judge_all(lattices, references), tested
+        tested = judge_all(
+            *_paired(args.test_lattices, args.test_ref), normalizer=normalizer
+        )
+        return judge_all(lattices, references, normalizer=normalizer), tested
     given, others = by_speaker(lattices)
     return (
-        judge_all(lattices, references, given),
-        judge_all(lattices, references, others),
+        judge_all(lattices, references, given, normalizer),
+        judge_all(lattices, references, others, normalizer),
     )
+
+
+def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:
+    """Lattices and references, which have utterances in common."""
+    lattices, references = open_lattices(path), read_text(ref)
+    Pairing.of(lattices, references, (Path(path).name, Path(ref).name)).check()
+    return lattices, references

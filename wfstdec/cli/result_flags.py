@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
+import wfstdec
 from wfstdec.align.options import AlignOptions
+from wfstdec.boost.g2p import G2p
 from wfstdec.errors import OptionError
+from wfstdec.io.journal import Restart
 from wfstdec.io.results import FORMATS, format_named
 from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
+from wfstdec.text.files import digest
 
 _SUBTITLES: dict[str, tuple[str, type, str]] = {
     "--subtitle-chars": ("max_chars", int, "characters of a line of subtitles"),
@@ -34,13 +39,39 @@ RESULT_FLAGS: dict[str, dict[str, Any]] = {
     },
 }
 
+RUN_FLAGS: dict[str, dict[str, Any]] = {
+    "--strict": {
+        "action": "store_true",
+        "help": "stop at the first utterance with a fault (default: leave it out)",
+    },
+    "--resume": {
+        "action": "store_true",
+        "help": "go on with the results of a run that was stopped",
+    },
+    "--overwrite": {
+        "action": "store_true",
+        "help": "drop the results of a run that was stopped",
+    },
+}
+_NO_SETTINGS = frozenset(
+    ("command", "output", "quiet", "threads", "strict", "resume", "overwrite")
+)
+"""Flags that change nothing in the results."""
+
 _NATS = {"type": float, "metavar": "NATS"}
 ALIGN_FLAGS: dict[str, dict[str, Any]] = {
     "--text": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
     "--g2p": {
-        "metavar": "LEXICON",
+        "metavar": "SOURCE",
         "help": "how words of --boost or --text are said that the decoder lacks: a "
-        "lexicon that has them, or 'spelling'",
+        "lexicon that has them, such as cmudict; a SentencePiece model; a program, "
+        "words in, 'word<TAB>phones' out; 'hama', a model (pip install wfstdec[g2p]); "
+        "or 'spelling', the default where words are said as they are spelt",
+    },
+    "--g2p-phones": {
+        "metavar": "FILE",
+        "help": "what phones of --g2p are among the tokens, 'phone tokens...' lines; "
+        "others go by name, and ARPAbet's by IPA",
     },
     "--align-beam": {
         **_NATS,
@@ -67,6 +98,37 @@ ALIGN_FLAGS: dict[str, dict[str, Any]] = {
         "help": f"and this much a frame (default: {AlignOptions.insert_frame_cost:g})",
     },
 }
+
+
+def restart_of(args: argparse.Namespace, makes: str | None = None) -> Restart:
+    """Make of a command line what a run is to do with an earlier one's work.
+
+    Args:
+        args: All flags: what the results depend on, files by their contents.
+        makes: The name of a flag whose file is made, not read.
+    """
+    settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
+    for name, value in vars(args).items():
+        if name not in _NO_SETTINGS:
+            is_read = isinstance(value, str) and name != makes
+            is_file = is_read and os.path.exists(value)
+            settings[name] = digest(value) if is_file else value
+    return Restart(args.resume, args.overwrite, settings, _flag_of)
+
+
+def _flag_of(name: str) -> str:
+    return name if " " in name else "--" + name.replace("_", "-")
+
+
+def g2p_of(source: str | None, phones: str | None = None) -> G2p | None:
+    """What `--g2p` and `--g2p-phones` ask for.
+
+    Raises:
+        OptionError: Phones without a source, or as `G2p`, whose other errors too.
+    """
+    if source is None and phones is not None:
+        raise OptionError(f"--g2p-phones {phones} without --g2p, expected both")
+    return None if source is None else G2p(source, phones)
 
 
 def result_format(args: argparse.Namespace) -> str:

@@ -11,6 +11,10 @@ Without a lexicon, what is tuned is the insertion of tokens; of the greedy decod
 no insertion can change, the blank penalty (above 0: more tokens). Tokens without a
 language model have no LM scale. Tune on other data than you test on.
 
+At the end: the best setting with the 95 % interval of its WER, what it gains on the
+options without tuning (bootstrap over utterances, both of the same draws: whether it is
+above chance on this data), and the command line that decodes with it.
+
 With --posterior-scale, what is tuned is the scale of confidences on lattices, for the
 best normalised cross-entropy: on every second speaker, tested on the others (a speaker
 is what stands in an id before the first '-'); or on all, tested on --test-lattices.
@@ -25,18 +29,24 @@ is what stands in an id before the first '-'); or on all, tested on --test-latti
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 import wfstdec
+from wfstdec.boost.lists import BoostEntry
 from wfstdec.cli import compare_flags, posterior_scale
 from wfstdec.cli.compare_flags import grid_of
-from wfstdec.cli.flags import add_flags
+from wfstdec.cli.decoders import KINDS, flag_of
+from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
+from wfstdec.compare.plotting import check_plot, plot_tuning
 from wfstdec.compare.searches import DecoderSearch
-from wfstdec.compare.tuning import Range, Trial, one_setting, tune
+from wfstdec.compare.tuning import Range, Trial, Tuning, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
-
-HELP = "LM scale and word insertion for a dev set"
+from wfstdec.text.files import read_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--lattices", "--test-lattices", "--test-ref", "--reliability")
     add_flags(parser, "--boost", "--lm-scale-range", "--insertion-range")
     add_flags(parser, "--boost-range", "--max-trials")
+    text = "draw WER against what is tuned: .png or .svg (needs matplotlib)"
+    add_flags(parser, "--plot", help=text)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -64,27 +76,112 @@ def run(args: argparse.Namespace) -> None:
             raise OptionError(f"{flag} without --posterior-scale, expected both")
     if args.logprobs is None:
         raise OptionError("no --logprobs, expected what is decoded")
+    if args.plot is not None:
+        check_plot(args.plot)
     searches, speech = _searches(args), compare_flags.speech_of(args)
     prepare, boosts = one_setting(searches), None
-    tunable = searches[0].tunable
+    [search] = searches
+    tunable = search.tunable
     if args.boost:
         lists = read_boosts(args.boost)
         given = [lists.of(utterance) for utterance in speech.logprobs]
-        boosts = searches[0].compile_boosts(given)
+        boosts = search.compile_boosts(given)
         tunable = (*tunable, "boost_scale")
+    options = replace(search.base, **search.settings[0])
     tuning = tune(
         prepare,
         speech,
         _ranges(args, tunable),
         boosts=boosts,
         max_trials=args.max_trials,
+        default={name: getattr(options, name) for name in tunable},
         say=lambda trial: _say(trial, quiet=args.quiet),
     )
+    _report(tuning, args.max_trials)
+    if args.plot is not None:
+        plot_tuning(tuning, args.plot)
+    if args.boost and search.compile is not None and _is_no_phrase_list(args.boost):
+        print(f"--boost {args.boost} is left out below: it is no list for --phrases")
+    command = decode_command(args, replace(options, **tuning.best.setting), search)
+    print(f"to decode with it:\n{command}")
+
+
+def _report(tuning: Tuning, max_trials: int) -> None:
+    """Say the best trial, how sure it is, and what is left to do."""
     print(f"best of {len(tuning.trials)}: {tuning.best}")
+    if tuning.interval is not None:
+        count = len(tuning.best.counts[0])
+        print(f"95 % interval: {tuning.interval} (bootstrap over {count} utterances)")
+    print(f"without tuning: {tuning.default}")
+    if tuning.gain is not None:
+        print(f"gain on this data: {tuning.gain}")
     for border in tuning.borders:
         print(f"{border}: look beyond it")
     if not tuning.complete:
-        print(f"cut short after {args.max_trials} trials: better ones may be near")
+        print(f"cut short after {max_trials} trials: better ones may be near")
+
+
+def decode_command(
+    args: argparse.Namespace, options: Any, search: DecoderSearch
+) -> str:
+    """The command line that decodes with these options, quoted for a shell.
+
+    Args:
+        args: The command line of `tune`.
+        options: Of the decoder.
+        search: What was tuned.
+    """
+    kind = next(name for name, known in DECODERS.items() if type(options) is known)
+    flags: list[tuple[str, Any]] = [("decoder", kind)] if kind != "wfst" else []
+    flags += [(name, getattr(args, name, None)) for name in KINDS[kind].inputs]
+    if kind == "transducer":
+        language = args.transducer_lm
+        is_folder = language is not None and Path(language).is_dir()
+        given = {"arpa": None, "lm": None, "lm" if is_folder else "arpa": language}
+        flags = [(name, given.get(name, x)) for name, x in flags]
+    flags = [(name, x) for name, x in flags if x is not None and x is not False]
+    flags += [
+        (field.name, getattr(options, field.name))
+        for field in fields(options)
+        if getattr(options, field.name) != field.default
+    ]
+    if args.frame_shift != FLAGS["--frame-shift"]["default"]:
+        flags.append(("frame_shift", args.frame_shift))
+    if args.boost:
+        flags += _boost_flags(args.boost, by_tokens=search.compile is not None)
+    flags.append(("logprobs", args.logprobs))
+    words = [word for name, value in flags for word in _flag(name, value)]
+    return shlex.join(["wfstdec", "decode", *words])
+
+
+def _boost_flags(path: str, *, by_tokens: bool) -> list[tuple[str, Any]]:
+    """The flags of a boost list; a decoder without words takes it as phrases."""
+    if not by_tokens:
+        return [("boost", path)]
+    if _is_no_phrase_list(path):
+        return []
+    has_numbers = None not in read_boosts(path).common.values()
+    return [("phrases", path), *([("phrase_totals", True)] if has_numbers else [])]
+
+
+def _is_no_phrase_list(path: str) -> bool:
+    """Whether `--phrases` cannot take a boost list: JSON lines, or numbers for some."""
+    lists = read_boosts(path)
+    numbers = list(lists.common.values())
+    is_mixed = None in numbers and any(one is not None for one in numbers)
+    are_entries = any(isinstance(one, BoostEntry) for one in numbers)
+    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
+    return bool(lists.own) or is_mixed or are_entries or is_json
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    """A flag and its value, as the command line takes them."""
+    if isinstance(value, bool):
+        return [flag_of(name) if value else f"--no-{name.replace('_', '-')}"]
+    if isinstance(value, list | tuple):
+        return [flag_of(name), *map(str, value)]
+    text = "none" if value is None else str(value)
+    return [f"{flag_of(name)}={text}"] if text[0] == "-" else [flag_of(name), text]
 
 
 def _ranges(args: argparse.Namespace, options: Iterable[str]) -> dict[str, Range]:

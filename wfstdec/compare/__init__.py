@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wfstdec.compare.peers import available_peers as available_peers
     from wfstdec.compare.plotting import plot as plot
     from wfstdec.compare.plotting import plot_reliability as plot_reliability
+    from wfstdec.compare.plotting import plot_tuning as plot_tuning
     from wfstdec.compare.points import PeerInputs as PeerInputs
     from wfstdec.compare.posterior_scale import judge_all as judge_all
     from wfstdec.compare.posterior_scale import (
@@ -63,6 +64,7 @@ _HOMES = {
     "parse_grid": "grids",
     "plot": "plotting",
     "plot_reliability": "plotting",
+    "plot_tuning": "plotting",
     "read_speech": "speech",
     "run": "running",
     "score_confidences": "confidences",

@@ -19,7 +19,7 @@ from wfstdec.compare.oracle import KeptErrors
 from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.compare.points import SearchFacts, Setting
 from wfstdec.errors import FormatError
-from wfstdec.metrics import WordErrors
+from wfstdec.metrics import Interval, WordErrors
 from wfstdec.text.files import atomic_write
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
@@ -50,6 +50,8 @@ class Point:
             each turn; empty where log-probs were given.
         kept: Errors of the best of n-best lists and lattices; None where nobody asked,
             or the search keeps none.
+        wer_interval: 95 % interval of the WER, percent, see `wfstdec.metrics`; None
+            for fewer than two utterances.
     """
 
     search: str
@@ -64,6 +66,7 @@ class Point:
     memory_mb: float
     model_s: tuple[float, ...] = ()
     kept: KeptErrors | None = None
+    wer_interval: Interval | None = None
 
     @property
     def wer(self) -> float:
@@ -184,7 +187,8 @@ def pareto(points: Iterable[Point]) -> list[Point]:
 
 
 def _point(found: dict[str, Any]) -> Point:
-    found = {"model_s": (), "kept": None, **found}  # older files are without
+    later = {"model_s": (), "kept": None, "wer_interval": None}
+    found = {**later, **found}  # older files are without
     values = {field.name: found.pop(field.name) for field in fields(Point)}
     if found:
         raise ValueError(f"unknown {min(found)!r}")
@@ -194,6 +198,8 @@ def _point(found: dict[str, Any]) -> Point:
         values["phrases"] = PhraseScore(**values["phrases"])
     if values["kept"] is not None:
         values["kept"] = KeptErrors(**values["kept"])
+    if values["wer_interval"] is not None:
+        values["wer_interval"] = Interval(*values["wer_interval"])
     values["cpu_s"] = tuple(values["cpu_s"])
     values["model_s"] = tuple(values["model_s"])
     return Point(**values)

@@ -16,6 +16,7 @@ import numpy as np
 
 from wfstdec.errors import FormatError
 from wfstdec.metrics import GAP, align
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 _LEAST = 1e-6
 """Confidences are taken to be no nearer to 0 and 1."""
@@ -75,12 +76,14 @@ def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
 def score_confidences(
     references: Mapping[str, Sequence[str]],
     hypotheses: Mapping[str, Sequence[tuple[str, float]]],
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> Quality:
     """Of hypotheses whose utterances have a reference.
 
     Args:
         references: Words by utterance.
         hypotheses: Words with their confidences.
+        normalizer: How words are compared; references are by it already.
 
     Raises:
         FormatError: All words are right, or all are wrong; or there are none.
@@ -89,15 +92,22 @@ def score_confidences(
     confidences: list[float] = []
     for utterance, said in hypotheses.items():
         if utterance in references:
-            right += right_words(references[utterance], [word for word, _ in said])
+            words = [word for word, _ in said]
+            right += right_words(references[utterance], words, normalizer)
             confidences += [confidence for _, confidence in said]
     return quality(confidences, right)
 
 
-def right_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[bool]:
-    """Mark the words of a hypothesis that are right."""
-    pairs = align(reference, hypothesis)
-    return [said == heard for said, heard in pairs if heard != GAP]
+def right_words(
+    reference: Sequence[str],
+    hypothesis: Sequence[str],
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> list[bool]:
+    """Mark the words of a hypothesis that are right, all words of each, if several."""
+    parts = [normalizer.word(word) for word in hypothesis]
+    pairs = align(reference, [part for several in parts for part in several])
+    marks = iter([said == heard for said, heard in pairs if heard != GAP])
+    return [all([next(marks) for _ in several]) for several in parts]
 
 
 def normalised_cross_entropy(

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import BoostsLike
+from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (
@@ -62,7 +62,8 @@ class Models:
     """Files that searches are made of; each search loads its own, and measures that.
 
     Boost lists are credited word by word where a search has words, and else token by
-    token, a phrase being worth its nats either way.
+    token, a phrase being worth its nats either way. Without a number it gets as much as
+    is safe by words, and by tokens what `PhraseOptions` says (`decode --phrases`).
 
     Attributes:
         graph: What `PackedGraph.save` wrote, for the WFST decoder.
@@ -279,11 +280,14 @@ class Models:
         """Makes phrases of tokens of a list, by one compiler for each search."""
         compilers: list[PhraseCompiler] = []
 
-        def compile_list(
-            decoder: Decoder, boosts: Mapping[str, float] | None
-        ) -> BoostsLike:
+        def compile_list(decoder: Decoder, boosts: Numbers | None) -> BoostsLike:
             if not boosts:
                 return None
+            listed = BoostList.of(boosts)
+            if listed.pronunciations:
+                text = "boosts credited by tokens are spelt; the pronunciations of %s "
+                text += "and others in a list are left out"
+                _log.warning(text, min(listed.pronunciations))
             if not compilers:
                 compiler = decoder.phrase_compiler(
                     PhraseOptions(weights_are_totals=True),
@@ -292,7 +296,7 @@ class Models:
                     sentencepiece_model=self.sentencepiece_model,
                 )
                 compilers.append(compiler)
-            return compilers[0].compile(boosts)
+            return compilers[0].compile(listed.numbers)
 
         return compile_list
 

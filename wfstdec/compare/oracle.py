@@ -23,6 +23,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.metrics import count_errors
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import read_lines
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 _Kept = TypeVar("_Kept")
 
@@ -63,6 +64,8 @@ def kept_errors(
     references: Sequence[Sequence[str]],
     nbest: int,
     boosts: Sequence[Any] | None = None,
+    *,
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> KeptErrors:
     """Decode lattices, one at a time, and count the fewest errors in each.
 
@@ -72,20 +75,22 @@ def kept_errors(
         references: The words of each.
         nbest: How many texts a list has.
         boosts: Of each utterance; None for none.
+        normalizer: How words are compared; references are by it already.
 
     Raises:
         OptionError: The decoder's options allow no lattices.
+        LatticeError: As `lattice_errors`.
     """
     of_lists = of_lattices = 0
     has_words, reading = True, LatticeReading(nbest=nbest)
     for i, (x, reference) in enumerate(zip(utterances, references, strict=True)):
         given = None if boosts is None else [boosts[i]]
         (lattice,) = decoder.decode_lattice([x], boosts=given)
-        texts = [one.text.split() for one in reading("", lattice)]
+        texts = [normalizer.words(one.text.split()) for one in reading("", lattice)]
         of_lists += min(count_errors(reference, text).total for text in texts)
         has_words = not lattice.words_are_tokens
         if has_words:
-            of_lattices += lattice_errors(lattice, reference)
+            of_lattices += lattice_errors(lattice, reference, normalizer)
     words = sum(map(len, references))
     return KeptErrors(words, nbest, of_lists, of_lattices if has_words else None)
 
@@ -108,44 +113,75 @@ class Oracle(NamedTuple):
         return 100 * self.errors / self.words if self.words else 0.0
 
 
-def lattice_errors(lattice: Lattice, reference: Sequence[str]) -> int:
+def lattice_errors(
+    lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
+) -> int:
     """Count the fewest word errors of any path of a lattice, exactly.
 
     Args:
         lattice: Any.
-        reference: Words; those that the graph lacks are errors.
+        reference: Words, as they are compared; those that the graph lacks are errors.
+        normalizer: How words are compared.
 
     Raises:
-        LatticeError: The lattice is one of bare tokens.
+        LatticeError: The lattice is one of bare tokens; or a word becomes several by
+            the normalizer, which an arc cannot have.
     """
     if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
             "search with a lexicon or a graph"
         )
-    ids = {word: i for i, word in enumerate(lattice.words)}
+    olabel, ids = _compared_labels(lattice, normalizer)
     text = np.array([ids.get(word, -1) for word in reference], np.int64)
     splits, into = lattice.arcs_into
     arcs, may_end = lattice.arcs, lattice.states["final_excess"] < np.inf
-    state, olabel = arcs["state"].astype(np.int64), arcs["olabel"].astype(np.int64)
+    state = arcs["state"].astype(np.int64)
     return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
 
 
+def _compared_labels(
+    lattice: Lattice, normalizer: Normalizer
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Labels of arcs, int64 [A], the same for words that count as one; 0 for none."""
+    olabel = lattice.arcs["olabel"].astype(np.int64)
+    labels, place = np.unique(olabel, return_inverse=True)
+    ids: dict[str, int] = {}
+    compared = np.zeros(len(labels), np.int64)
+    for i, label in enumerate(labels.tolist()):
+        parts = normalizer.word(lattice.words[label]) if label else ()
+        if len(parts) > 1:
+            raise LatticeError(
+                f"word {lattice.words[label]!r} of a lattice becomes {len(parts)} "
+                f"words by {normalizer.flag}, expected one or none; take --ignore-case"
+            )
+        compared[i] = ids.setdefault(parts[0], label) if parts else 0
+    return compared[place], ids
+
+
 def lattice_oracle(
-    references: Mapping[str, Sequence[str]], lattices: Mapping[str, Lattice]
+    references: Mapping[str, Sequence[str]],
+    lattices: Mapping[str, Lattice],
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of lattices: the best path of each, whatever it costs."""
-    return _oracle(references, lattices, lattice_errors)
+    """Of lattices: the best path of each, whatever it costs; errors as of it."""
+
+    def fewest(lattice: Lattice, reference: Sequence[str]) -> int:
+        return lattice_errors(lattice, reference, normalizer)
+
+    return _oracle(references, lattices, fewest)
 
 
 def list_oracle(
     references: Mapping[str, Sequence[str]],
     lists: Mapping[str, Sequence[Sequence[str]]],
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
     """Of n-best lists, each of texts in words."""
 
     def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
-        return min(count_errors(reference, text).total for text in texts)
+        told = map(normalizer.words, texts)
+        return min(count_errors(reference, text).total for text in told)
 
     return _oracle(references, lists, fewest)
 

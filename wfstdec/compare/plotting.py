@@ -1,11 +1,13 @@
 """A comparison as a picture: WER against speed. Needs matplotlib, the extra `plot`.
 
     plot(comparison, "comparison.svg")
+    plot_tuning(tuning, "tuning.svg")
     plot_reliability({"dev": bins}, "dev.svg")          # of word confidences
 
 One line, colour and marker for each search, from its narrowest to its widest setting;
-rings mark the Pareto front. The colours (Okabe and Ito) can be told apart by people who
-are colour-blind, the markers by those who print in grey.
+rings mark the Pareto front, bars the 95 % intervals of WERs. The colours (Okabe and
+Ito) can be told apart by people who are colour-blind, the markers by those who print in
+grey.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.confidences import Reliability
+from wfstdec.compare.tuning import Trial, Tuning
 from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.metrics import Interval
 from wfstdec.text.files import atomic_write
 
 if TYPE_CHECKING:
@@ -51,6 +55,53 @@ def plot(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> 
     with _figure((8.0, 5.0), path) as figure:
         _draw(figure.add_subplot(), comparison)
     return figure
+
+
+def plot_tuning(tuning: Tuning, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draw the WER against each option that was tuned, and write it to a path.
+
+    The line has the trials in which the other options are as in the best one, with
+    95 % intervals; points are all other trials.
+
+    Args:
+        tuning: What was tried.
+        path: Ends in `.png` or `.svg`.
+
+    Raises:
+        OptionError: The path ends in something else.
+        BackendError: matplotlib is not installed.
+        FormatError: The file cannot be written.
+    """
+    best, names = tuning.best, list(tuning.ranges)
+    with _figure((4.0 * len(names), 4.0), path) as figure:
+        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, names, strict=True):
+            line = sorted(
+                (trial for trial in tuning.trials if _differ_by(trial, best) <= {name}),
+                key=lambda trial: trial.setting[name],
+            )
+            others = [trial for trial in tuning.trials if trial not in line]
+            xs, wers = [t.setting[name] for t in line], [t.wer for t in line]
+            axes.plot(
+                [trial.setting[name] for trial in others],
+                [trial.wer for trial in others],
+                ".",
+                color="#bbbbbb",
+            )
+            axes.plot(xs, wers, "o-", color=COLOURS[0], markersize=4, linewidth=1.2)
+            ends = [trial.interval for trial in line]
+            _error_bars(axes, xs, wers, ends, COLOURS[0])
+            axes.plot([best.setting[name]], [best.wer], "D", color=COLOURS[1])
+            axes.set_xlabel(name)
+            axes.grid(True, color="#dddddd", linewidth=0.5)
+        panels[0].set_ylabel("WER %")
+        figure.suptitle(str(best), fontsize=9)
+    return figure
+
+
+def _differ_by(trial: Trial, other: Trial) -> set[str]:
+    """The options by which two trials differ."""
+    return {name for name, x in trial.setting.items() if x != other.setting[name]}
 
 
 def plot_reliability(
@@ -164,6 +215,7 @@ def _draw(axes: Any, comparison: Comparison) -> None:
             color=colour,
             marker=marker,
         )
+        _error_bars(axes, xs, ys, [p.wer_interval for p in ordered], colour)
         for point in _labelled(ordered):
             axes.annotate(
                 point.label,
@@ -176,6 +228,25 @@ def _draw(axes: Any, comparison: Comparison) -> None:
     for boosts in lists:
         _ring(axes, comparison.front(boosts), first=boosts == lists[0])
     _dress(axes, comparison)
+
+
+def _error_bars(
+    axes: Any,
+    xs: Sequence[float],
+    wers: Sequence[float],
+    intervals: Sequence[Interval | None],
+    colour: str,
+) -> None:
+    """Draw the 95 % intervals of WERs, where there are any."""
+    known = [
+        (x, wer, max(0.0, wer - ends.low), max(0.0, ends.high - wer))
+        for x, wer, ends in zip(xs, wers, intervals, strict=True)
+        if ends is not None
+    ]
+    if known:
+        x, y, below, above = zip(*known, strict=True)
+        style = {"fmt": "none", "ecolor": colour, "alpha": 0.4, "capsize": 2}
+        axes.errorbar(x, y, yerr=(below, above), elinewidth=1.0, **style)
 
 
 def _labelled(points: list[Point]) -> list[Point]:

@@ -21,6 +21,7 @@ from wfstdec.errors import FormatError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.paths.confidences import confidences_of
 from wfstdec.search.paths.lattice import lattice_hypotheses
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
 """Scales that are tried first."""
@@ -97,6 +98,7 @@ def judge_all(
     lattices: Mapping[str, Lattice],
     references: Mapping[str, Sequence[str]],
     utterances: Iterable[str] | None = None,
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> list[Judged]:
     """Compare the best texts of lattices with what was said.
 
@@ -104,6 +106,7 @@ def judge_all(
         lattices: By utterance.
         references: Words by utterance.
         utterances: Some of them; None for all.
+        normalizer: How words are compared.
 
     Raises:
         FormatError: An utterance has no reference.
@@ -115,7 +118,8 @@ def judge_all(
         lattice = lattices[name]
         (best,) = lattice_hypotheses(lattice)
         words = [word.text for word in best.words]
-        found.append(Judged(lattice, right_words(references[name], words)))
+        said = normalizer.words(references[name])
+        found.append(Judged(lattice, right_words(said, words, normalizer)))
     return found
 
 

@@ -16,6 +16,7 @@ Columns = Mapping[str, Callable[[Point], str]]
 COLUMNS: Columns = {
     "setting": lambda point: point.label,
     "WER %": lambda point: f"{point.wer:.2f}",
+    "95 %": lambda point: str(point.wer_interval or NONE),
     "ins/del/sub": lambda point: "/".join(
         map(
             str,
@@ -134,7 +135,9 @@ def _notes(comparison: Comparison) -> list[str]:
         f"{facts['repeats']} by turns. Search errors: total",
         "cost above that of the widest setting of the same search. MB: growth of the "
         "resident set while",
-        "the decoder is made and decodes. *: no point is faster and as accurate.",
+        "the decoder is made and decodes. *: no point is faster and as accurate. 95 %: "
+        "bootstrap over",
+        "utterances; searches on the same ones differ less by chance than these tell.",
         *([f"Loaded before: {listed}."] if listed else []),
         *_oracle_note(comparison),
     ]

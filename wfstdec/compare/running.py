@@ -81,7 +81,14 @@ class _Candidate:
         if decoder is not None:
             utterances = list(speech.logprobs.values())
             references = [speech.references[name] for name in speech.logprobs]
-            self.kept = kept_errors(decoder, utterances, references, nbest, self.boosts)
+            self.kept = kept_errors(
+                decoder,
+                utterances,
+                references,
+                nbest,
+                self.boosts,
+                normalizer=speech.normalizer,
+            )
 
 
 def run(
@@ -109,6 +116,8 @@ def run(
     Raises:
         OptionError: No searches or settings, two of one name, or `repeats` or `oracle`
             below 1.
+        FormatError: No word that the first search finds is one of the references, and
+            written otherwise some are.
         ShapeError, LogprobError, BoostError: As the decoders'.
     """
     _check(searches, repeats, oracle)
@@ -123,11 +132,14 @@ def run(
         for given in [_compiled(search, by_utterance, speech)]
         for setting in search.settings
     ]
-    counter = PhraseCounter(phrases)
+    compared = speech.normalizer.words
+    counter = PhraseCounter(" ".join(compared(phrase.split())) for phrase in phrases)
     for turn in range(repeats):
         for candidate in candidates if turn % 2 == 0 else reversed(candidates):
             candidate.decode(utterances)
             if turn == 0:
+                if candidate is candidates[0]:
+                    speech.check_heard(_heard(candidate, speech))
                 _say(_point(candidate, candidates, speech, counter))
     for candidate in candidates if oracle is not None else ():
         candidate.look_at_lattices(speech, oracle or 1)
@@ -200,13 +212,13 @@ def _point(
         if (other.search, other.list_name) == (one.search, one.list_name)
     ]
     widest = siblings[-1] if len(siblings) > 1 else ()
-    texts = [tuple(found.text.split()) for found in one.found]
-    hypotheses = dict(zip(speech.logprobs, texts, strict=True))
+    hypotheses = _heard(one, speech)
+    score = score_texts(speech.references, hypotheses)
     return Point(
         search=one.search.name,
         boosts=one.list_name,
         setting=dict(one.setting),
-        errors=score_texts(speech.references, hypotheses).errors,
+        errors=score.errors,
         phrases=counter.score(speech.references, hypotheses) if counter else None,
         cpu_s=tuple(round(seconds, 6) for seconds in one.cpu_s),
         audio_s=round(speech.audio_s, 3),
@@ -215,7 +227,12 @@ def _point(
         memory_mb=one.memory_mb,
         model_s=tuple(round(seconds, 6) for seconds in one.model_s),
         kept=one.kept,
+        wer_interval=score.interval,
     )
+
+
+def _heard(one: _Candidate, speech: Speech) -> dict[str, tuple[str, ...]]:
+    return speech.words_of(found.text for found in one.found)
 
 
 def _say(point: Point) -> None:
@@ -230,6 +247,7 @@ def _facts(speech: Speech, counter: PhraseCounter, repeats: int) -> dict[str, An
         "utterances": len(speech.logprobs),
         "audio_s": round(speech.audio_s, 3),
         "reference_words": sum(map(len, speech.references.values())),
+        "words_compared": speech.normalizer.flag or "as they are written",
         "key_phrases": len(counter),
         "repeats": repeats,
         "clock": "CPU seconds of one thread, the fastest turn",

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.checks.looking import UTTERANCES
 from wfstdec.compare.grids import Grid, combinations, split_grid
 from wfstdec.compare.loading import DecoderFactory, Loaded
 from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
@@ -70,10 +71,13 @@ class DecoderSearch:
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder; see `Search.prepare`."""
         decoder = self.make(replace(self.base, **setting))
+        not_looked_at = [decoder]
 
         def decode(
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
         ) -> list[Outcome]:
+            while not_looked_at:  # a comparison decodes a few before it times
+                _look(not_looked_at.pop(), utterances)
             found = map(Outcome.of, decoder.decode(utterances, boosts=boosts))
             if self.has_widths:
                 return list(found)
@@ -86,6 +90,13 @@ class DecoderSearch:
         decoder = self.make(replace(self.base, **setting))
         is_sum = getattr(decoder.options, "merge", None) == "sum"
         return decoder if decoder.records_lattices and not is_sum else None
+
+
+def _look(decoder: Decoder, utterances: Sequence[np.ndarray]) -> None:
+    """Warn of what seems wrong with the first utterances."""
+    some = utterances[:UTTERANCES]
+    for _ in decoder.looked_at((str(i), one) for i, one in enumerate(some)):
+        pass
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,14 +8,18 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
-from wfstdec.errors import FormatError, OptionError, ShapeError
+from wfstdec.errors import OptionError, ShapeError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
+from wfstdec.text.pairing import Pairing, check_words
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +30,9 @@ class Speech:
 
     Attributes:
         logprobs: Natural log-probs [T, V] of each utterance.
-        references: Its words.
+        references: Its words, as they are compared.
         frame_shift_s: Seconds per frame.
+        normalizer: How words are compared.
 
     Raises:
         ShapeError: The utterances of the two differ, or there are none.
@@ -36,6 +41,7 @@ class Speech:
     logprobs: Mapping[str, np.ndarray]
     references: Mapping[str, Sequence[str]]
     frame_shift_s: float = 0.02
+    normalizer: Normalizer = AS_IT_STANDS
 
     def __post_init__(self) -> None:
         """Check that all utterances have both."""
@@ -57,6 +63,25 @@ class Speech:
         """Seconds of all utterances."""
         return self.num_frames * self.frame_shift_s
 
+    def words_of(self, texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The words of a text for each utterance, in order, as they are compared."""
+        pairs = zip(self.logprobs, texts, strict=True)
+        return {name: self.normalizer.words(text.split()) for name, text in pairs}
+
+    def check_heard(self, hypotheses: Mapping[str, Sequence[str]]) -> None:
+        """See that what a search found is written as the references are.
+
+        Raises:
+            FormatError: No word of the references was found, and by other rules some
+                were; says which.
+        """
+        said, heard = (
+            chain.from_iterable(texts.values())
+            for texts in (self.references, hypotheses)
+        )
+        names = "the references", "what was decoded"
+        check_words(said, heard, self.normalizer, names)
+
     @property
     def fingerprint(self) -> str:
         """32 hex digits of the names, log-probs and references."""
@@ -75,41 +100,46 @@ def read_speech(
     *,
     limit: int | None = None,
     frame_shift_s: float = 0.02,
+    normalizer: Normalizer = AS_IT_STANDS,
 ) -> Speech:
     """Read the utterances that have both log-probs and a reference, as float32.
 
-    How many have only one of them is logged.
+    How many have only one of them is logged, with some of them.
 
     Args:
         logprobs: As `open_logprobs` takes them.
         references: `utterance words...` lines.
         limit: So many utterances, evenly spread; None for all.
         frame_shift_s: Seconds per frame.
+        normalizer: How words are compared.
 
     Raises:
-        FormatError: A file cannot be read, or they have no utterance in common.
+        FormatError: A file cannot be read, or they have no utterance in common; says
+            how their ids differ.
         ShapeError: An array has not two axes.
         OptionError: The limit is below 1.
     """
     if limit is not None and limit < 1:
         raise OptionError(f"limit={limit!r}, expected 1 or more, or None")
     words = read_text(references)
-    arrays = {
-        utterance: np.ascontiguousarray(array, np.float32)
-        for utterance, array in open_logprobs(logprobs)
-        if utterance in words
-    }
-    if not arrays:
-        raise FormatError(
-            f"{logprobs}: no utterance of {os.fspath(references)!r}, expected the same"
-        )
-    if len(arrays) < len(words):
-        _log.warning("%d references have no log-probs", len(words) - len(arrays))
+    arrays: dict[str, np.ndarray] = {}
+    others: list[str] = []
+    for utterance, array in open_logprobs(logprobs):
+        if utterance in words:
+            arrays[utterance] = np.ascontiguousarray(array, np.float32)
+        else:
+            others.append(utterance)
+    names = Path(references).name, Path(logprobs).name
+    pairing = Pairing.of(words, chain(arrays, others), names)
+    pairing.check()
+    if pairing.message:
+        _log.warning("%s", pairing.message)
     chosen = evenly_spaced(list(arrays), limit)
     return Speech(
         {utterance: arrays[utterance] for utterance in chosen},
-        {utterance: words[utterance] for utterance in chosen},
+        normalizer.texts({utterance: words[utterance] for utterance in chosen}),
         frame_shift_s,
+        normalizer,
     )
 
 

@@ -2,12 +2,16 @@
 
     tuning = tune(prepare, speech, {"lm_scale": (0.3, 1.5), "word_insertion": (-2, 2)})
     tuning.best.setting, tuning.best.wer, tuning.borders
+    tuning.interval, tuning.gain              # of the best WER; above the default's
 
 Coarse to fine: a grid of five values of each option; then a pattern search, which tries
 the neighbours of the best so far (eight for two options), one step away, moves to the
 best while that gets better, and halves the step where it does not. Better is: fewer
 word errors; then insertions nearer to 0; then scales nearer to 1; then the smaller
 values. Nothing is evaluated twice or by chance, so two runs do the same.
+
+The default setting is evaluated too, to tell the gain from chance, on the dev set: of
+many trials the best is better there than it will be on other data.
 """
 
 from __future__ import annotations
@@ -18,11 +22,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from wfstdec.compare.grids import label
 from wfstdec.compare.points import Decode, Search, Setting
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
-from wfstdec.metrics import WordErrors, score_texts
+from wfstdec.metrics import (
+    Interval,
+    Score,
+    WerGain,
+    WordErrors,
+    score_texts,
+    wer_gain,
+    wer_interval,
+)
 
 COARSE = 5
 """Values of each option in the first grid; the ends of the range are two of them."""
@@ -50,17 +64,25 @@ class Trial:
     Attributes:
         setting: The values of the options.
         errors: On the whole dev set.
-        stage: `"grid"`, or the step of the pattern search, `"step 1"` and so on.
+        stage: `"grid"`, or the step of the pattern search, `"step 1"` and so on; or
+            `"default"`.
+        counts: Word errors and reference words of each utterance, int64 [U] both.
     """
 
     setting: Setting
     errors: WordErrors
     stage: str
+    counts: tuple[np.ndarray, np.ndarray] = field(compare=False, repr=False)
 
     @property
     def wer(self) -> float:
         """Word errors per hundred reference words."""
         return 100.0 * self.errors.total / self.errors.reference_words
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval of the WER, percent; None for fewer than two utterances."""
+        return wer_interval(*self.counts)
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -84,12 +106,25 @@ class Tuning:
         trials: All of them, in order.
         ranges: Where was looked.
         complete: Whether the search ended by itself, and not by `max_trials`.
+        default: The setting without tuning; it need not be one of the trials.
     """
 
     best: Trial
     trials: tuple[Trial, ...]
     ranges: Mapping[str, Range]
     complete: bool
+    default: Trial
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval of the best WER, percent."""
+        return self.best.interval
+
+    @property
+    def gain(self) -> WerGain | None:
+        """How much lower the best WER is than the default's, of paired draws."""
+        errors, words = self.best.counts
+        return wer_gain(errors, self.default.counts[0], words)
 
     @property
     def borders(self) -> list[str]:
@@ -112,7 +147,7 @@ class Tuning:
 class _Search:
     """A pattern search under way."""
 
-    evaluate: Callable[[Setting], WordErrors]
+    evaluate: Callable[[Setting], Score]
     ranges: Mapping[str, Range]
     max_trials: int
     say: Callable[[Trial], None]
@@ -134,9 +169,22 @@ class _Search:
                 self.cut_short = True
                 return
             setting = dict(zip(self.ranges, inside, strict=True))
-            trial = Trial(setting, self.evaluate(setting), stage)
-            self.done[inside] = trial
-            self.say(trial)
+            self.done[inside] = self.tried(setting, stage)
+            self.say(self.done[inside])
+
+    def tried(self, setting: Setting, stage: str) -> Trial:
+        """Evaluate a setting."""
+        score = self.evaluate(setting)
+        return Trial(setting, score.errors, stage, score.counts)
+
+    def default(self, given: Setting) -> Trial:
+        """The trial of the default setting, fixed values staying what they are."""
+        setting = {
+            name: round(low if low == high else _default(name, given), DIGITS)
+            for name, (low, high) in self.ranges.items()
+        }
+        known = self.done.get(tuple(setting.values()))
+        return known or self.tried(setting, "default")
 
     def refine(self, steps: _Place, stage: str) -> None:
         """Move to better neighbours until there are none."""
@@ -157,6 +205,7 @@ def tune(
     *,
     boosts: Sequence[Any] | None = None,
     max_trials: int = 80,
+    default: Setting | None = None,
     say: Callable[[Trial], None] | None = None,
 ) -> Tuning:
     """Search for the options with the fewest word errors.
@@ -167,10 +216,14 @@ def tune(
         ranges: Where to look for each option, both ends included; equal ends fix it.
             `None` is `RANGES`.
         boosts: Of each utterance, as `prepare`'s decoder takes them.
-        max_trials: The most evaluations.
+        max_trials: The most evaluations; one more where the default is none of them.
+        default: Values that the gain is told against; 1 for scales and 0 for others
+            where they are not given.
         say: Called with each trial; None logs it.
 
     Raises:
+        FormatError: No word that the first trial finds is one of the references, and
+            written otherwise some are.
         OptionError: `max_trials` is below 1, no option, or a range upside down.
         ShapeError, LogprobError: As the decoder's.
     """
@@ -179,10 +232,12 @@ def tune(
     _check(ranges, max_trials)
     utterances = list(speech.logprobs.values())
 
-    def evaluate(setting: Setting) -> WordErrors:
-        texts = [found.text.split() for found in prepare(setting)(utterances, boosts)]
-        hypotheses = dict(zip(speech.logprobs, texts, strict=True))
-        return score_texts(speech.references, hypotheses).errors
+    def evaluate(setting: Setting) -> Score:
+        found = prepare(setting)(utterances, boosts)
+        hypotheses = speech.words_of(one.text for one in found)
+        if not search.done:
+            speech.check_heard(hypotheses)
+        return score_texts(speech.references, hypotheses)
 
     search = _Search(evaluate, ranges, max_trials, say or _log_trial)
     search.visit(itertools.product(*map(_evenly, ranges.values())), "grid")
@@ -191,7 +246,10 @@ def tune(
         steps = tuple((high - low) / parts for low, high in ranges.values())
         search.refine(steps, f"step {halving}")
     trials = tuple(search.done.values())
-    return Tuning(search.best, trials, dict(ranges), not search.cut_short)
+    complete = not search.cut_short
+    return Tuning(
+        search.best, trials, dict(ranges), complete, search.default(default or {})
+    )
 
 
 def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
@@ -204,6 +262,10 @@ def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
         raise OptionError("several settings to tune, expected one value each")
     [search] = searches
     return lambda setting: search.prepare({**search.settings[0], **setting})
+
+
+def _default(name: str, given: Setting) -> float:
+    return float(given.get(name, 1.0 if name.endswith("_scale") else 0.0))
 
 
 def _check(ranges: Mapping[str, Range], max_trials: int) -> None:

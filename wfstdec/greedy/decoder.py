@@ -36,7 +36,8 @@ import os
 
 import numpy as np
 
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.options import BACKENDS, GreedyOptions
 from wfstdec.greedy.reference import Searched
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
@@ -129,6 +130,9 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def separator(self) -> int | None:
         """The token between words, or None."""
         return self._vocabulary.separator
+
+    def _models(self) -> tuple[str, ...]:
+        return () if self.lm is None else (self.lm.fingerprint,)
 
     def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
         options, names = self.options, self.tokens.names

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
 from wfstdec.lm.automaton import Automaton

@@ -13,6 +13,7 @@ from wfstdec.io.boost_files import (
 )
 from wfstdec.io.confidences import read_confidences
 from wfstdec.io.dot import graph_dot
+from wfstdec.io.journal import Restart
 from wfstdec.io.kaldi_lattices import KaldiLatticeWriter, read_kaldi_lattices
 from wfstdec.io.lattices import kaldi_lattice, lattice_dot, write_lattice_fst
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
@@ -27,6 +28,7 @@ __all__ = [
     "BoostFile",
     "KaldiLatticeWriter",
     "LogprobReader",
+    "Restart",
     "SubtitleOptions",
     "graph_dot",
     "kaldi_lattice",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,20 +55,27 @@ def read_ark(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             yield utterance, _read_matrix(file, f"{path}: {utterance}")
 
 
-def read_scp(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield `(utterance, matrix [T, V])` for the lines of an scp, in file order.
+def read_scp(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    """Yield each utterance of an scp and a function that reads its matrix, in order.
 
     Raises:
-        FormatError: A malformed line, or what it points to cannot be read.
+        FormatError: A malformed line. The functions: what it points to cannot be read.
     """
     opened: Path | None = None
     with ExitStack() as stack:
-        for utterance, ark, offset in scp_entries(path):
+        file: BinaryIO
+
+        def load(utterance: str, ark: Path, offset: int) -> np.ndarray:
+            nonlocal file, opened
             if ark != opened:  # most often many lines point into one ark
                 stack.close()
+                opened = None
                 file, opened = stack.enter_context(_open(ark)), ark
             file.seek(offset)
-            yield utterance, _read_matrix(file, f"{ark}:{offset}: {utterance}")
+            return _read_matrix(file, f"{ark}:{offset}: {utterance}")
+
+        for utterance, ark, offset in scp_entries(path):
+            yield utterance, partial(load, utterance, ark, offset)
 
 
 def scp_entries(path: Path) -> list[tuple[str, Path, int]]:

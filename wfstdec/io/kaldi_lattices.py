@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Self
@@ -46,6 +46,9 @@ _NO_COSTS = struct.pack("<ff", np.inf, np.inf)
 class KaldiLatticeWriter:
     """Writes an archive; it appears whole or not at all.
 
+    Whoever opens the file himself calls `begin` and `finish` in place of `with`, and
+    can so go on with a file of which a part was kept.
+
     Args:
         path: The archive.
         compact: Determinized over words, as most of Kaldi's tools expect; or else all
@@ -53,6 +56,11 @@ class KaldiLatticeWriter:
         text: As `ark,t` and not as `ark`.
         words: A file for the words by number, as Kaldi's `words.txt`; None for none.
         beam: As for `compact_lattice`.
+
+    Attributes:
+        path: The archive.
+        note: What `begin` must know of the lattice that was written last, as JSON: its
+            words beside those of the graph.
 
     Raises:
         FormatError: A file cannot be written.
@@ -67,20 +75,49 @@ class KaldiLatticeWriter:
         words: str | os.PathLike[str] | None = None,
         beam: float | None = None,
     ) -> None:
-        self._path, self._compact, self._text = path, compact, text
+        self.path, self._compact, self._text = path, compact, text
         self._words_path, self._beam = words, beam
         self._stack = ExitStack()
         self._numbers: dict[str, int] = {}
+        self._own: Sequence[str] | None = None
+        self._kept: list[str] = []
+        self.note: list[str] = []
 
     def __enter__(self) -> Self:
-        self._file: IO[Any] = self._stack.enter_context(atomic_write(self._path))
+        self.begin(self._stack.enter_context(atomic_write(self.path)))
+        self._stack.push(lambda *error: None if error[0] else self.finish())
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
-        if error[0] is None and self._words_path is not None:
+        return self._stack.__exit__(*error)
+
+    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
+        """Write to an open file, behind what it holds.
+
+        Args:
+            file: Positioned at its end.
+            notes: `note` after each of the lattices that it holds.
+        """
+        self._file = file
+        self._kept = [word for words in notes for word in words]
+        if self._own is not None:
+            self.number(self._own)
+
+    def finish(self) -> None:
+        """Write the file of words; closing the archive is its owner's."""
+        if self._words_path is not None:
             with atomic_write(self._words_path, "w") as file:
                 file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
-        return self._stack.__exit__(*error)
+
+    def give_up(self) -> None:
+        """Let go of the file, which will be closed."""
+
+    def number(self, words: Sequence[str]) -> None:
+        """Give the words of the graph their numbers, before the first lattice does."""
+        self._own = words
+        self._numbers = {word: i for i, word in enumerate(words)}
+        for word in self._kept:
+            self._numbers.setdefault(word, len(self._numbers))
 
     def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice | None:
         """Write a lattice; what was written of it, if it is compact.
@@ -115,14 +152,14 @@ class KaldiLatticeWriter:
     def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
         """The number of each word of a lattice, int64 [W]."""
         own = lattice.vocabulary.own.words
-        if not self._numbers:
-            self._numbers = {word: i for i, word in enumerate(own)}
-            self._own = own
+        if self._own is None:
+            self.number(own)
         if own is not self._own and own != self._own:
             raise LatticeError("is of another graph, expected one a file", utterance)
-        for word in lattice.words[len(own) :]:
+        self.note = list(lattice.words[len(own) :])
+        for word in self.note:
             self._numbers.setdefault(word, len(self._numbers))
-        added = [self._numbers[word] for word in lattice.words[len(own) :]]
+        added = [self._numbers[word] for word in self.note]
         return np.append(np.arange(len(own)), np.array(added, np.int64))
 
 

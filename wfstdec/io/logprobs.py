@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from wfstdec.errors import FormatError, ShapeError
 from wfstdec.io import kaldi
 
 Utterances = Iterator[tuple[str, np.ndarray]]
+Load = Callable[[], np.ndarray]
+Entries = Iterator[tuple[str, Load]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class LogprobReader:
 
     path: Path
     num_utterances: int | None
-    _read: Callable[[Path], Utterances]
+    _read: Callable[[Path], Entries]
+    _left_out: frozenset[str] = frozenset()
 
     def __iter__(self) -> Utterances:
         """Yield `(utterance, logprobs [T, V])`, lazily, each checked.
@@ -43,11 +47,34 @@ class LogprobReader:
             FormatError: Damaged, a repeated or unwritable utterance id, no floats.
             ShapeError: An array has not two axes.
         """
+        for utterance, load in self.entries():
+            yield utterance, load()
+
+    def entries(self) -> Entries:
+        """Yield each utterance and a function that reads its log-probs, checked.
+
+        A fault in one leaves the others readable, unless the file is one stream, such
+        as an ark. The function is called before the next entry is asked for, or never.
+
+        Raises:
+            FormatError: Damaged, or a repeated or unwritable utterance id. The
+                functions: damaged, or no floats.
+            ShapeError: The functions: an array has not two axes.
+        """
         seen: set[str] = set()
-        for utterance, logprobs in self._read(self.path):
+        for utterance, load in self._read(self.path):
             _check_id(utterance, seen, self.path)
-            _check_array(logprobs, f"{self.path}: {utterance}")
-            yield utterance, logprobs
+            if utterance not in self._left_out:
+                yield utterance, partial(_checked, load, f"{self.path}: {utterance}")
+
+    def without(self, utterances: Collection[str]) -> LogprobReader:
+        """The same without some utterances, whose log-probs are then not read."""
+        num = self.num_utterances
+        return replace(
+            self,
+            num_utterances=None if num is None else max(num - len(utterances), 0),
+            _left_out=frozenset(utterances),
+        )
 
 
 def open_logprobs(path: str | os.PathLike[str]) -> LogprobReader:
@@ -68,7 +95,7 @@ def open_logprobs(path: str | os.PathLike[str]) -> LogprobReader:
     if path.suffix == ".npz":
         return LogprobReader(path, len(_open_npz(path).files), _read_npz)
     if path.suffix == ".ark":
-        return LogprobReader(path, None, kaldi.read_ark)
+        return LogprobReader(path, None, _read_ark)
     if path.suffix == ".scp":
         return LogprobReader(path, len(kaldi.scp_entries(path)), kaldi.read_scp)
     raise FormatError(
@@ -87,11 +114,13 @@ def _check_id(utterance: str, seen: set[str], path: Path) -> None:
     seen.add(utterance)
 
 
-def _check_array(logprobs: np.ndarray, place: str) -> None:
+def _checked(load: Load, place: str) -> np.ndarray:
+    logprobs = load()
     if not np.issubdtype(logprobs.dtype, np.floating):
         raise FormatError(f"{place}: dtype {str(logprobs.dtype)!r}, expected floats")
     if logprobs.ndim != 2:
         raise ShapeError(f"{place}: shape {logprobs.shape}, expected [T, V]")
+    return logprobs
 
 
 def _open_npz(path: Path) -> np.lib.npyio.NpzFile:
@@ -104,14 +133,22 @@ def _open_npz(path: Path) -> np.lib.npyio.NpzFile:
     return file
 
 
-def _read_npz(path: Path) -> Utterances:
+def _read_npz(path: Path) -> Entries:
     with _open_npz(path) as file:
-        for utterance in file.files:
+
+        def load(utterance: str) -> np.ndarray:
             try:
-                logprobs = file[utterance]
+                return file[utterance]
             except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
                 raise FormatError(f"{path}: {utterance}: damaged: {error}") from error
-            yield utterance, logprobs
+
+        for utterance in file.files:
+            yield utterance, partial(load, utterance)
+
+
+def _read_ark(path: Path) -> Entries:
+    for utterance, logprobs in kaldi.read_ark(path):
+        yield utterance, partial(np.asarray, logprobs)
 
 
 def _npy_files(path: Path) -> list[Path]:
@@ -121,10 +158,12 @@ def _npy_files(path: Path) -> list[Path]:
     return files
 
 
-def _read_folder(path: Path) -> Utterances:
-    for file in _npy_files(path):
+def _read_folder(path: Path) -> Entries:
+    def load(file: Path) -> np.ndarray:
         try:
-            logprobs = np.load(file, allow_pickle=False)
+            return np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise FormatError(f"{file}: not a readable .npy ({error})") from error
-        yield file.stem, logprobs
+
+    for file in _npy_files(path):
+        yield file.stem, partial(load, file)

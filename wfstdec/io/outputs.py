@@ -6,7 +6,8 @@
     with open_output(path) as file: ...             # None or "-": standard output
 
 Subtitles and TextGrids hold one utterance: they go to a file if there is one, else to a
-folder, which is made, under the names of the utterances.
+folder, which is made, under the names of the utterances. What is done before an error
+is kept, see `wfstdec.io.journal`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.errors import FormatError, InputError, OptionError
+from wfstdec.io.journal import Journal, Restart, partial
 from wfstdec.io.results import ENDINGS
-from wfstdec.text.files import atomic_write
+from wfstdec.text.files import atomic_write, replaceable, writing
 
 STDOUT = "-"
 ONE_EACH = frozenset(("srt", "vtt", "textgrid"))
@@ -45,17 +48,53 @@ def open_output(path: PathLike | None) -> Iterator[IO[str]]:
         yield file
 
 
+class Beside(Protocol):
+    """A file that grows beside the results, by the same utterances."""
+
+    path: PathLike
+
+    @property
+    def note(self) -> Any:
+        """What `begin` must know of what was written last, as JSON."""
+
+    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
+        """Write to an open file, behind what it holds, of which these are the notes."""
+
+    def finish(self) -> None:
+        """Write what stands at the end of it."""
+
+    def give_up(self) -> None:
+        """Let go of the file, which will be closed."""
+
+
 @dataclass
 class Results:
     """An open result file, or folder.
 
     Attributes:
-        put: Write what was found of an utterance.
         on_terminal: Whether people see it come.
+        num_done: Utterances that are written.
+        done: Those of them that an earlier run has done.
+        failures: What is wrong with utterances that are left out, those of an earlier
+            run first; whoever finds more adds them.
     """
 
-    put: Callable[[str, Any], None]
+    _write: Callable[[str, Any], None]
     on_terminal: bool = False
+    done: tuple[str, ...] = ()
+    failures: list[InputError] = field(default_factory=list)
+    _keep: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Count those that are done."""
+        self.num_done = len(self.done)
+
+    def put(self, utterance: str, found: Any) -> None:
+        """Write what was found of an utterance; from here on it is kept."""
+        self._write(utterance, found)
+        if self._keep is not None:
+            self._keep(utterance)
+        self.num_done += 1
 
 
 @contextlib.contextmanager
@@ -64,8 +103,16 @@ def open_results(
     format: str,
     write: Callable[[str, Any], str],
     num_utterances: int | None = None,
+    *,
+    beside: Beside | None = None,
+    restart: Restart | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Results]:
     """Open what results are written to.
+
+    A file appears when all is done; what is done before an error stays beside it, as
+    `wfstdec.io.journal` says. Standard output and what is no regular file get the
+    results as they come, and no later run can go on with them.
 
     Args:
         path: A file; where a format holds one utterance and the name has not its
@@ -73,58 +120,179 @@ def open_results(
         format: One of `FORMATS`.
         write: Makes the text of an utterance.
         num_utterances: How many there will be, where that is known.
+        beside: A file that gets something of each utterance before `put` is called.
+        restart: What becomes of the work of an earlier run.
+        settings: What results depend on, beside `restart.settings`.
 
     Raises:
-        OptionError: A file for one utterance, and there are more.
+        OptionError: A file for one utterance, and there are more; or an earlier run
+            left work, see `Restart`.
         FormatError: It cannot be written; an utterance's name can be no file's.
     """
-    if format in ONE_EACH and _is_folder(path, ENDINGS[format]):
-        assert path is not None
-        yield _folder(Path(path), ENDINGS[format], write)
-        return
-    if format in ONE_EACH and (num_utterances or 0) > 1:
-        raise _too_many(format, path)
-    with open_output(path) as file:
+    restart = restart or Restart()
+    target = _Target(path, format, write, num_utterances, restart)
+    files = target.files(beside)
+    with ExitStack() as stack:
+        if files is None:
+            results = stack.enter_context(_streamed(target, beside))
+        else:
+            wanted = {**(settings or {}), **restart.settings}
+            journal = Journal(target.journal(files), files, wanted, restart)
+            results = stack.enter_context(_journaled(target, journal, beside))
+        try:
+            yield results
+        except BaseException as error:
+            if results.num_done:
+                error.add_note(target.told(results.num_done, files))
+            raise
+
+
+@dataclass
+class _Target:
+    """Where results go, as a user said it."""
+
+    path: PathLike | None
+    format: str
+    text_of: Callable[[str, Any], str]
+    num_utterances: int | None
+    restart: Restart
+
+    def __post_init__(self) -> None:
+        """Make the folder, if it is one."""
+        self.is_stdout = self.path is None or os.fspath(self.path) == STDOUT
+        self.place = "standard output" if self.is_stdout else str(self.path)
+        self.folder = self._folder()
+        self.is_one = self.folder is None and self.format in ONE_EACH
+        if self.is_one and (self.num_utterances or 0) > 1:
+            raise self._too_many()
+
+    def files(self, beside: Beside | None) -> list[Path] | None:
+        """The files that are to be made; None where one of them is no regular file.
+
+        Raises:
+            OptionError: There are none, and a run is to go on with them.
+        """
+        files: list[Path | None] = []
+        if self.folder is None:
+            files.append(None if self.is_stdout else replaceable(self.path or ""))
+        if beside is not None:
+            files.append(replaceable(beside.path))
+        found = [file for file in files if file is not None]
+        if len(found) == len(files):
+            return found
+        if self.restart.resume:
+            raise OptionError(
+                f"{self.restart.called('resume')} with results on {self.place}, "
+                "expected files: what is no regular file keeps nothing"
+            )
+        return None
+
+    def journal(self, files: Sequence[Path]) -> Path:
+        """The journal that goes with these files."""
+        if self.folder is not None:
+            return self.folder / "wfstdec.journal"
+        return files[0].with_name(files[0].name + ".journal")
+
+    def writer(self, file: IO[Any] | None, encode: bool) -> Callable[[str, Any], None]:
+        """Make what writes an utterance: to a file, or to one of its own."""
         seen: list[str] = []
 
-        def put(utterance: str, found: Any) -> None:
-            if seen and format in ONE_EACH:
-                raise _too_many(format, path)
+        def write(utterance: str, found: Any) -> None:
+            assert file is not None
+            if seen and self.is_one:
+                raise self._too_many()
             seen[:] = [utterance]
-            file.write(write(utterance, found))
+            text = self.text_of(utterance, found)
+            with writing(self.place):
+                file.write(text.encode() if encode else text)
+                file.flush()
 
-        yield Results(put, file.isatty())
+        return self._write_alone if file is None else write
 
+    def told(self, count: int, files: Sequence[Path] | None) -> str:
+        """Where what is done is, for people who stopped a run."""
+        total = self.num_utterances or "an unknown number of"
+        if files is None:
+            return f"{count} of {total} utterances are written to {self.place}"
+        place = self.folder or partial(files[0])
+        called = self.restart.called("resume")
+        return f"kept {count} of {total} utterances in {place}; go on with {called}"
 
-def _is_folder(path: PathLike | None, ending: str) -> bool:
-    if path is None or os.fspath(path) == STDOUT:
-        return False
-    return Path(path).is_dir() or Path(path).suffix.lower() != ending.lower()
+    def _folder(self) -> Path | None:
+        if self.is_stdout or self.format not in ONE_EACH:
+            return None
+        path, ending = Path(self.path or ""), ENDINGS[self.format]
+        if not path.is_dir() and path.suffix.lower() == ending.lower():
+            return None
+        if path.exists() and not path.is_dir() and not path.is_file():
+            return None  # a device, or a FIFO
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise FormatError(
+                f"{path}: cannot be made a folder: {error.strerror}"
+            ) from error
+        return path
 
-
-def _folder(path: Path, ending: str, write: Callable[[str, Any], str]) -> Results:
-    try:
-        path.mkdir(exist_ok=True)
-    except OSError as error:
-        raise FormatError(
-            f"{path}: cannot be made a folder: {error.strerror}"
-        ) from error
-
-    def put(utterance: str, found: Any) -> None:
+    def _write_alone(self, utterance: str, found: Any) -> None:
+        assert self.folder is not None
         if Path(utterance).name != utterance:
             raise FormatError(
-                f"utterance {utterance!r} for a file in {path}, expected a name that a "
-                "file can have"
+                f"utterance {utterance!r} for a file in {self.folder}, expected a name "
+                "that a file can have"
             )
-        with atomic_write(path / f"{utterance}{ending}", "w") as file:
-            file.write(write(utterance, found))
+        name = f"{utterance}{ENDINGS[self.format]}"
+        with atomic_write(self.folder / name, "w") as file:
+            file.write(self.text_of(utterance, found))
 
-    return Results(put)
+    def _too_many(self) -> OptionError:
+        place = self.place if self.is_stdout else repr(self.place)
+        return OptionError(
+            f"several utterances for one {self.format} file, {place}, expected a "
+            f"folder as output: a name without {ENDINGS[self.format]!r}"
+        )
 
 
-def _too_many(format: str, path: PathLike | None) -> OptionError:
-    place = "standard output" if path is None or path == STDOUT else repr(str(path))
-    return OptionError(
-        f"several utterances for one {format} file, {place}, expected a folder as "
-        f"output: a name without {ENDINGS[format]!r}"
-    )
+@contextlib.contextmanager
+def _streamed(target: _Target, beside: Beside | None) -> Iterator[Results]:
+    """Open what no later run can go on with."""
+    with ExitStack() as stack:
+        if beside is not None:
+            beside.begin(stack.enter_context(atomic_write(beside.path)))
+            stack.callback(beside.give_up)
+        if target.folder is not None:
+            yield Results(target.writer(None, encode=False))
+        else:
+            file = stack.enter_context(open_output(target.path))
+            yield Results(target.writer(file, encode=False), file.isatty())
+        if beside is not None:
+            beside.finish()
+
+
+@contextlib.contextmanager
+def _journaled(
+    target: _Target, journal: Journal, beside: Beside | None
+) -> Iterator[Results]:
+    """Give files their names when all went well; else keep what is done."""
+    failures, noted = journal.failures, len(journal.failures)
+
+    def keep(utterance: str) -> None:
+        nonlocal noted
+        for error in failures[noted:]:
+            journal.add_failure(error)
+        noted = len(failures)
+        journal.add(utterance, None if beside is None else beside.note)
+
+    file = journal.files[0] if target.folder is None else None
+    write = target.writer(file, encode=True)
+    with ExitStack() as stack:
+        stack.callback(journal.stop)
+        if beside is not None:
+            beside.begin(journal.files[-1], journal.notes)
+            stack.callback(beside.give_up)
+        yield Results(write, False, tuple(journal.done), failures, keep)
+        if beside is not None:
+            with writing(beside.path):
+                beside.finish()
+        journal.finish()
+        stack.pop_all()

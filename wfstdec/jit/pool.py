@@ -20,6 +20,8 @@ from weakref import WeakKeyDictionary
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+_NOTHING = object()
+"""In the place of a value that is not made yet: None may be one."""
 
 
 class Pool(Generic[_Item]):
@@ -77,24 +79,34 @@ class Once(Generic[_Key, _Value]):
 
     Args:
         make: Makes the value of a key; it must not keep the key alive. One call at a
-            time: other threads wait, and then have the same value.
+            time: threads that ask for what is not made yet wait, others do not.
     """
 
     def __init__(self, make: Callable[[_Key], _Value]) -> None:
-        self._make, self._lock = make, threading.Lock()
+        self._make = make
+        self._making, self._lock = threading.Lock(), threading.Lock()
         self._made: WeakKeyDictionary[_Key, _Value] = WeakKeyDictionary()
 
     def of(self, key: _Key) -> _Value:
         """Look up the value of a key; make it at the first call."""
-        with self._lock:
-            if key not in self._made:
-                self._made[key] = self._make(key)
-            return self._made[key]
+        found = self._known(key)
+        if found is _NOTHING:
+            with self._making:
+                found = self._known(key)
+                if found is _NOTHING:
+                    found = self._make(key)
+                    with self._lock:
+                        self._made[key] = found
+        return found
 
     def forget(self, key: _Key) -> None:
         """Let the value of a key be made anew."""
         with self._lock:
             self._made.pop(key, None)
+
+    def _known(self, key: _Key) -> Any:
+        with self._lock:
+            return self._made.get(key, _NOTHING)
 
 
 def _pool(make: Any, fits: Any, beside: Any) -> Pool[Any]:

@@ -16,10 +16,11 @@ import dataclasses
 import io
 import json
 import os
+import struct
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -47,6 +48,9 @@ _NUMBERS = (
     "died_at_frame",
     "frame_shift_s",
 )
+_MEMBER = struct.Struct("<4s5H3L2H")
+"""What stands before a file of a zip archive: check sum and sizes among others."""
+_FOR_OWNER = 0o600 << 16
 _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
     OSError,
     ValueError,
@@ -62,31 +66,65 @@ _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kin
 class LatticeWriter:
     """Writes lattices one after the other; the file appears whole or not at all.
 
+    Whoever opens the file himself calls `begin` and `finish` in place of `with`, and
+    can so go on with a file of which a part was kept.
+
     Args:
         path: The file to write.
+
+    Attributes:
+        path: The same.
 
     Raises:
         FormatError: The file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = path
+        self.path = path
         self._stack = ExitStack()
         self._header: list[dict[str, Any]] = []
         self._tables: Vocabulary | None = None
         self._ids: set[str] = set()
 
     def __enter__(self) -> Self:
-        file = self._stack.enter_context(atomic_write(self._path))
-        self._zip = self._stack.enter_context(zipfile.ZipFile(file, "w"))
+        self.begin(self._stack.enter_context(atomic_write(self.path)))
+        self._stack.push(lambda *error: self.give_up() if error[0] else self.finish())
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
-        if error[0] is None:
-            header = {"format": _FORMAT, "version": FORMAT_VERSION}
-            text = json.dumps(header | {"utterances": self._header})
-            self._zip.writestr(_HEADER, text)
         return self._stack.__exit__(*error)
+
+    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
+        """Write to a file that is open for reading too, behind what it holds.
+
+        Args:
+            file: Positioned at its end.
+            notes: `note` after each of the lattices that it holds.
+        """
+        members = list(_members(file)) if notes else []
+        self._zip = zipfile.ZipFile(file, "w")
+        self._zip.filelist += members
+        self._zip.NameToInfo.update((member.filename, member) for member in members)
+        self._header = list(notes)
+        self._ids = {one["id"] for one in notes}
+
+    @property
+    def note(self) -> Any:
+        """What `begin` must know of the lattice that was written last, as JSON."""
+        return self._header[-1]
+
+    def finish(self) -> None:
+        """Write what stands at the end of a file; closing it is its owner's."""
+        header = {"format": _FORMAT, "version": FORMAT_VERSION}
+        text = json.dumps(header | {"utterances": self._header})
+        with self._zip.open(_HEADER, "w") as part:
+            part.write(text.encode())
+        self._zip.close()
+
+    def give_up(self) -> None:
+        """Let go of the file; a part of it that was kept is one to go on with."""
+        with suppress(OSError, ValueError):  # or the destructor of the archive tries to
+            self._zip.close()
 
     def __call__(self, utterance: str, lattice: Lattice) -> None:
         """Write a lattice.
@@ -99,7 +137,8 @@ class LatticeWriter:
         own = lattice.vocabulary.own
         if self._tables is None:
             self._tables = own
-            self._write_arrays(_TABLES, _table_arrays(lattice))
+            if not self._header:
+                self._write_arrays(_TABLES, _table_arrays(lattice))
         if own is not self._tables and (
             own.words != self._tables.words or own.tokens != self._tables.tokens
         ):
@@ -239,6 +278,24 @@ def save_lattices(
 def open_lattices(path: str | os.PathLike[str]) -> LatticeFile:
     """The lattices of a file by utterance id; errors as of `LatticeFile`."""
     return LatticeFile(path)
+
+
+def _members(file: IO[bytes]) -> Iterator[zipfile.ZipInfo]:
+    """What an archive holds up to where it is open, as its writer knew it.
+
+    Its directory, which readers go by, is written at the very end.
+    """
+    end = file.tell()
+    file.seek(0)
+    while (at := file.tell()) < end:
+        head = _MEMBER.unpack(file.read(_MEMBER.size))
+        crc, packed, size, name, extra = head[6:]
+        member = zipfile.ZipInfo(file.read(name).decode())
+        member.header_offset, member.CRC = at, crc
+        member.compress_size, member.file_size = packed, size
+        member.external_attr = _FOR_OWNER
+        file.seek(extra + packed, os.SEEK_CUR)
+        yield member
 
 
 def _table_arrays(lattice: Lattice) -> dict[str, np.ndarray]:

@@ -17,8 +17,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +28,7 @@ from wfstdec.errors import FormatError, OptionError
 from wfstdec.lm.automaton import DTYPES, Automaton, BackoffModel, Unit, frozen
 from wfstdec.lm.ngram_build import build_automaton, labels_by_name, labels_by_nemo
 from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.files import atomic_folder
 from wfstdec.text.symbols import TokenTable, token_table
 
 FORMAT_VERSION = 1
@@ -193,26 +192,12 @@ class NgramLM(BackoffModel):
             )
         header = {"format": "wfstdec.lm", "version": FORMAT_VERSION}
         header |= {"unit": self.unit, "num_labels": self.num_labels}
-        try:
-            folder = Path(
-                tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-            )
-        except OSError as error:
-            raise FormatError(f"{target}: cannot write: {error.strerror}") from error
-        try:
+        with atomic_folder(target) as folder:
             for name, array in self.automaton._asdict().items():
                 np.save(folder / f"{name}.npy", array)
             (folder / _HEADER).write_text(json.dumps(header), encoding="utf-8")
             if self.labels is not None:
                 (folder / _LABELS).write_text(_labels_text(self.labels), "utf-8")
-            folder.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            folder.rename(target)
-        except OSError as error:
-            raise FormatError(f"{target}: cannot write: {error.strerror}") from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def load_lm(path: str | os.PathLike[str]) -> NgramLM:

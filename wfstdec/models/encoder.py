@@ -1,12 +1,12 @@
 """Encoders: audio to log-probs, the two verbs that all models have in common.
 
     class Encoder:
-        spec: EncoderSpec                       # tokens, frame shift, sample rate
-        encode(waveforms) -> [logprobs]         # float32 [N] each -> float32 [T, V] each
+        spec: EncoderSpec                  # tokens, frame shift, sample rate
+        encode(waveforms) -> [logprobs]    # float32 [N] each -> float32 [T, V] each
 
     class StreamingEncoder(Encoder):
-        start() -> state                        # of one stream
-        step(states, chunks, last) -> [logprobs]   # a chunk [n] of each -> [t, V] of each
+        start() -> state                   # of one stream
+        step(states, chunks, last) -> [logprobs]    # a chunk [n] each -> [t, V] each
 
 `BatchEncoder` is what the adapters have in common: it decides who shares a batch, and
 checks what comes out.
@@ -20,13 +20,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from wfstdec.audio.samples import checked_peak
 from wfstdec.errors import LogprobError, ModelError, OptionError, ShapeError
 from wfstdec.text.symbols import TokenTable
 
 SHORTEST_S = 0.1
 """Shorter audio is padded with zeros for the network: convolutions need some."""
 SLACK_S, SLACK = 0.65, 0.01
-"""What frames and audio may differ by: T-one's exports give two chunks of 0.3 s more."""
+"""What frames and audio may differ by: T-one's give up to two chunks of 0.3 s more."""
 _ROW_SLACK = 0.05  # nats; float16 and int8 models round
 _ROWS_CHECKED = 64
 
@@ -123,6 +124,7 @@ class BatchEncoder:
 
         Raises:
             ShapeError: A waveform is not [N].
+            AudioError: NaN in one, or integers kept as floats.
             ModelError: The rows are no log-probs of these tokens, or the frames do
                 not cover the audio: the model hears less, or its frame shift is wrong.
             LogprobError: NaN, or +inf.
@@ -174,6 +176,7 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
     Raises:
         ShapeError: Not one axis.
         ModelError: Integers: what they are of is not known here.
+        AudioError: NaN, or integers kept as floats.
     """
     waveform = np.asarray(waveform)
     if waveform.ndim != 1:
@@ -187,6 +190,7 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
             "wfstdec.audio.read_audio converts"
         )
     waveform = waveform.astype(np.float32, copy=False)
+    checked_peak(waveform)
     return np.pad(waveform, (0, max(0, shortest - len(waveform))))
 
 
@@ -266,6 +270,6 @@ def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
     )
     raise ModelError(
         f"{num_frames} frames of {spec.frame_shift_s:g} s are {heard_s:.2f} s, "
-        f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate is another "
-        "(--frame-shift, --sample-rate)"
+        f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate "
+        "is another (--frame-shift, --sample-rate)"
     )

@@ -27,7 +27,8 @@ from wfstdec.models.python_models import (
     nemo_encoder,
     torchaudio_encoder,
 )
-from wfstdec.models.streaming_onnx import load_streaming_onnx, streaming_form
+from wfstdec.models.streaming_forms import streaming_form
+from wfstdec.models.streaming_onnx import load_streaming_onnx
 from wfstdec.models.transformers_ctc import load_transformers, transformers_encoder
 from wfstdec.models.waveform_onnx import (
     load_waveform_onnx,

@@ -81,8 +81,8 @@ def load_onnx_asr(
         ModelError: No tokens.
     """
     try:
-        import onnx_asr
         import onnxruntime
+        from onnx_asr.loader import Manager, create_asr_resolver
     except ImportError as error:
         raise BackendError(
             f"{folder}: {model_type} needs onnx-asr ({error}): "
@@ -92,13 +92,13 @@ def load_onnx_asr(
     options.intra_op_num_threads = options.inter_op_num_threads = given.threads
     quantized = re.fullmatch(r".*(?:model|ctc)[._-](\w+)", file.stem if file else "")
     try:
-        model = onnx_asr.load_model(
-            model_type,
-            folder,
-            quantization=quantized[1] if quantized else None,
-            sess_options=options,
-            providers=["CPUExecutionProvider"],
-        ).asr
+        # not by `onnx_asr.load_model`: its eight resamplers take a second or more
+        manager = Manager(options, ["CPUExecutionProvider"])
+        resolver = create_asr_resolver(model_type, folder)
+        files = resolver.resolve_model(quantization=quantized[1] if quantized else None)
+        model: Any = resolver.model_type(
+            files, manager._create_preprocessor, manager.default_onnx_config
+        )
     except Exception as error:  # onnxruntime has no root of errors
         raise FormatError(
             f"{folder}: onnx-asr cannot load it as {model_type} ({error})"

@@ -130,29 +130,27 @@ def nemo_encoder(model: Any, given: Given) -> FunctionEncoder:
     import torch
 
     place = type(model).__name__
-    preprocessor, decoder = model.preprocessor, model.decoder
+    featurizer, decoder = model.preprocessor.featurizer, model.decoder
     if not hasattr(decoder, "vocabulary"):
         raise ModelError(f"{place} has no CTC decoder with a vocabulary, expected one")
-    preprocessor.featurizer.dither = 0.0
-    preprocessor.featurizer.pad_to = 0
+    featurizer.dither, featurizer.pad_to = 0.0, 0
     model.eval()
-    window = preprocessor._cfg.window_stride
-    factor = model.encoder.subsampling_factor
+    config, factor = model.cfg.preprocessor, model.encoder.subsampling_factor
 
     def logprobs(waveform: np.ndarray) -> Any:
         with torch.inference_mode():
             device = next(model.parameters()).device
-            given = torch.from_numpy(waveform)[None].to(device)
+            signal = torch.from_numpy(waveform)[None].to(device)
             length = torch.tensor([len(waveform)], device=device)
-            rows, lengths, _ = model(input_signal=given, input_signal_length=length)
+            rows, lengths, _ = model(input_signal=signal, input_signal_length=length)
         return rows[0, : int(lengths[0])]
 
     names = list(decoder.vocabulary)
     return FunctionEncoder(
         logprobs,
         given.table(names, place, len(names)),
-        frame_shift_s=given.shift(window * factor, place),
-        sample_rate=given.rate(preprocessor._cfg.sample_rate, place),
+        frame_shift_s=given.shift(config.window_stride * factor, place),
+        sample_rate=given.rate(config.sample_rate, place),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.hypothesis import Hypothesis
 
@@ -108,6 +108,14 @@ class Backend(Protocol[_Chunk, _Found_co]):
 
         Raises:
             DeviceError: A device failed; has what was done.
+        """
+
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
+        """Lay out boosts, so that `start` does not; may be called at any time.
+
+        Args:
+            options: Of the searches to come.
+            boosts: Of their utterances.
         """
 
     def start(

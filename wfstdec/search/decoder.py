@@ -13,25 +13,30 @@ The two give the same hypotheses.
 from __future__ import annotations
 
 import copy
-import math
+import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts, PhraseCompiler
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts, MadeFor
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.errors import BackendError, DeviceError, OptionError
+from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.checks.looking import FirstLook, Heard, Pairs, looked_at
+from wfstdec.errors import BackendError, DeviceError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Backend, Read, Reader
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.interrupts import Pace
 from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
+from wfstdec.search.warming import run_each_way
 from wfstdec.text.vocabulary import Vocabulary
 
 _Chunk = TypeVar("_Chunk")
@@ -66,10 +71,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         frame_shift_s: float,
         threads: int | None,
     ) -> None:
-        if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
-            raise OptionError(
-                f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0"
-            )
+        check_frame_shift(frame_shift_s)
         if threads is not None and threads < 1:
             raise OptionError(f"threads={threads!r}, expected 1 or more, or None")
         self.options = options
@@ -78,6 +80,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._backend = backend
         self._boosts = boosts
         self._num_tokens = num_tokens
+        self._first_look = FirstLook()
+        self._pace = Pace()
 
     @property
     @abstractmethod
@@ -106,6 +110,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
+        other._pace = Pace()
         return other
 
     def decode(
@@ -119,14 +124,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             lengths: [B] frames of each utterance; `None` for all.
             boosts: For all utterances, or a sequence with one for each: word to bonus
                 in nats (above 0 favours), words and phrases without (their bonuses
-                follow from the list), compiled phrases, `Boosts`, or `None`. A
-                sequence of strings is one list, for all utterances.
+                follow from the list), compiled phrases, `Boosts`, what
+                `compile_boosts` gave, or `None`. A sequence of strings is one list,
+                for all utterances.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
             BoostError: A boost is no word with a finite number, or does not fit.
-                All three have the position of the utterance as `utterance`.
+            OptionError: Boosts that another decoder compiled.
+                All four have the position of the utterance as `utterance`.
             DeviceError: A device failed: names the utterances that were not done, and
                 has the hypotheses of those that were.
 
@@ -134,6 +141,18 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BoostWarning: Boosted words are unknown; names them.
         """
         return self._decode(self._backend, logprobs, lengths, boosts)
+
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on and warn of what seems wrong with the first ones.
+
+        Args:
+            logprobs: Pairs of an utterance id and its log-probs, [T, V].
+
+        Warns:
+            LogprobWarning: As `wfstdec.checks.looking.looked_at`.
+        """
+        self._first_look.is_done = True  # what is said here need not be said again
+        return looked_at(logprobs, self._heard())
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -145,7 +164,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         record = self._nbest_from == "lattice"
         self._check_nbest(record)
-        utterances = self._backend.inputs(logprobs, lengths)
+        utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         num = self.options.nbest
 
@@ -181,13 +200,46 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         if lattice_beam is not None:
             other = self.with_options(lattice_beam=lattice_beam)
             return other.decode_lattice(logprobs, lengths, boosts)
-        utterances = self._backend.inputs(logprobs, lengths)
+        utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
 
         def read(i: int, found: Any) -> Lattice:
             return self._reader(compiled[i]).lattice(found)
 
         return self._search(utterances, compiled, record=True, read=read)
+
+    def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
+        """Compile a boost list ahead, for `decode` and its like and `Sessions.open`.
+
+            names = decoder.compile_boosts(["quilter", "new york"])   # on a worker
+            sessions.open(names)                                      # at once
+
+        Results are those of the list itself, bit for bit. It is laid out for the
+        backend too, but for one on a device, which does that at first use. It may be
+        pickled: in another process call this of it, of a decoder of the same graph or
+        files, to lay it out there.
+
+        Args:
+            boosts: The list of an utterance, in any form that `decode` takes.
+
+        Raises:
+            BoostError: As `decode`.
+            OptionError: Compiled by a decoder of another graph or vocabulary, language
+                model or `boost_scale`.
+
+        Warns:
+            BoostWarning: As `decode`, here alone.
+        """
+        try:
+            [compiled] = self._compiled([boosts], 1)
+        except InputError as error:
+            error.utterance = None  # there is but one
+            raise
+        if compiled.made_for is None:
+            compiled = replace(compiled, made_for=self._made_for)
+        self._backend.prepare(self.options, compiled)
+        self._reader(compiled)
+        return compiled
 
     def phrase_compiler(
         self,
@@ -248,12 +300,35 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return Sessions(
             self._backend,
             self.options,
-            lambda boosts: self._compiled([boosts], 1)[0],
+            self._ready,
             self._reader,
             threads=self.threads,
             lattices=lattices,
             check_nbest=partial(self._check_nbest, lattices),
         )
+
+    def warm_up(
+        self,
+        boosts: BoostsLike = None,
+        *,
+        lattices: bool = True,
+        sessions: bool = True,
+    ) -> None:
+        """Compile or load all kernels of this decoder, by decoding two frames each way.
+
+        Call it when a server starts or a container is built, so that no utterance
+        waits for compiling. What is compiled is kept for other processes.
+
+        Args:
+            boosts: A list as those to come; `None` makes up one of each kind: words,
+                phrases, OOV words.
+            lattices: Whether lattices will be asked for.
+            sessions: Whether utterances will come in chunks.
+
+        Raises:
+            BoostError: The boosts are wrong.
+        """
+        run_each_way(self, boosts, lattices=lattices, sessions=sessions)
 
     @property
     def records_lattices(self) -> bool:
@@ -296,11 +371,48 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 "sessions without lattices"
             )
 
+    def _heard(self) -> Heard:
+        """The tokens that it makes something of."""
+        return Heard.of(self.vocabulary)
+
+    def _inputs(
+        self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any
+    ) -> Sequence[_Chunk]:
+        """Check log-probs; the first ones are looked at for what no check refuses."""
+        utterances = backend.inputs(logprobs, lengths)
+        if not self._first_look.is_done:
+            blank = self.vocabulary.tokens.blank
+            self._first_look.at(logprobs, utterances, blank)
+        return utterances
+
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
         """Compile n utterances' boosts as searches take them, and check them."""
         compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
+        for i, one in enumerate(compiled):
+            if one.made_for is not None and one.made_for != self._made_for:
+                raise OptionError(_made_for_another(one.made_for, self._made_for), i)
         self._check_boosts(compiled)
         return compiled
+
+    def _ready(self, boosts: BoostsLike) -> CompiledBoosts:
+        """Compile an utterance's boosts and lay them out, where a backend does so."""
+        [compiled] = self._compiled([boosts], 1)
+        self._backend.prepare(self.options, compiled)
+        return compiled
+
+    @property
+    def _made_for(self) -> MadeFor:
+        return MadeFor(self._fingerprint, float(self.options.boost_scale))
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """32 hex digits over its kind and all that boosts are compiled by."""
+        parts = (type(self).__name__, self.vocabulary.fingerprint, *self._models())
+        return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+    def _models(self) -> tuple[str, ...]:
+        """Fingerprints of what it searches by, beside its vocabulary."""
+        return ()
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
@@ -309,7 +421,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any, boosts: Any
     ) -> list[Hypothesis]:
         """Decode by a backend; see `decode`."""
-        utterances = backend.inputs(logprobs, lengths)
+        utterances = self._inputs(backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
         try:
             found = self._search(utterances, compiled, backend=backend)
@@ -332,7 +444,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     ) -> list[Any]:
         """Search whole utterances in threads; arguments as of `Backend.decode`."""
         backend = backend or self._backend
-        with Workers(self.threads) as workers:
+        with Workers(self.threads, self._pace) as workers:
             return backend.decode(
                 *(utterances, self.options, boosts),
                 record=record,
@@ -346,3 +458,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """Make the hypothesis of each utterance."""
         pairs = zip(found, boosts, strict=True)
         return [self._reader(boost).hypothesis(one) for one, boost in pairs]
+
+
+def _made_for_another(found: MadeFor, expected: MadeFor) -> str:
+    if found.fingerprint == expected.fingerprint:
+        return (
+            f"boosts compiled for boost_scale={found.scale!r}, expected "
+            f"{expected.scale!r}: compile them by the decoder with these options"
+        )
+    return (
+        f"boosts compiled for decoder {found.fingerprint[:8]}, expected "
+        f"{expected.fingerprint[:8]}: its kind, graph, vocabulary and language model; "
+        "compile them by this one"
+    )

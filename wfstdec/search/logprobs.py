@@ -37,7 +37,7 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
         LogprobWarning: The numbers of the first utterance look like probabilities.
     """
     arrays = split_batch(logprobs, as_numpy)
-    counts = check_lengths(lengths, len(arrays))
+    counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
     checked = [
         _check(array, i, count, num_tokens)
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True))
@@ -77,16 +77,29 @@ def as_numpy(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-def check_lengths(lengths: Any, num_utterances: int) -> list[int | None]:
-    """The frames to use of each utterance; `None` where all are."""
+def check_lengths(
+    lengths: Any, num_utterances: int, shape: Sequence[int] = ()
+) -> list[int | None]:
+    """The frames to use of each utterance; `None` where all are.
+
+    Args:
+        lengths: As `as_utterances` takes them.
+        num_utterances: B.
+        shape: Of the batch, where it is an array.
+
+    Raises:
+        ShapeError: Other than B integers.
+    """
     if lengths is None:
         return [None] * num_utterances
     counts = as_numpy(lengths)
     integers = np.issubdtype(counts.dtype, np.integer) or counts.size == 0
     if counts.shape != (num_utterances,) or not integers:
+        swapped = len(shape) == 3 and counts.shape == tuple(shape[1:2])
+        hint = f"; [T, B, V] {tuple(shape)}? then swap the first two" if swapped else ""
         raise ShapeError(
             f"lengths is {counts.dtype} {counts.shape}, expected integers "
-            f"({num_utterances},), one per utterance"
+            f"({num_utterances},), one per utterance{hint}"
         )
     return [int(count) for count in counts]
 
@@ -103,9 +116,10 @@ def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
         )
     frames, found = array.shape
     if found != num_tokens:
+        hint = "; [V, T]? then transpose" if frames == num_tokens else ""
         raise ShapeError(
             f"logprobs has V={found} tokens, expected V={num_tokens} of the decoder "
-            "(blank included)",
+            f"(blank included){hint}",
             i,
         )
     if count is not None and not 0 <= count <= frames:
@@ -145,9 +159,10 @@ def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
     """Warn where a whole utterance has nothing below 0: no log-prob is above it."""
     first = next((used for used in utterances if used.size), None)
     if first is not None and first.min() >= 0 and first.max() > 0:
-        warnings.warn(
-            f"logprobs lie in {float(first.min()):.6g} to {float(first.max()):.6g}, "
-            "expected natural logs of probabilities: take the log first",
+        found = "in 0 to 1" if first.max() <= 1 else "above 0"
+        warnings.warn(  # without figures, so that a run says it once
+            f"logprobs lie {found}, expected natural logs of probabilities: take the "
+            "log first",
             LogprobWarning,
             stacklevel=4,
         )

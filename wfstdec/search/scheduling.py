@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import naming
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Read
+from wfstdec.search.interrupts import Held, Pace, pass_through
 from wfstdec.search.logprobs import as_utterances
 
 _Given = TypeVar("_Given")
@@ -29,11 +30,14 @@ class Workers:
 
     Args:
         threads: So many, the calling one among them.
+        pace: Of searches like these, where it is known.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, pace: Pace | None = None) -> None:
         self.threads = threads
+        self.pace = pace or Pace()
         self._pool: ThreadPoolExecutor | None = None
+        self._late: set[Future] = set()
 
     def __enter__(self) -> Self:
         """Nothing is made yet."""
@@ -42,32 +46,54 @@ class Workers:
     def __exit__(self, *error: object) -> None:
         """End the threads."""
         if self._pool is not None:
-            self._pool.shutdown()
+            self._pool.shutdown(wait=not self._late)
 
     def map(
         self, function: Callable[[_Given], _Item], items: Sequence[_Given]
     ) -> list[_Item]:
-        """Call for every item; results in order. Not for several threads at once."""
-        others = min(self.threads, len(items)) - 1
-        if others < 1:
-            return [function(item) for item in items]
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads - 1)
+        """Call for every item; results in order. Not for several threads at once.
+
+        What a handler of signals raises, such as `KeyboardInterrupt`, is raised when
+        all threads have stopped, which they do between items and parts of them.
+        """
         results: dict[int, _Item] = {}
         left = iter(range(len(items)))  # all threads take from it, the next one each
+        with Held() as held:
 
-        def work() -> None:
-            for at in left:
-                results[at] = function(items[at])
+            def work() -> None:
+                held.join()
+                try:
+                    for at in left:
+                        held.check()
+                        results[at] = function(items[at])
+                except BaseException:
+                    for _ in left:  # nobody begins another
+                        pass
+                    raise
 
+            others = min(self.threads, len(items)) - 1
+            if others < 1:
+                work()
+            else:
+                self._work_side_by_side(work, others, held)
+        return [results[at] for at in range(len(items))]
+
+    def _work_side_by_side(
+        self, work: Callable[[], None], others: int, held: Held
+    ) -> None:
+        """Do work in other threads and this one, until there is none."""
+        held.wait(self._late)  # what was left alone may still use its search
+        held.check()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1)
         done = [self._pool.submit(work) for _ in range(others)]
         try:
             work()
         finally:
-            wait(done)
+            self._late = held.wait(done)
+        held.check()
         for one in done:
             one.result()
-        return [results[at] for at in range(len(items))]
 
 
 ALONE = Workers(1)
@@ -90,6 +116,9 @@ class HostBackend(ABC):
         """Check log-probs, as `Backend.inputs`; float32 [T, V], C order."""
         return as_utterances(logprobs, lengths, self._num_tokens)
 
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
+        """Lay out boosts, as `Backend.prepare`: here as they are."""
+
     @abstractmethod
     def start(
         self, options: Any, boosts: CompiledBoosts, *, record: bool = False
@@ -111,7 +140,7 @@ class HostBackend(ABC):
         def decode_one(i: int) -> Any:
             with naming(i):
                 search = self.start(options, boosts[i], record=record)
-                search.advance(utterances[i])
+                pass_through(search, utterances[i], workers.pace)
                 found = search.finish()
                 return found if read is None else read(i, found)
 
@@ -131,11 +160,10 @@ class HostBackend(ABC):
         def advance_one(i: int) -> None:
             if len(chunks[i]):
                 with naming(called[i]):
-                    searches[i].advance(chunks[i])
+                    pass_through(searches[i], chunks[i], workers.pace)
 
         if workers.threads == 1:
-            for i in range(len(chunks)):
-                advance_one(i)
+            workers.map(advance_one, range(len(chunks)))
         else:
             _each(advance_one, list(map(len, chunks)), workers)
 

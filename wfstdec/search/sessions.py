@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.contract import SEGMENTS, Backend, Reader
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.interrupts import Held
 from wfstdec.search.scheduling import Workers
 
 SEGMENT_FRAMES = 50
@@ -77,7 +78,8 @@ class Sessions:
     Args:
         backend: Searches them.
         options: Of the search.
-        compile_boosts: Makes of a user's boost list what the search takes.
+        compile_boosts: Makes of a user's boost list what the search takes, laid out
+            where the backend can. Called by several threads at a time.
         reader: Makes what reads a search of such boosts.
         threads: Sessions that are advanced side by side.
         lattices: Whether lattices are recorded.
@@ -114,8 +116,12 @@ class Sessions:
     ) -> SessionId:
         """Begin a session.
 
+        Other sessions go on while a list is compiled; with what the decoder's
+        `compile_boosts` gave nothing is compiled here.
+
         Args:
-            boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`, None.
+            boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`,
+                `CompiledBoosts`, None.
             session: What it is called; None for a number.
 
         Returns:
@@ -123,23 +129,25 @@ class Sessions:
 
         Raises:
             InputError: There is such a session already.
-            BoostError: As in `Decoder.decode`.
+            BoostError, OptionError: As in `Decoder.decode`.
         """
-        with self._lock:
+        with self._lock, Held():
             if session is None:
                 session, self._next = self._next, self._next + 1
-            if session in self._sessions:
-                raise InputError("is open already, expected another name", session)
-            try:
-                compiled = self._compile(boosts)
+            self._check_new(session)
+        try:
+            compiled = self._compile(boosts)
+            reader = self._reader(compiled)
+            with self._lock:
+                self._check_new(session)
                 search = self._backend.start(
                     self._options, compiled, record=self._lattices
                 )
-            except InputError as error:
-                error.utterance = session
-                raise
-            self._sessions[session] = _Session(search, self._reader(compiled))
-            return session
+                self._sessions[session] = _Session(search, reader)
+        except InputError as error:
+            error.utterance = session
+            raise
+        return session
 
     def advance(self, chunks: Mapping[SessionId, Any]) -> None:
         """Pass sessions through a chunk each; others stay where they are.
@@ -147,12 +155,15 @@ class Sessions:
         Args:
             chunks: [T, V] each, natural log, as in `Decoder.decode`; T may be 0.
 
+        Interrupted by Ctrl-C, each has passed through some of its chunk, or none or
+        all: `partial(session).num_frames` tells how much. It can go on with the rest.
+
         Raises:
             InputError: An unknown or closed session.
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
                 `utterance`. No session has moved: they go on from where they were.
         """
-        with self._lock:
+        with self._lock, Held():
             under_way = [self._find(session).search for session in chunks]
             names = list(chunks)
             try:
@@ -169,7 +180,7 @@ class Sessions:
         Raises:
             InputError: An unknown or closed session.
         """
-        with self._lock:
+        with self._lock, Held():
             found = self._find(session)
             with naming(session):
                 return found.reader.partial(found.search.look())
@@ -219,7 +230,7 @@ class Sessions:
         """
         if min_frames < 1:
             raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
-        with self._lock:
+        with self._lock, Held():
             self._check_lattices()
             if SEGMENTS not in self._backend.can:
                 raise OptionError(
@@ -251,11 +262,15 @@ class Sessions:
             )
 
     def _finish(self, session: SessionId) -> tuple[Any, Reader]:
-        with self._lock:
+        with self._lock, Held():
             found = self._find(session)
             del self._sessions[session]
             with naming(session):
                 return found.search.finish(), found.reader
+
+    def _check_new(self, session: SessionId) -> None:
+        if session in self._sessions:
+            raise InputError("is open already, expected another name", session)
 
     def _find(self, session: SessionId) -> _Session:
         try:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from wfstdec.jit import jit
 
 OK, NUMBER, POSITIVE, FIELDS, UNKNOWN, TWICE, TOO_MANY = range(7)
 LN10 = 2.302585092994046
@@ -24,8 +25,6 @@ _LOWER = 32
 _POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(309)])
 _HASH_MASK = (1 << 40) - 1
 _HASH_FACTOR = 1000003
-
-_jit = numba.njit(cache=True, nogil=True)
 
 
 class Words(NamedTuple):
@@ -50,7 +49,7 @@ def empty_slots(size: int) -> np.ndarray:
     return np.full(1 << (2 * size + 1).bit_length(), -1, np.int32)
 
 
-@_jit
+@jit
 def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
     """The decimal number in `data[start:end]` and whether it is one (`-inf` is).
 
@@ -98,7 +97,7 @@ def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
     return sign * value, pos == end and digits > 0
 
 
-@_jit
+@jit
 def find_word(data: np.ndarray, start: int, end: int, words: Words) -> int:
     """The slot of `data[start:end]`: it holds the word, or -1 where it may go."""
     code = 0
@@ -118,7 +117,7 @@ def find_word(data: np.ndarray, start: int, end: int, words: Words) -> int:
     return slot
 
 
-@_jit
+@jit
 def add_row(rows: Rows, row: int) -> bool:
     """Enter `rows.words[row]` in the hash table; False if an equal row is there."""
     order = rows.words.shape[1]
@@ -139,7 +138,7 @@ def add_row(rows: Rows, row: int) -> bool:
     return True
 
 
-@_jit
+@jit
 def split_line(
     data: np.ndarray, pos: int, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[int, int]:
@@ -171,7 +170,7 @@ def split_line(
         count += 1
 
 
-@_jit
+@jit
 def scan_section(
     data: np.ndarray, pos: int, line: int, words: Words, rows: Rows
 ) -> tuple[int, int, int, int, int]:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import os
-import tempfile
+import secrets
+import shutil
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from wfstdec.errors import FormatError
 
 GZIP_MAGIC = b"\x1f\x8b"
+_MOST_LINKS = 40
+_DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -74,35 +79,171 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]:
-    """Open a temporary file beside `path`; rename it to `path` when all went well.
+    """Open a new file that takes the place of `path` when all went well.
 
-    On any error the temporary file is removed and an older `path` is untouched.
+    On any error an older `path` is untouched, and nothing else is left. Links are
+    followed: they stay, and what they point to is replaced. What is no regular file,
+    such as a device, a FIFO or `/dev/stdout`, is written in place.
 
     Args:
         path: The file to write.
         mode: `"wb"`, or `"w"` for UTF-8 text.
 
     Raises:
-        FormatError: The folder does not exist or cannot be written.
+        FormatError: The folder does not exist, it cannot be written, or the disk is
+            full.
     """
-    path = Path(path)
-    encoding = None if "b" in mode else "utf-8"
+    with writing(path):
+        target = replaceable(path)
+        if target is None:
+            with open_in_place(path, mode) as file:
+                yield file
+            return
+        handle, name = _new_file(target)
+        try:
+            with open(handle, mode, encoding=_encoding(mode)) as file:
+                yield file
+                file.flush()
+                name = name or _give_name(handle, target)
+            os.replace(name, target)
+        except BaseException:
+            if name is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name)
+            raise
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make a folder that takes the place of `path`, a folder, when all went well.
+
+    Raises:
+        FormatError: It cannot be written, or `path` is no folder.
+    """
+    target = Path(os.path.realpath(path))
+    with writing(path):
+        made = _unused_name(target)
+        made.mkdir()
+        try:
+            yield made
+            if target.exists():
+                shutil.rmtree(target)
+            made.rename(target)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def replaceable(path: str | os.PathLike[str]) -> Path | None:
+    """Find the regular file, there or not yet, that a path leads to by its links.
+
+    None where it leads to something else, or to a file that this process was given
+    open: a new file in its place would not be what the other end reads.
+
+    Raises:
+        FormatError: It is a folder.
+    """
+    if _descriptor(path) is not None:
+        return None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot write: {error.strerror}") from error
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if stat.S_ISDIR(mode):
+        raise FormatError(f"{path}: is a folder, expected a file to write")
+    return Path(os.path.realpath(path)) if stat.S_ISREG(mode) else None
+
+
+def open_in_place(path: str | os.PathLike[str], mode: str = "wb") -> IO:
+    """Open what is no regular file for writing, as it is; waits for a FIFO's reader."""
+    number = _descriptor(path)
+    # Without O_CREAT, which systems refuse for FIFOs of others in shared folders.
+    handle = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
+    return open(handle, mode, encoding=_encoding(mode))
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in what the system says of writing it.
+
+    Raises:
+        FormatError: For an `OSError` within, unless it is about another file, or says
+            that the reader went away.
+    """
     try:
-        with open(handle, mode, encoding=encoding) as file:
-            yield file
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        yield
+    except BrokenPipeError:
         raise
+    except OSError as error:
+        names = os.path.basename(path), os.path.basename(os.path.realpath(path))
+        about = error.filename
+        if about is not None and not any(name in str(about) for name in names):
+            raise
+        raise FormatError(f"{path}: cannot write: {error.strerror}") from error
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Tell a file or folder from others by a few values, in a moment.
+
+    Of a file up to 16 MB all bytes count; of a larger one, its size, its date, and
+    pieces from its beginning to its end; of a folder the names, sizes and dates in it.
+    """
+    path, seen = Path(path), hashlib.blake2b(digest_size=16)
+    if path.is_dir():
+        for one in sorted(path.iterdir()):
+            about = one.stat()
+            seen.update(f"{one.name}/{about.st_size}/{about.st_mtime_ns}/".encode())
+    elif path.is_file():
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            if size > _DIGEST_BYTES:
+                seen.update(f"{size}/{path.stat().st_mtime_ns}/".encode())
+            step = max((size - _DIGEST_PIECE) / (_DIGEST_BYTES // _DIGEST_PIECE - 1), 1)
+            for i in range(_DIGEST_BYTES // _DIGEST_PIECE):
+                if size > _DIGEST_BYTES:
+                    file.seek(int(i * step))
+                seen.update(file.read(_DIGEST_PIECE))
+    return {"path": str(path), "digest": seen.hexdigest()}
+
+
+def _descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The number of an open file of this process that a path leads to, if it does."""
+    opened = {"/dev/fd", os.path.realpath("/proc/self/fd")}
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(os.path.abspath(path))
+        folder = os.path.realpath(folder)
+        if folder in opened and name.isdigit():
+            return int(name)
+        path = os.path.join(folder, name)
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(folder, os.readlink(path))
+    return None
+
+
+def _encoding(mode: str) -> str | None:
+    return None if "b" in mode else "utf-8"
+
+
+def _new_file(target: Path) -> tuple[int, str | None]:
+    """Make a file beside another: its handle, and its name if it has one."""
+    # Without a name, which not all systems have, a crash leaves nothing behind.
+    with contextlib.suppress(AttributeError, OSError):
+        return os.open(target.parent, os.O_TMPFILE | os.O_RDWR, 0o666), None
+    name = str(_unused_name(target))
+    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666), name
+
+
+def _give_name(handle: int, target: Path) -> str:
+    name = str(_unused_name(target))
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        # Python follows the link to the file only where a folder is given with it.
+        os.link(f"/proc/self/fd/{handle}", name, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+    return name
+
+
+def _unused_name(target: Path) -> Path:
+    """A name beside another that people see, and understand, if it should stay."""
+    return target.with_name(f"{target.name}.{secrets.token_hex(4)}.partial")

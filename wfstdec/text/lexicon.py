@@ -323,8 +323,10 @@ def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
     missing = sorted(set("".join(bad)) - known)
     listed = ", ".join(map(repr, bad[:5])) + (", ..." if len(bad) > 5 else "")
     lacks = f"; no token has {', '.join(map(repr, missing[:5]))}" if missing else ""
-    if missing and known.issuperset("".join(missing).swapcase()):
+    swapped = sum(known.issuperset(word.swapcase()) for word in bad)
+    if 2 * swapped > len(bad):
         lacks += ", but in the other case"
+        lacks += f" for {swapped} words" if swapped < len(bad) else ""
     return (
         f"{len(bad)} of {total} words cannot be spelt with the token table, "
         f"expected none: {listed}{lacks}"

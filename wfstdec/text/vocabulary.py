@@ -10,6 +10,8 @@ A graph has one, a decoder, a lattice: each finds word ids and tokens in its own
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -155,6 +157,17 @@ class Vocabulary:
         opened = -1 if self.open_word is None else self.open_word.word
         ids = {word: i for i, word in enumerate(self.words) if i != opened}
         return Pronunciations.of_lexicon(self.entries, ids)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits over tokens, words, pronunciations and what is between them."""
+        said = self.pronunciations
+        between = (*self.separators, self.separated, self.open_word)
+        texts = json.dumps([self.tokens.fingerprint, self.words, between])
+        digest = hashlib.blake2b(texts.encode(), digest_size=16)
+        for array in (said.word, said.splits, said.tokens, said.cost):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     @cached_property
     def lexicon(self) -> Lexicon | None:

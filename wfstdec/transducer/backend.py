@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import LogprobError, OptionError, ShapeError, naming
+from wfstdec.jit.pool import Once
 from wfstdec.search.contract import Read
 from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.paths.so_far import PathSoFar
@@ -69,6 +71,9 @@ class TransducerBackend:
         self.model, self.device = model, torch.device(device)
         self.batch_size, self.encodes, self.dense = batch_size, encodes, dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
+        self._alone: Once[PhraseBoosts, TorchPhrases] = Once(
+            lambda one: self._laid_out([one])
+        )
 
     def searcher(
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]
@@ -81,12 +86,17 @@ class TransducerBackend:
                 terms.append(Term(lm, weight * options.lm_scale, start, True))
         lists = phrases_of(boosts)
         if any(one is not None for one in lists):
-            flat = self.device.type != "cpu"
-            phrases = TorchPhrases(lists, flat).to(self.device)
-            start = phrases.start[phrases.model_of_list]
+            phrases, which = self._phrases(lists)
+            start = phrases.start[which]
             terms.append(Term(phrases, 1.0, start, False))
         fusion = Fusion(terms)
         return Searcher(self.model, options, fusion, self.device, self.dense)
+
+    def prepare(self, options: TransducerOptions, boosts: CompiledBoosts) -> None:
+        """Lay out boosts; they are kept while they live."""
+        [phrases] = phrases_of([boosts])
+        if phrases is not None:
+            self._alone.of(phrases)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
         """One tensor [T, D] of frames of the encoder for each utterance, on the device.
@@ -190,6 +200,24 @@ class TransducerBackend:
         for search, chunk, name in zip(searches, chunks, called, strict=True):
             with naming(name):
                 search.advance(chunk)
+
+    def _phrases(
+        self, lists: Sequence[PhraseBoosts | None]
+    ) -> tuple[TorchPhrases, Tensor]:
+        """Phrases where the model is, and which of their starts is an utterance's.
+
+        A list that all have is laid out once.
+        """
+        different = {id(one): one for one in lists if one is not None}
+        if len(different) > 1:
+            phrases = self._laid_out(lists)
+            return phrases, phrases.model_of_list
+        [only] = different.values()
+        which = [0 if one is only else 1 for one in lists]
+        return self._alone.of(only), torch.tensor(which, device=self.device)
+
+    def _laid_out(self, lists: Sequence[PhraseBoosts | None]) -> TorchPhrases:
+        return TorchPhrases(lists, self.device.type != "cpu").to(self.device)
 
     def _tensors(self, frames: Any, lengths: Any) -> list[Tensor]:
         arrays = split_batch(frames, self._as_tensor)

@@ -11,13 +11,15 @@ With `input="features"` the model's own encoder comes first. As audio comes in:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.checks.looking import Pairs
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
@@ -121,6 +123,14 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         model: Any = self.model
         return model.input_dim if self.input == "features" else self._num_tokens
 
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on: frames and features are no log-probs."""
+        return iter(logprobs)
+
+    def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
+        """Check frames."""
+        return backend.inputs(logprobs, lengths)
+
     @property
     def input_frame_shift_s(self) -> float:
         """Seconds per frame of what is given to `decode`: features are shorter."""
@@ -155,6 +165,9 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
             ShapeError: Axes, F or lengths are wrong.
         """
         return self._backend.encode(features, lengths)
+
+    def _models(self) -> tuple[str, ...]:
+        return tuple(lm.fingerprint for lm, _ in self.lms)
 
     def _reader(self, boosts: CompiledBoosts) -> TransducerReader:
         account = TransducerAccount(self.options, self.lms)

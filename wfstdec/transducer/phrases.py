@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import BoostError
 from wfstdec.jit import jit

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from wfstdec.search.interrupts import check
 from wfstdec.transducer.beam import (
     Beam,
     Candidates,
@@ -145,6 +146,7 @@ class Searcher:
         while steps % every or bool(self.is_open(beam, source).any()):
             if beam.rows.shape[1] < said + steps + 1:
                 beam = with_room(beam, said + steps + _ROOM)
+            check()
             beam = self.step(beam, source)
             steps += 1
         return beam
@@ -329,6 +331,7 @@ class Searcher:
             room = said + done + rounds
             if beam.rows.shape[1] < room:
                 beam = with_room(beam, room + _ROOM)
+            check()
             beam = self.step_frame(beam, source, frame)
             done += rounds
         return beam

@@ -19,10 +19,12 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.boost.phrase_compilers import Vocabulary
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.loading import (
@@ -96,8 +98,9 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             no such words. Without a lexicon the language model is then one over words,
             and its words are spelled by the tokens.
         g2p: How words of boost lists are said that come without pronunciations: a
-            function of a word, a `Lexicon` or its file, or `"spelling"`. None takes
-            the spelling where that is how the lexicon's words are said.
+            `G2p` or its source, such as a function of a word, a lexicon's file or
+            `"hama"`. None takes the spelling where that is how most of the lexicon's
+            words are said.
         separator: The token between words. Without a lexicon it only says how tokens
             are read as words; None takes the mark U+2581 of word pieces.
         separator_optional: The separator may be missing.
@@ -133,7 +136,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         blank: int | str | None = None,
         unk_cost: float | None = None,
         open_vocabulary: OpenVocabulary | None = None,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
@@ -228,7 +231,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         """How tokens make open words; None where there are none."""
         return self._lattice_vocabulary.open_spelling
 
-    def _pronouncer(self, g2p: G2pLike) -> Pronouncer | str:
+    def _pronouncer(self, g2p: G2pLike | None) -> Pronouncer | str:
         """How added words are said; or why there are none."""
         if self.lexicon is None:
             if g2p is not None:
@@ -302,6 +305,12 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                 "merge='sum' for a lattice, whose costs are those of single paths, "
                 "expected 'max'"
             )
+
+    def _models(self) -> tuple[str, ...]:
+        lm = "" if self.lm is None else type(self.lm).__name__  # what it says is unseen
+        if isinstance(self.lm, NgramLM):
+            lm = self.lm.fingerprint
+        return lm, repr(self.open_vocabulary)
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options

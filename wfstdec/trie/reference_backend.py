@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.scheduling import HostBackend
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference import ReferenceSearch

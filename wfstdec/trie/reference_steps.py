@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS

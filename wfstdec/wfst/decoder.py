@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler, CompiledBoosts
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.oov import G2pLike, Pronouncer
+from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BackendError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
@@ -65,9 +67,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
         g2p: How words of boost lists are said that neither the graph nor the list has
-            pronunciations for: a function of the word, a lexicon or its file, or
-            `"spelling"`; `None` spells them where all words of the graph are said as
-            they are spelt.
+            pronunciations for: a `G2p` or its source, such as a function of the word,
+            a lexicon's file or `"hama"`; `None` spells them where most words of the
+            graph are said as they are spelt.
 
     Raises:
         BackendError: The backend is unknown or not installed.
@@ -85,7 +87,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         *,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
-        g2p: G2pLike = None,
+        g2p: G2pLike | None = None,
     ) -> None:
         super().__init__(
             options or WfstOptions(),
@@ -196,6 +198,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         backend: Any = self._backend
         return backend.memory_plan(num_utterances, num_frames)
 
+    def _models(self) -> tuple[str, ...]:
+        return (self.graph.fingerprint,)
+
     def _reader(self, boosts: CompiledBoosts) -> WfstReader:
         vocabulary = self.vocabulary.with_oov(boosts.added)
         names, shift = vocabulary.tokens.names, self.frame_shift_s
@@ -271,7 +276,7 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         ]
 
 
-def _pronouncer(graph: PackedGraph, g2p: G2pLike) -> Pronouncer | str:
+def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
     """How added words are said, or why a graph cannot add any."""
     vocabulary = graph.vocabulary
     if graph.calls is None:

@@ -42,7 +42,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.concatenation import Whole

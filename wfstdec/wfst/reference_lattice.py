@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.concatenation import Whole
 from wfstdec.graph.packed import PackedGraph

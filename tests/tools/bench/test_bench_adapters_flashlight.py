@@ -10,7 +10,7 @@ pytest.importorskip("flashlight.lib.text.decoder")
 
 from tools.bench import adapters_flashlight as bench  # noqa: E402
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.share]
 
 
 @pytest.fixture

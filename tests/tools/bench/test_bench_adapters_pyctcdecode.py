@@ -11,6 +11,8 @@ from tools.bench import adapters_pyctcdecode as bench
 from tools.bench.spelled_words import spelled_arpa, spelled_words
 from wfstdec.text.arpa import read_arpa
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def run(tmp_path):

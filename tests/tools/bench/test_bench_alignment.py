@@ -5,6 +5,8 @@ import pytest
 
 from tools.bench import alignment
 
+pytestmark = pytest.mark.share
+
 
 def test_a_small_run_has_rows_of_all_kinds(tmp_path, capsys):
     path = tmp_path / "run.json"

@@ -18,7 +18,10 @@ from tools.bench.gpu_device import Gpu, padded
 from tools.bench.gpu_measure import Bench, Setting, as_given
 from tools.peers import riva as riva_peer
 
-pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
+    pytest.mark.share,
+]
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from tiny_sets import ARPA, write_sets
 from tools.bench import open_vocabulary as bench
 from tools.bench.contestants import settings
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ from tiny_sets import write_sets
 from tools.bench import segments
 from wfstdec.search.sessions import Sessions
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def run(tmp_path):

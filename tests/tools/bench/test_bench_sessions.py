@@ -13,6 +13,8 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.sessions import Partial
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def run(tmp_path):

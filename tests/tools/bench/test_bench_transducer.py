@@ -15,6 +15,8 @@ from wfstdec.transducer.torch_model import (  # noqa: E402
     TransducerNet,
 )
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def given(tmp_path):

@@ -14,6 +14,8 @@ from tools.bench import contestants, trie, trie_checks, trie_report
 from tools.bench.cases import Inputs, make_cases
 from wfstdec.errors import FormatError
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from wfstdec.compare.peers import kaldi as kaldi_peer  # noqa: E402
 from wfstdec.compare.points import Outcome  # noqa: E402
 from wfstdec.wfst.options import WfstOptions  # noqa: E402
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.share]
 
 DONE = Outcome("ab", 100.0, True)
 

@@ -20,6 +20,8 @@ from tools.bench import (
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import WfstdecError
 
+pytestmark = pytest.mark.share
+
 
 @pytest.fixture
 def recipe(tmp_path):

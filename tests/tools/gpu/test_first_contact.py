@@ -21,6 +21,8 @@ from tools.gpu.steps import LONGEST_LOG, Runner, Step
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device
 
+pytestmark = pytest.mark.share
+
 ROOT = Path(__file__).parents[3]
 STAND_IN = ROOT / "tests" / "support" / "stand_in"
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")

@@ -14,6 +14,8 @@ from tools.gpu.model import Work, predicted
 from tools.gpu.steps import MISSING_STATUS, OK_STATUS, UNFINISHED_STATUS
 from wfstdec.wfst.gpu.layout import PHASES
 
+pytestmark = pytest.mark.share
+
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 

@@ -115,6 +115,7 @@ def test_all_assumptions_hold_in_emulation(preempt):
 
 @needs_compiler
 @pytest.mark.parametrize("planted", range(len(PLANTS)))
+@pytest.mark.share(keep=2)
 def test_an_assumption_that_does_not_hold_is_found(planted):
     name = PLANTS[planted][0]
     found = wrong_ones(machine(planted))
@@ -294,6 +295,7 @@ def test_all_lines_come_home(tmp_path):
         ("no halves", UNFIT_STATUS, "gate", "SHUT: the search cannot run"),
     ],
 )
+@pytest.mark.share(keep=1)
 def test_a_device_that_is_no_good(tmp_path, fault, expected, last, told):
     status, lines, printed = run(tmp_path, fault)
     assert status == expected, printed
@@ -307,6 +309,7 @@ def test_a_device_that_is_no_good(tmp_path, fault, expected, last, told):
 
 
 @needs_compiler
+@pytest.mark.share
 def test_what_came_before_a_hang_is_home(tmp_path):
     status, lines, printed = run(tmp_path, "no lines", timeout=5)
     assert status is None and "an endless kernel" in printed

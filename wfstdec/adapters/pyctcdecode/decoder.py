@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
@@ -51,6 +50,8 @@ from wfstdec.adapters.pyctcdecode.word_tree import (
     split_hotwords,
 )
 from wfstdec.errors import InputError, OptionError
+from wfstdec.search.interrupts import Held, Pace
+from wfstdec.search.scheduling import Workers
 
 Frames = tuple[int, int]
 WordFrames = tuple[str, Frames]
@@ -94,7 +95,7 @@ class BeamSearchDecoderCTC:
         self.model_container = {self._model_key: language_model}
         self._threads = threads or len(os.sched_getaffinity(0))
         self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
-        self._pool = store_pool()
+        self._pool, self._pace = store_pool(), Pace()
         self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
         BeamSearchDecoderCTC._made.add(self)
 
@@ -286,11 +287,9 @@ class BeamSearchDecoderCTC:
 
         model = self._language_model
         asked = model is not None and compiled_scorer(model) is None
-        threads = min(self._threads, len(items))
-        if threads < 2 or asked:  # a model in Python need not know of threads
-            return [call(i) for i in range(len(items))]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(call, range(len(items))))
+        # A model in Python need not know of threads.
+        with Workers(1 if asked else self._threads) as workers:
+            return workers.map(call, range(len(items)))
 
     def _find(
         self, logits: Any, limits: Limits, lm_start_state: Any, count: int | None
@@ -306,7 +305,8 @@ class BeamSearchDecoderCTC:
             self._hotword_tree(limits.hotwords),
             self._own,
         )
-        found = run(self._pool, search, kept, asked, count)
+        with Held():
+            found = run(self._pool, search, kept, asked, count, pace=self._pace)
         if asked is not None:
             return found, lambda one: asked.states[one.state]
         return found, lambda one: None if model is None else LMState(one.state)

@@ -6,6 +6,7 @@ found = searcher.run(kept_tokens, 1)          # `Found`, best first
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from wfstdec.adapters.pyctcdecode import kernels
@@ -14,6 +15,7 @@ from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens
 from wfstdec.adapters.pyctcdecode.prefix_tree import begin, enlarged, give_back
 from wfstdec.adapters.pyctcdecode.results import Found, read_endings, text_of
 from wfstdec.jit.pool import Pool
+from wfstdec.search.interrupts import Pace, check
 
 
 class AskedModel:
@@ -102,6 +104,8 @@ def run(
     kept: KeptTokens,
     asked: AskedModel | None,
     count: int | None,
+    *,
+    pace: Pace,
 ) -> list[Found]:
     """Search one utterance.
 
@@ -111,19 +115,26 @@ def run(
         kept: The frames.
         asked: The model that the host asks; None where the kernels have it.
         count: So many endings at most; None for all.
+        pace: Of searches like this.
     """
     store = pool.take(search.params.beam_width)
     begin(search, store)
-    status, frame = -1, 0
-    while status != k.OK:
+    frame, num_frames = 0, len(kept.splits) - 1
+    while frame < num_frames:
+        part = kept.splits[: frame + pace.frames + 1]
+        before, began = frame, time.perf_counter()
         status, frame = kernels.advance(
-            search, store, kept.splits, kept.tokens, kept.logps, frame
+            search, store, part, kept.tokens, kept.logps, frame
         )
         if status == k.ASK:
             assert asked is not None
             asked.answer(search, store)
         elif status != k.OK:
             store = enlarged(store, status)
+        else:
+            pace.note(frame - before, time.perf_counter() - began)
+        if frame < num_frames:
+            check()
     status = kernels.finish(search, store)
     while status != k.OK:
         if status == k.ASK:

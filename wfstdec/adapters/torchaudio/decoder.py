@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,8 @@ from wfstdec.adapters.torchaudio.records import Rules
 from wfstdec.adapters.torchaudio.search import Path, Search
 from wfstdec.errors import InputError, LogprobError, ShapeError
 from wfstdec.jit import read_only
+from wfstdec.search.interrupts import Held, Pace, pass_through
+from wfstdec.search.scheduling import Workers
 
 Array = Any
 """A tensor of torch's where torch is installed, else a NumPy array."""
@@ -68,6 +69,7 @@ class CTCDecoder:
         self._rules, self._model = rules, model
         self._tokens, self._words = tokens, words
         self._threads = 1 if rules.asked else threads
+        self._pace = Pace()
         self._search: Search | None = None
         self._ended = False
 
@@ -95,14 +97,12 @@ class CTCDecoder:
         def decode(item: tuple[int, tuple[np.ndarray, int]]) -> list[CTCHypothesis]:
             utterance, (frames, count) = item
             search = self._begin()
-            search.advance(_check_frames(frames[:count], utterance))
+            pass_through(search, _check_frames(frames[:count], utterance), self._pace)
             search.end()
             return self._hypotheses(search)
 
-        if min(self._threads, len(items)) < 2:
-            return list(map(decode, items))
-        with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(decode, items))
+        with Workers(self._threads) as workers:
+            return workers.map(decode, items)
 
     def decode_begin(self) -> None:
         """Begin an utterance that comes in pieces."""
@@ -116,7 +116,8 @@ class CTCDecoder:
         """
         search = self._open("decode_step")
         frames = _as_emissions(emissions, "T, V", len(self._tokens))
-        search.advance(_check_frames(frames))
+        with Held():
+            pass_through(search, _check_frames(frames), self._pace)
 
     def decode_end(self) -> None:
         """End it.
@@ -124,8 +125,9 @@ class CTCDecoder:
         Raises:
             InputError: No utterance has begun, or it has ended.
         """
-        self._open("decode_end").end()
-        self._ended = True
+        with Held():
+            self._open("decode_end").end()
+            self._ended = True
 
     def get_final_hypothesis(self) -> list[CTCHypothesis]:
         """Hypotheses of the utterance, best first; before its end, as it looks.
@@ -135,7 +137,8 @@ class CTCDecoder:
         """
         if self._search is None:
             raise InputError("get_final_hypothesis, expected decode_begin before it")
-        return self._hypotheses(self._search)
+        with Held():
+            return self._hypotheses(self._search)
 
     def idxs_to_tokens(self, idxs: Iterable[Any]) -> list[str]:
         """The tokens of a hypothesis, by name.

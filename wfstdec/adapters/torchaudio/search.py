@@ -18,6 +18,7 @@ import numpy as np
 from wfstdec.adapters.torchaudio import kernels
 from wfstdec.adapters.torchaudio import records as k
 from wfstdec.adapters.torchaudio.models import Model
+from wfstdec.search.interrupts import check
 
 FIRST_CANDIDATES = 4096
 """Candidates that arrays hold at first, at least."""
@@ -72,13 +73,15 @@ class Search:
             self._scratch = _new_scratch(self._candidates, self._num_tokens)
         done = 0
         while True:
+            before = done
             done = kernels.advance(
                 self._rules, self._scratch, self._utterance, emissions, done
             )
+            self.frames += done - before
             if done == len(emissions):
                 break
             self._make_way(int(self._scratch.counts[k.STATUS]))
-        self.frames += len(emissions)
+            check()  # a model of the user's may be slow
 
     def end(self) -> None:
         """Let the language model finish, and keep what ends well if anything does."""

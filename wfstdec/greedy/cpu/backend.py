@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.greedy.reference import Fusion, Progress, Searched

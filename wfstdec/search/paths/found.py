@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.contract import Reader
 from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.partial import PartialReader

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.costs import CostAccount, Scales, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.interrupts import Held
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.words import Counted, Cutter
 
@@ -157,7 +158,7 @@ class HypothesisBatch:
                 "token_ids": tuple(said.token.tolist()),
                 "token_frames": (tuple(said.start.tolist()), tuple(said.end.tolist())),
             }
-        with self._lock:
+        with self._lock, Held():
             if self._made is None:
                 self._made = self._make()
         made = self._made

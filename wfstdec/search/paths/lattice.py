@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import uint32
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import OptionError
 from wfstdec.graph.arcs import ARC, NO_ARCS
 from wfstdec.jit import read_only

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.lm.on_demand import LazyLM, LmArrays, LmQueries

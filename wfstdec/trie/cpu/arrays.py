@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.boost.tables import ListedWords, PhraseRows

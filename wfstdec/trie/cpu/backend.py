@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.oov import OovWords
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit.pool import Once
@@ -48,6 +48,10 @@ class CpuBackend(HostBackend):
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._added = Once(_AddedTries(self.memory).lay_out)
+
+    def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
+        """Lay out boosts; they are kept while they live."""
+        self.inputs_of(options, boosts)
 
     def start(
         self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False

@@ -17,8 +17,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.on_demand import LmArrays
+from wfstdec.search.interrupts import check
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import SettledTokens, TokenPath, TokenRows
 from wfstdec.trie.cpu import arrays as k
@@ -89,6 +90,7 @@ class CpuSearch:
                     scratch = self._grow(status, scratch)
                     if self._lm.answer():
                         self._take_model()
+                        check()  # a model of the user's may be slow
         finally:
             self._memory.give(scratch)
 

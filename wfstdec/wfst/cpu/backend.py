@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
@@ -25,6 +25,7 @@ from wfstdec.jit import jit
 from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import SEGMENTS, Read
+from wfstdec.search.interrupts import Pace, pass_through
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.scheduling import ALONE, HostBackend, Workers, decode_in_groups
 from wfstdec.text.symbols import ilabel_of
@@ -61,6 +62,10 @@ class CpuBackend(HostBackend):
             graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
         )
 
+    def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
+        """Lay out boosts; they are kept while they live."""
+        self.inputs_of(options, boosts)
+
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch:
@@ -87,7 +92,7 @@ class CpuBackend(HostBackend):
             )
 
         def decode(some: list[np.ndarray], boosts: CompiledBoosts) -> list[BestPath]:
-            return self.decode_group(some, options, boosts)
+            return self.decode_group(some, options, boosts, workers.pace)
 
         return decode_in_groups(decode, utterances, boosts, k.GROUP, workers)
 
@@ -96,15 +101,16 @@ class CpuBackend(HostBackend):
         utterances: Sequence[np.ndarray],
         options: WfstOptions,
         boosts: CompiledBoosts,
+        pace: Pace,
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
             inputs = self.inputs_of(options, boosts)
-            return GroupSearch(self.memory, *inputs).decode(utterances)
+            return GroupSearch(self.memory, *inputs).decode(utterances, pace)
         paths = []
         for logprobs in utterances:
             search = self.start(options, boosts)
-            search.advance(logprobs)
+            pass_through(search, logprobs, pace)
             paths.append(search.finish())
         return paths
 

@@ -1,6 +1,6 @@
 """Whole utterances, a few in one call of a kernel: no Python between them.
 
-    GroupSearch(memory, inputs, None).decode(utterances)      # a few: their BestPaths
+    GroupSearch(memory, inputs, None).decode(utterances, pace)    # their BestPaths
 
 At narrow beams a search takes a third of a millisecond, and starting it, ending it and
 reading its path a fifth of that, under the GIL. Results are those of one search for
@@ -9,12 +9,14 @@ each. Where a trace becomes too long to be kept as it is, that search is made: i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
 from numpy import int64, uint32
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.search.interrupts import Pace, check, pass_through
 from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.search.paths.traceback import read_paths
 from wfstdec.wfst.cpu import arrays as k
@@ -113,7 +115,7 @@ def _end(graph, params, utterance, at_end, end, steps, first):
 class GroupSearch(CpuSearch):
     """The searches of a few whole utterances, without added words."""
 
-    def decode(self, utterances: Sequence[np.ndarray]) -> list[BestPath]:
+    def decode(self, utterances: Sequence[np.ndarray], pace: Pace) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
         assert len(utterances) <= k.GROUP
         given = (*utterances, *[_NOTHING] * (k.GROUP - len(utterances)))
@@ -121,11 +123,11 @@ class GroupSearch(CpuSearch):
         steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
         alone: dict[int, BestPath] = {}
         while True:
-            status, steps = self._search(given, ends, steps, at)
+            status, steps = self._search(given, ends, steps, at, pace)
             if status == k.OK:
                 break
             i, frame, _ = at.tolist()
-            alone[i] = self._finish_alone(utterances[i][frame:])
+            alone[i] = self._finish_alone(utterances[i][frame:], pace)
             at[:2] = i + 1, 0
         self._memory.states[self._boosted].give(self._utterance)
         said = read_paths(self._memory.rule, steps, ends["first"], ends["count"])
@@ -140,21 +142,32 @@ class GroupSearch(CpuSearch):
         ends: np.ndarray,
         steps: np.ndarray,
         at: np.ndarray,
+        pace: Pace,
     ) -> tuple[int, np.ndarray]:
         """Go on until all is done, or a trace must be folded: (status, steps)."""
         scratches = self._memory.scratches[self._boosted]
         scratch = scratches.take(0)
         try:
             while True:
+                now, behind, cut = _stretch(given, len(ends), at, pace.frames)
+                before, began = at.tolist(), time.perf_counter()
                 status = search_group(
                     *(*self._inputs, scratch, self._utterance, self._boosts_at_end()),
-                    *(given, ends, steps, at),
+                    *(now, ends[:behind], steps, at),
                 )
-                if status == GROW_STEPS:
+                if status == k.OK:
+                    _note(pace, now, before, behind, time.perf_counter() - began)
+                    if cut:  # no end yet: the next call goes on
+                        last = behind - 1
+                        at[:] = last, cut, at[2] - ends[last]["count"]
+                    elif behind == len(ends):
+                        return status, steps
+                    check()
+                elif status == GROW_STEPS:
                     steps = k.longer(steps, 2 * len(steps))
                 elif status == k.GROW_TRACE and len(self._utterance.trace) < LONG_TRACE:
                     self._lengthen_trace(len(scratch.next))
-                elif status in (k.OK, k.GROW_TRACE):
+                elif status == k.GROW_TRACE:
                     return status, steps
                 else:
                     scratch = self._grow(
@@ -163,12 +176,48 @@ class GroupSearch(CpuSearch):
         finally:
             scratches.give(scratch)
 
-    def _finish_alone(self, rest: np.ndarray) -> BestPath:
+    def _finish_alone(self, rest: np.ndarray, pace: Pace) -> BestPath:
         """Go on with an utterance as a search of its own, which folds its trace."""
-        self.advance(rest)
+        pass_through(self, rest, pace)
         path = self.finish()
         self._restart()
         return path
+
+
+def _stretch(
+    given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
+) -> tuple[tuple[np.ndarray, ...], int, int]:
+    """What a kernel is to do in one call, from `at` on.
+
+    Args:
+        given: The utterances.
+        num: How many they are.
+        at: Where it begins.
+        frames: So many at most.
+
+    Returns:
+        The utterances, how many of them, and the frames of the last one if it is cut.
+    """
+    i, frame, _ = at.tolist()
+    left = frame + frames
+    while i < num and len(given[i]) <= left:
+        left -= len(given[i])
+        i += 1
+    if i == num or not left:
+        return given, i, 0
+    return (*given[:i], given[i][:left], *given[i + 1 :]), i + 1, left
+
+
+def _note(
+    pace: Pace,
+    given: tuple[np.ndarray, ...],
+    before: list[int],
+    behind: int,
+    seconds: float,
+) -> None:
+    """Let the pace know of a call."""
+    first, frame, _ = before
+    pace.note(sum(map(len, given[first:behind])) - frame, seconds)
 
 
 def _path(said: PathTokens, end: np.void) -> BestPath:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import DeviceError, InputError, LogprobError
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.gpu.device import Device
@@ -57,6 +57,9 @@ class DeviceBackend:
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
         """Check log-probs, as `Backend.inputs`; arrays may stay on the device."""
         return as_utterances(logprobs, lengths, len(self.graph.tokens))
+
+    def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
+        """Nothing ahead: boosts go to the device with the first batch that has them."""
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts, nothing_said
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import Grid

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.compile import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
 from wfstdec.boost.reference import BoostAccount

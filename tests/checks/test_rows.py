@@ -1,0 +1,178 @@
+"""What is taken for log-probs: told apart on real rows, or let pass where right."""
+
+import warnings
+
+import numpy as np
+import pytest
+from real_speech import RECIPE, utterances
+
+from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.checks.looking import FirstLook, Heard, doubts, looked_at
+from wfstdec.checks.rows import RowKind, kind_of, row_sums
+from wfstdec.checks.said import Said
+from wfstdec.errors import LogprobWarning, OptionError
+from wfstdec.text.symbols import read_tokens, token_table
+
+LN10 = np.float32(np.log(10))
+TOKENS = read_tokens(RECIPE / "tokens.txt")
+PHONES = frozenset(range(2, 42))
+HEARD = Heard(TOKENS, (1,), PHONES)
+
+
+@pytest.fixture(scope="module")
+def real():
+    return utterances(1)
+
+
+def shifted(x):
+    """Logits of the same distributions: each row by another amount."""
+    return x + np.random.default_rng(7).normal(3, 2, (len(x), 1)).astype(np.float32)
+
+
+def warnings_of(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [str(one.message) for one in caught]
+
+
+def look(arrays, heard):
+    return warnings_of(
+        lambda: list(looked_at(((str(i), x) for i, x in enumerate(arrays)), heard))
+    )
+
+
+# ------------------------------------------------------------- rows, of each utterance
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda x: x / LN10, RowKind.LOG10),
+        (np.exp, RowKind.PROBABILITIES),
+        (lambda x: x.T, RowKind.TRANSPOSED),
+        (shifted, RowKind.LOGITS),
+        (lambda x: -np.abs(shifted(x)) - 1, RowKind.UNNORMALISED),
+        (lambda x: x - np.float32(3), RowKind.UNNORMALISED),
+    ],
+)
+def test_rows_that_do_not_sum_to_one_are_told_apart(real, change, kind):
+    assert {kind_of(change(x)) for x in real} == {kind}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.astype(np.float16),
+        lambda x: np.log(0.9 * np.exp(x) + 0.1 / x.shape[1]),  # smoothed
+        lambda x: np.where(x >= np.sort(x, 1)[:, -8:-7], x, -np.inf),  # pruned
+        lambda x: np.where(x >= x.max(1, keepdims=True), x, -np.inf),
+        lambda x: np.round(x * 8) / 8,  # coarse
+        lambda x: np.where(x < -20, np.float32(-1e30), x),  # masked
+    ],
+    ids=["float16", "smoothed", "8 best", "the best alone", "coarse", "masked"],
+)
+def test_log_probs_of_all_makes_are_let_pass(real, change):
+    assert {kind_of(change(x)) for x in real} == {RowKind.LOGPROBS}
+
+
+def test_many_tokens_and_rows_of_all_shapes():
+    rng = np.random.default_rng(3)
+    wide = np.log(rng.dirichlet(np.full(1025, 0.02), 40) + 1e-12)
+    assert kind_of(wide.astype(np.float16)) == RowKind.LOGPROBS
+    assert kind_of(wide / LN10) == RowKind.LOG10
+    assert kind_of(np.zeros((1, 5))) is None  # a warm-up
+    square = np.log(rng.dirichlet(np.ones(43), 43))
+    assert kind_of(square) == RowKind.LOGPROBS
+    assert kind_of(square.T) == RowKind.TRANSPOSED
+
+
+def test_rows_with_nan_are_left_to_the_decoder(real):
+    x = real[0].copy()
+    x[::2, 3] = np.nan
+    assert kind_of(x) == RowKind.LOGPROBS
+    assert kind_of(np.full((9, 4), np.nan)) is None
+    assert row_sums(np.full((2, 4), -np.inf)).tolist() == [-np.inf, -np.inf]
+
+
+# ---------------------------------------------------------------------- what is said
+def test_a_blank_that_hardly_ever_wins_while_another_token_does(real):
+    for wrong in (1, 2, 20, 42):
+        heard = Heard(token_table(TOKENS.names, wrong), (1,), PHONES)
+        [text] = look(real, heard)
+        assert "'<blank>', token 0" in text and text.endswith("--blank 0?")
+
+
+def test_a_blank_is_found_in_single_utterances_and_never_doubted_where_it_is_right(
+    real,
+):
+    found = 0
+    for x in real:
+        said = Said(43)
+        said.add(x)
+        assert said.likely_blank(0, [1]) is None
+        found += said.likely_blank(20, [1]) == 0
+    assert found >= 35, "of 40"
+
+
+def test_silence_and_rare_blanks_are_let_pass():
+    silence = np.full((300, 43), -12, np.float32)
+    silence[:, 0] = 0
+    assert look([silence] * 3, HEARD) == []
+    rng = np.random.default_rng(5)
+    said = Said(43)  # phones of 80 ms: one a frame, pauses in a few long runs
+    for _ in range(6):
+        best = rng.integers(2, 42, 120)
+        best[20:60], best[::31] = 42, 0
+        said.add(np.log(np.eye(43)[best] * 0.9 + 0.1 / 43))
+    assert said.frame_share(0) < 0.04 and said.frame_share(42) > 0.3
+    assert said.likely_blank(0) is None
+
+
+def test_a_forgotten_separator_is_named(real):
+    [text] = look(real, Heard(TOKENS, (), PHONES))
+    assert "often says '<wb>', which no word has" in text
+    assert "--separator '<wb>'" in text
+    assert look(real, HEARD) == []
+    assert look(real, Heard(TOKENS, (), None)) == []  # any token may be in a word
+
+
+def test_tokens_that_are_seldom_said_are_let_pass(real):
+    for x in real:  # '<other>' is in no word, and is said now and then
+        said = Said(43)
+        said.add(x)
+        assert doubts(said, HEARD) == []
+
+
+# --------------------------------------------------------------------- batches, shifts
+def batch_of(real, count, frames):
+    long = [x[len(x) // 2 - frames // 2 :][:frames] for x in real if len(x) >= frames]
+    return np.stack([long[i % len(long)] for i in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("count", "frames"), [(1, 60), (2, 200), (8, 200), (30, 100), (20, 40)]
+)
+def test_time_first_is_noticed_and_utterances_first_are_not(real, count, frames):
+    batch = batch_of(real, count, frames)
+    look = FirstLook()
+    assert warnings_of(lambda: look.at(batch, list(batch), 0)) == []
+    swapped, look = np.ascontiguousarray(batch.swapaxes(0, 1)), FirstLook()
+    [text] = warnings_of(lambda: look.at(swapped, list(swapped), 0))
+    assert f"({frames}, {count}, 43)" in text and "[T, B, V]?" in text
+
+
+def test_many_short_utterances_are_let_pass(real):
+    batch = batch_of(real, 38, 30)
+    look = FirstLook()
+    assert warnings_of(lambda: look.at(batch, list(batch), 0)) == []
+
+
+@pytest.mark.parametrize("given", [20, 10.0, 1.5])
+def test_frame_shifts_in_milliseconds(given):
+    with pytest.raises(OptionError, match=r"expected seconds, at most 1; milliseconds"):
+        check_frame_shift(given)
+    assert check_frame_shift(1.0) == 1.0
+
+
+def test_the_warning_is_of_the_package(real):
+    with pytest.warns(LogprobWarning, match=r"multiply them by ln 10"):
+        list(looked_at([("a", real[0] / LN10)], HEARD))

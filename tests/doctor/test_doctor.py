@@ -1,0 +1,264 @@
+"""`wfstdec doctor` on the demo, and on the same with one thing broken at a time."""
+
+import gzip
+import shlex
+
+import numpy as np
+import pytest
+from real_speech import RECIPE
+
+from wfstdec import doctor
+from wfstdec.cli.main import main
+from wfstdec.doctor.token_errors import token_errors
+from wfstdec.doctor.words import case_of
+
+LN10 = np.float32(np.log(10))
+WORDS = 40
+"""One of so many words of the demo's lexicon and model, beside those that are said."""
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory):
+    """The demo's files with fewer words: an examination takes a tenth of a second."""
+    folder = tmp_path_factory.mktemp("demo")
+    text = (RECIPE / "refs.txt").read_text("utf-8")
+    said = {word for line in text.splitlines() for word in line.split()[1:]}
+    lines = gzip.decompress((RECIPE / "lexicon.txt.gz").read_bytes()).decode()
+    kept = [
+        line
+        for i, line in enumerate(lines.splitlines())
+        if i % WORDS == 0 or line.split("\t")[0] in said
+    ]
+    words = sorted({line.split("\t")[0] for line in kept})
+    (folder / "lexicon.txt").write_text("\n".join(kept) + "\n", "utf-8")
+    (folder / "lm.arpa").write_text(arpa_of(words), "utf-8")
+    (folder / "refs.txt").write_text(text, "utf-8")
+    (folder / "tokens.txt").write_bytes((RECIPE / "tokens.txt").read_bytes())
+    (folder / "x.npz").write_bytes((RECIPE / "logprobs.npz").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def arrays():
+    with np.load(RECIPE / "logprobs.npz") as file:
+        return {name: file[name].astype(np.float32) for name in file.files}
+
+
+def arpa_of(words):
+    rows = "".join(f"-3.5\t{word}\n" for word in ["<s>", "</s>", *words])
+    count = len(words) + 2
+    return f"\\data\\\nngram 1={count}\n\n\\1-grams:\n{rows}\n\\end\\\n"
+
+
+def examine(demo, **changes):
+    given = {
+        "tokens": demo / "tokens.txt",
+        "lexicon": demo / "lexicon.txt",
+        "arpa": demo / "lm.arpa",
+        "logprobs": demo / "x.npz",
+        "references": demo / "refs.txt",
+        "separator": "<wb>",
+    }
+    return doctor.examine(**{**given, **changes})
+
+
+def statuses(report):
+    return {found.name: found.status for found in report.findings}
+
+
+def save(tmp_path, arrays, change):
+    path = tmp_path / "changed.npz"
+    np.savez(path, **{name: change(x) for name, x in arrays.items()})
+    return path
+
+
+# ------------------------------------------------------------------------ as it should
+def test_the_demo_is_in_order(demo):
+    report = examine(demo)
+    assert set(statuses(report).values()) == {"ok"} and not report.is_wrong
+    assert report["blank"].text == "'<blank>', token 0, wins 69 % of the frames"
+    assert report["row sums"].text == "exp of a row sums to 0.970 to 1.032"
+    assert "0.02 s (the default) gives 2.7 words a second" in report["frame shift"].text
+    assert "6.9 % of 1,075 tokens" in report["greedy token errors"].text
+    build, tune, decode, score = report.commands
+    assert shlex.split(build)[:2] == ["wfstdec", "build"]
+    assert "--separator '<wb>'" in build and "--blank" not in build
+    assert "--ref" in tune and "--graph graph.npz" in decode and "--hyp" in score
+
+
+def test_all_that_is_printed(demo, capsys):
+    files = {flag: str(demo / name) for flag, name in FLAGS.items()}
+    line = [part for pair in files.items() for part in pair]
+    assert main(["doctor", *line]) == 0
+    page = capsys.readouterr().out
+    assert all(len(row) <= 88 for row in page.split("\ntake:")[0].splitlines())
+    rows = [row.split() for row in page.splitlines()]
+    assert ["separator", "look", "'<wb>'", "is", "21"] in [row[:5] for row in rows]
+    assert "take:\n  wfstdec build --tokens" in page
+    assert main(["doctor", *line, "--blank", "t"]) == 1
+    assert "mend what is wrong, then:" in capsys.readouterr().out
+
+
+FLAGS = {
+    "--tokens": "tokens.txt",
+    "--lexicon": "lexicon.txt",
+    "--arpa": "lm.arpa",
+    "--logprobs": "x.npz",
+    "--ref": "refs.txt",
+}
+
+
+def test_without_lexicon_model_or_references(demo):
+    report = examine(demo, lexicon=None, arpa=None, references=None, separator=None)
+    assert not report.is_wrong
+    assert report["separator"].status == "look"
+    assert "words a second" in report["frame shift"].text  # separators count as words
+    assert report.commands[0].startswith("wfstdec decode --decoder greedy --tokens")
+
+
+# ------------------------------------------------------------------- one thing is wrong
+def test_a_forgotten_separator(demo):
+    report = examine(demo, separator=None)
+    assert report["separator"].text == (
+        "'<wb>' is 21 % of what is said and no word has it; --separator '<wb>'"
+    )
+    assert "--separator '<wb>'" in report.commands[0]
+
+
+def test_a_separator_that_is_none(demo):
+    report = examine(demo, separator="<other>")
+    assert report["separator"].status == "look"
+    assert statuses(examine(demo, separator="<w>"))["separator"] == "wrong"
+
+
+def test_a_wrong_blank(demo):
+    report = examine(demo, blank="t")
+    assert report["blank"].status == "wrong" and report.is_wrong
+    assert report["blank"].text.endswith("--blank 0?")
+    assert "--blank 0" in report.commands[0]
+
+
+def test_a_blank_that_no_name_tells(demo, tmp_path):
+    names = (demo / "tokens.txt").read_text("utf-8").replace("<blank> 0", "<nil> 0")
+    (tmp_path / "tokens.txt").write_text(names, "utf-8")
+    report = examine(demo, tokens=tmp_path / "tokens.txt")
+    assert "say which by blank= (--blank)" in report["tokens"].text
+    assert report.is_wrong and report["greedy token errors"].status == "ok"
+    assert "--blank 0" in report.commands[0]
+
+
+def test_a_blank_at_the_end_without_a_name(demo, tmp_path):
+    rows = (demo / "tokens.txt").read_text("utf-8").splitlines()
+    (tmp_path / "tokens.txt").write_text("\n".join(rows[:-1]) + "\n", "utf-8")
+    report = examine(demo, tokens=tmp_path / "tokens.txt")
+    assert "--blank 42" in report["log-probs"].text
+
+
+def test_a_model_in_upper_case(demo, tmp_path):
+    text = (demo / "lm.arpa").read_text("utf-8")
+    head, grams = text.split("1-grams:", 1)
+    upper = grams.upper().replace("<S>", "<s>").replace("</S>", "</s>")
+    (tmp_path / "lm.arpa").write_text(
+        head + "1-grams:" + upper.replace("\\END\\", "\\end\\"), "utf-8"
+    )
+    report = examine(demo, arpa=tmp_path / "lm.arpa")
+    assert report["case"].status == report["lexicon in LM"].status == "wrong"
+    assert "LM UPPER CASE" in report["case"].text
+    assert "write them in one case" in report["case"].text
+
+
+def test_references_in_upper_case(demo, tmp_path):
+    lines = (demo / "refs.txt").read_text("utf-8").splitlines()
+    pairs = [line.split(" ", 1) for line in lines]
+    text = "".join(f"{utterance} {words.upper()}\n" for utterance, words in pairs)
+    (tmp_path / "refs.txt").write_text(text, "utf-8")
+    report = examine(demo, references=tmp_path / "refs.txt")
+    assert report["case"].status == report["references in lexicon"].status == "wrong"
+
+
+def test_a_lexicon_of_other_tokens(demo, tmp_path):
+    text = "hello HH AH0 L OW1\nworld W ER1 L D\n"
+    (tmp_path / "cmu.txt").write_text(text, "utf-8")
+    report = examine(demo, lexicon=tmp_path / "cmu.txt")
+    found = report["lexicon"]
+    assert found.status == "wrong"
+    assert found.text.startswith("2 of 2 entries use 7 tokens that the token table")
+    assert "'L', 'HH'" in found.text
+
+
+def test_references_of_other_utterances(demo, tmp_path):
+    text = (demo / "refs.txt").read_text("utf-8")
+    (tmp_path / "refs.txt").write_text(text.replace("-", "_"), "utf-8")
+    report = examine(demo, references=tmp_path / "refs.txt")
+    assert report["references"].status == "wrong"
+    assert "1272_128104_0012" in report["references"].text
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "remedy"),
+    [
+        (lambda x: x.T, "log-probs", "transpose them"),
+        (lambda x: x / LN10, "row sums", "multiply them by ln 10"),
+        (np.exp, "row sums", "take the log"),
+        (lambda x: x + np.arange(len(x))[:, None], "row sums", "take log_softmax"),
+    ],
+    ids=["transposed", "log10", "probabilities", "logits"],
+)
+def test_numbers_that_are_no_log_probs(demo, tmp_path, arrays, change, name, remedy):
+    report = examine(demo, logprobs=save(tmp_path, arrays, change))
+    assert report[name].status == "wrong" and remedy in report[name].text
+    assert [f.name for f in report.findings if f.status == "wrong"] == [name]
+
+
+def test_frames_of_another_length(demo, tmp_path, arrays):
+    halved = save(tmp_path, arrays, lambda x: x[::4])
+    report = examine(demo, logprobs=halved)
+    assert report["frame shift"].status == "look"
+    assert "--frame-shift 0.08 gives 2.6" in report["frame shift"].text
+    assert "--frame-shift 0.08" in report.commands[2]
+    assert examine(demo, logprobs=halved, frame_shift_s=0.08)["frame shift"].status == (
+        "ok"
+    )
+
+
+def test_a_permuted_token_table(demo, tmp_path):
+    rows = (demo / "tokens.txt").read_text("utf-8").splitlines()
+    names = [row.split()[0] for row in rows]
+    names[2:42] = names[41:1:-1]
+    (tmp_path / "tokens.txt").write_text("\n".join(names) + "\n", "utf-8")
+    report = examine(demo, tokens=tmp_path / "tokens.txt")
+    assert report["greedy token errors"].status == "wrong"
+
+
+def test_files_that_are_not_there(demo, tmp_path):
+    for name in ("tokens", "logprobs", "lexicon", "arpa", "references"):
+        report = examine(demo, **{name: tmp_path / "none.npz"})
+        assert report.is_wrong and "none.npz" in str(report)
+
+
+def test_a_frame_shift_in_milliseconds_on_the_command_line(capsys):
+    line = ["decode", "--logprobs", "x.npz", "--graph", "g.npz", "--frame-shift", "20"]
+    with pytest.raises(SystemExit) as stop:
+        main(line)
+    assert stop.value.code == 2
+    assert "20.0, expected seconds, at most 1; milliseconds? then 0.02" in (
+        capsys.readouterr().err
+    )
+
+
+# ------------------------------------------------------------------------------- parts
+def test_token_errors_take_the_nearest_pronunciation():
+    ways = {"a": [(1, 2), (3,)], "b": [(4,)]}
+    assert token_errors(["a", "b"], [3, 4], ways) == (0, 3)
+    assert token_errors(["a", "b"], [1, 2, 4], ways) == (0, 3)
+    assert token_errors(["a", "b"], [5, 4], ways) == (1, 3)
+    assert token_errors(["b"], [4, 4, 4], ways) == (2, 1)
+    assert token_errors(["a", "b"], [], ways) == (2, 3)
+    assert token_errors(["c"], [4], ways) is None
+
+
+def test_case_of_words():
+    assert case_of(["ab", "c'd"]) == "lower case"
+    assert case_of(["AB", "C"]) == "UPPER CASE"
+    assert case_of(["Ab", "c"]) == "mixed case"
+    assert case_of(["字", "12"]) == "without case"

@@ -1,0 +1,428 @@
+"""ONNX models of waveforms, onnx-asr's, streaming exports; tiny ones and a real one."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+
+from wfstdec.audio import read_audio
+from wfstdec.errors import (
+    BackendError,
+    FormatError,
+    ModelError,
+    OptionError,
+    TokenTableError,
+)
+from wfstdec.models import (
+    KINDS,
+    MappedTokens,
+    StreamingEncoder,
+    Windowed,
+    load_model,
+)
+from wfstdec.models.encoder import log_softmax
+from wfstdec.models.features import KaldiFbank, NemoFbank
+from wfstdec.models.streaming_onnx import StreamingOnnx
+from wfstdec.text.symbols import read_tokens
+
+pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+RATE = 16000
+
+
+def bare(path, *inputs):
+    """The first output of a model called by itself."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # the bits depend on it
+    session = onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"]
+    )
+    names = [one.name for one in session.get_inputs()]
+    return session.run(None, dict(zip(names, inputs, strict=True)))[0]
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory):
+    """A tiny model of waveforms with tokens and metadata beside it."""
+    folder = tmp_path_factory.mktemp("causal")
+    tiny.write_tokens(folder / "tokens.txt", 6, at=-1)
+    return tiny.waveform_model(folder / "model.onnx", metadata={"sample_rate": 16000})
+
+
+def test_onnx_with_waveform_input(causal, speech):
+    model = load_model(causal)
+    spec = model.spec
+    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == (0.02, RATE, 5)
+    assert len(spec.tokens) == 6
+    for size in (32000, 20000, 1000):
+        (found,) = model.encode([speech[:size]])
+        given = np.pad(speech[:size], (0, max(0, 1600 - size)))
+        expected = bare(causal, given[None], np.array([len(given)]))[0]
+        np.testing.assert_array_equal(found, expected[: -(-size // 320)])
+
+
+def test_a_batch_at_equal_length_agrees_with_one_by_one(causal, speech):
+    audio = [speech[:16000], speech[8000:24000], speech[:9000], speech[16000:]]
+    together = load_model(causal, max_batch=8).encode(audio)
+    for one, alone in zip(together, load_model(causal).encode(audio), strict=True):
+        np.testing.assert_allclose(one, alone, atol=1e-4)
+
+
+def test_windows_over_a_causal_onnx_are_the_whole(causal, speech):
+    """It sees three frames and 80 samples back: four frames to the left are enough."""
+    model = Windowed(load_model(causal), chunk_s=0.1, left_s=0.08, right_s=0)
+    (whole,) = model.encode([speech])
+    random = np.random.default_rng(4)
+    for _ in range(4):
+        state, found = model.start(), []
+        cuts = np.sort(random.integers(0, len(speech), 12))
+        for i, chunk in enumerate(np.split(speech, cuts)):
+            found += model.step([state], [chunk], [i == 12])
+        np.testing.assert_allclose(np.concatenate(found), whole, atol=1e-4)
+
+
+def test_logits_are_known_by_their_name_or_said(tmp_path, speech):
+    tiny.write_tokens(tmp_path / "tokens.txt", 6)
+    path = tiny.waveform_model(tmp_path / "m.onnx", output="logits")
+    (found,) = load_model(path, sample_rate=RATE).encode([speech])
+    expected = bare(path, speech[None], np.array([32000]))[0]
+    np.testing.assert_allclose(found, log_softmax(expected), atol=1e-6)
+    with pytest.raises(ModelError, match="logits.*--logits"):
+        load_model(path, sample_rate=RATE, logits=False).encode([speech])
+
+
+def test_a_model_that_tells_too_little(tmp_path, speech):
+    path = tiny.waveform_model(tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=r"m.onnx: found no tokens.*\(--tokens\)"):
+        load_model(path)
+    tokens = tiny.write_tokens(tmp_path / "list.txt", 6)
+    with pytest.raises(ModelError, match=r"sample rate.*\(--sample-rate\)"):
+        load_model(path, tokens)
+    assert load_model(path, tokens, sample_rate=8000).spec.frame_shift_s == 0.04
+    short = tiny.waveform_model(tmp_path / "short.onnx", limit=40)
+    with pytest.raises(ModelError, match=r"how long a frame.*\(--frame-shift\)"):
+        load_model(short, tokens, sample_rate=RATE)
+
+
+def test_an_onnx_that_hears_only_its_window(tmp_path, speech):
+    tokens = tiny.write_tokens(tmp_path / "tokens.txt", 6)
+    path = tiny.waveform_model(tmp_path / "short.onnx", limit=1500)
+    model = load_model(path, tokens, sample_rate=RATE)
+    assert len(model.encode([np.tile(speech, 15)])[0]) == 1500
+    with pytest.raises(ModelError, match=r"30.00 s, expected 56.00 s of audio"):
+        model.encode([np.tile(speech, 28)])
+
+
+def test_wav2vec2_exported_to_onnx(tmp_path, speech):
+    """Names of Optimum's export; Transformers' files say how audio is normalised."""
+    text = """g (float[B, N] input_values) => (float[B, T, 4] logits) {
+        x = Unsqueeze(input_values, one)
+        y = Conv<strides=[320]>(x, w)
+        logits = Transpose<perm=[0, 2, 1]>(y)
+    }"""
+    weights = {"one": np.array([1])} | tiny.random_weights(8, w=(4, 1, 400))
+    path = tiny.write_onnx(tmp_path / "model.onnx", text, weights)
+    (tmp_path / "vocab.json").write_text('{"-": 0, "|": 1, "<pad>": 2, "A": 3}')
+    with pytest.raises(ModelError, match="preprocessor_config.json"):
+        load_model(path)
+    features = {"do_normalize": True, "sampling_rate": RATE}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(features))
+    (tmp_path / "config.json").write_text(
+        '{"architectures": ["Wav2Vec2ForCTC"], "pad_token_id": 2}'
+    )
+    model = load_model(tmp_path)
+    assert model.spec.blank == 2 and model.spec.frame_shift_s == 0.02
+    (found,) = model.encode([0.5 * speech + 0.3])
+    normal = ((speech - speech.mean()) / speech.std()).astype(np.float32)
+    expected = log_softmax(bare(path, normal[None])[0])
+    np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("make", "shift", "rate", "blank"),
+    (
+        (tiny.nemo_folder, 0.08, RATE, 6),
+        (tiny.gigaam_folder, 0.04, RATE, 4),
+        (tiny.tone_folder, 0.03, 8000, 3),
+    ),
+    ids=("nemo", "gigaam", "tone"),
+)
+def test_exports_that_onnx_asr_knows(tmp_path, speech, make, shift, rate, blank):
+    """Their own search finds the tokens that ours would, at the same times."""
+    pytest.importorskip("onnx_asr")
+    model = load_model(make(tmp_path))
+    spec = model.spec
+    assert abs(spec.frame_shift_s - shift) < 1e-12
+    assert (spec.sample_rate, spec.blank) == (rate, blank)
+    (found,) = model.encode([speech])
+    best = found.argmax(1)
+    new = (best != blank) & (np.diff(best, prepend=blank) != 0)
+    (said,) = model._model.recognize_batch(speech[None], np.array([len(speech)]))
+    marks = [name.replace("▁", " ") for name in np.array(spec.tokens.names)[best[new]]]
+    assert said.tokens == marks and len(marks) > 3
+    np.testing.assert_allclose(said.timestamps, np.flatnonzero(new) * shift, atol=1e-9)
+
+
+def test_names_of_pieces_are_those_of_the_file(tmp_path):
+    pytest.importorskip("onnx_asr")
+    names = load_model(tiny.nemo_folder(tmp_path)).spec.tokens.names
+    assert names[:3] == ("▁the", "▁", "a") and names[6] == "<blk>"
+
+
+def test_what_onnx_asr_cannot_load_is_told(tmp_path):
+    pytest.importorskip("onnx_asr")
+    tiny.nemo_folder(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(FormatError, match="cannot load it as nemo.*vocab.txt"):
+        load_model(tmp_path)
+
+
+STREAMING = {
+    "zipformer2": (tiny.zipformer2_model, 0),
+    "nemo_ctc": (tiny.nemo_streaming_model, -1),
+    "wenet_ctc": (tiny.wenet_model, 0),
+    "t_one_ctc": (tiny.tone_model, -1),
+}
+
+
+@pytest.fixture(scope="module")
+def streaming(tmp_path_factory):
+    """A streaming model of each form."""
+    pytest.importorskip("kaldi_native_fbank")
+    models = {}
+    for name, (make, blank) in STREAMING.items():
+        folder = tmp_path_factory.mktemp(name)
+        options = {}
+        if name == "t_one_ctc":
+            own = {"frame_length_ms": 300, "state_dim": 3, "sample_rate": 8000}
+            options["metadata"] = own
+        path = make(folder / "model.onnx", **options)
+        tiny.write_tokens(folder / "tokens.txt", 4 if options else 5, at=blank)
+        models[name] = load_model(path, max_batch=4)
+    return models
+
+
+@pytest.mark.parametrize("form", STREAMING)
+def test_streaming_exports_tell_all_there_is(streaming, form):
+    model = streaming[form]
+    assert isinstance(model, StreamingOnnx) and isinstance(model, StreamingEncoder)
+    expected = {
+        "zipformer2": (0.04, RATE, 0),
+        "nemo_ctc": (0.08, RATE, 4),
+        "wenet_ctc": (0.04, RATE, 0),
+        "t_one_ctc": (0.03, 8000, 3),
+    }
+    spec = model.spec
+    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == expected[form]
+
+
+@pytest.mark.parametrize("form", STREAMING)
+def test_a_step_of_any_chunks_is_the_whole(streaming, speech, form):
+    """Bit for bit, streams of different ages beside each other or alone."""
+    model = streaming[form]
+    audio = [speech[:n] for n in (32000, 31999, 12345, 900, 0)]
+    whole = [model.encode([samples])[0] for samples in audio]
+    shift = model.spec.frame_shift_s * model.spec.sample_rate
+    assert [len(rows) for rows in whole] == [-(-len(x) // shift) for x in audio]
+    random = np.random.default_rng(9)
+    for _ in range(3):
+        parts = [np.split(x, np.sort(random.integers(0, len(x) + 1, 7))) for x in audio]
+        states = [model.start() for _ in audio]
+        found = [[] for _ in audio]
+        for turn in range(8):
+            on = list(random.permutation(len(audio)))
+            new = model.step(
+                [states[i] for i in on],
+                [parts[i][turn] for i in on],
+                [turn == 7] * len(on),
+            )
+            for i, rows in zip(on, new, strict=True):
+                found[i].append(rows)
+        for rows, expected in zip(found, whole, strict=True):
+            np.testing.assert_allclose(np.concatenate(rows), expected, atol=2e-5)
+    with pytest.raises(OptionError, match="has ended"):
+        model.step([states[0]], [speech], [False])
+
+
+def test_streams_share_nothing(streaming, speech):
+    model = streaming["zipformer2"]
+    first, second = model.start(), model.start()
+    model.step([first], [speech], [False])
+    (found,) = model.step([second], [speech], [True])
+    np.testing.assert_array_equal(found, model.encode([speech])[0])
+
+
+def features_of(features, samples, num):
+    features.accept(samples)
+    features.accept(np.zeros(16000, np.float32))
+    return features.frames(0, num)
+
+
+def test_zipformer2_is_called_as_sherpa_onnx_calls_it(streaming, speech):
+    """Windows of 45 frames every 32; states go round in the order of the inputs."""
+    model = streaming["zipformer2"]
+    x = features_of(KaldiFbank(1, -400), speech, 32 * 7 + 45)
+    session = model._session
+    names = [one.name for one in session.get_inputs()]
+    sizes = [[1 if s == "N" else s for s in i.shape] for i in session.get_inputs()]
+    states = [np.zeros(size, np.float32) for size in sizes[1:-1]]
+    states.append(np.zeros(1, np.int64))
+    rows = []
+    for start in range(0, 32 * 7, 32):
+        given = [x[None, start : start + 45], *states]
+        logprobs, *states = session.run(None, dict(zip(names, given, strict=True)))
+        rows.append(logprobs[0])
+    np.testing.assert_allclose(
+        model.encode([speech])[0], np.concatenate(rows)[:50], atol=1e-6
+    )
+
+
+def test_nemo_begins_with_an_empty_cache(streaming, speech):
+    """Nine frames of zeros, then windows of 25 every 16."""
+    model = streaming["nemo_ctc"]
+    x = features_of(NemoFbank(80, 0), speech, 16 * 14)
+    x = np.concatenate([np.zeros((9, 80), np.float32), x])
+    states = [np.zeros((1, 2, 3, 4), np.float32), np.zeros((1, 2, 4, 3), np.float32)]
+    states.append(np.zeros(1, np.int64))
+    names = [one.name for one in model._session.get_inputs()]
+    rows = []
+    for start in range(0, 16 * 13, 16):
+        given = [x[None, start : start + 25].transpose(0, 2, 1), np.array([25])]
+        logprobs, _, *states = model._session.run(
+            None, dict(zip(names, [*given, *states], strict=True))
+        )
+        rows.append(logprobs[0])
+    np.testing.assert_allclose(
+        model.encode([speech])[0], np.concatenate(rows)[:25], atol=1e-6
+    )
+
+
+def test_wenet_masks_the_past_that_is_not_there(streaming, speech):
+    """Chunks of 4, 2 to the left: the offset starts at 8, the mask fills up."""
+    model = streaming["wenet_ctc"]
+    x = features_of(KaldiFbank(32768, 0), speech, 16 * 13 + 19)
+    attention = np.zeros((2, 1, 8, 8), np.float32)
+    convolution = np.zeros((2, 1, 4, 2), np.float32)
+    names = [one.name for one in model._session.get_inputs()]
+    rows = []
+    for turn in range(13):
+        there = [False] * (8 - 4 * min(turn, 2)) + [True] * (4 * min(turn, 2) + 4)
+        given = [
+            x[None, 16 * turn : 16 * turn + 19],
+            np.array([8 + 4 * turn]),
+            np.array([8]),
+            attention,
+            convolution,
+            np.array(there)[None, None],
+        ]
+        logprobs, attention, convolution = model._session.run(
+            None, dict(zip(names, given, strict=True))
+        )
+        rows.append(logprobs[0])
+    np.testing.assert_allclose(
+        model.encode([speech])[0], np.concatenate(rows)[:50], atol=1e-5
+    )
+
+
+def test_nemo_features_are_those_of_nemo(speech):
+    """As onnx-asr computes them for whole utterances, up to normalisation."""
+    pytest.importorskip("kaldi_native_fbank")
+    preprocessors = pytest.importorskip("onnx_asr.preprocessors.numpy_preprocessor")
+    features = NemoFbank(80, 0)
+    parts = []
+    for chunk in np.split(speech, [100, 700, 5000, 17777]):
+        features.accept(chunk)
+        at = sum(map(len, parts))
+        if features.num_ready > at:
+            parts.append(features.frames(at, features.num_ready - at))
+    found = np.concatenate(parts)
+    theirs, _ = preprocessors.NemoPreprocessorNumpy("nemo80")(
+        speech[None], np.array([len(speech)])
+    )
+    theirs = theirs[0].T[: len(found)]
+    assert len(found) == 198
+    scale = found.std(0) / theirs.std(0)  # they are normalised by mel
+    centred = (theirs - theirs.mean(0)) * scale
+    np.testing.assert_allclose(found - found.mean(0), centred, atol=2e-3)
+
+
+def test_streaming_exports_that_cannot_be_streamed(tmp_path):
+    pytest.importorskip("kaldi_native_fbank")
+    tiny.write_tokens(tmp_path / "tokens.txt", 5)
+    path = tiny.nemo_streaming_model(tmp_path / "n.onnx", normalize_type="per_feature")
+    with pytest.raises(ModelError, match="'per_feature'.*normalised over an utterance"):
+        load_model(path)
+    path = tiny.nemo_streaming_model(tmp_path / "n.onnx", window_size="")
+    with pytest.raises(ModelError, match="metadata.*sherpa-onnx"):
+        load_model(path)
+    path = tiny.nemo_streaming_model(tmp_path / "n.onnx", chunk_shift=24)
+    with pytest.raises(ModelError, match="gave 2 frames for a step of 24, expected 3"):
+        load_model(path).encode([np.zeros(8000, np.float32)])
+
+
+def test_what_is_no_model_lists_the_kinds_tried(tmp_path):
+    with pytest.raises(ModelError) as caught:
+        load_model(tmp_path)
+    assert all(f"{kind} is " in str(caught.value) for kind in KINDS)
+    with pytest.raises(ModelError, match="no such file.*'hama'"):
+        load_model(tmp_path / "none.onnx")
+    with pytest.raises(ModelError, match="int: a model of no known kind"):
+        load_model(5)
+    with pytest.raises(OptionError, match="kind='x', expected one of encoder, hama"):
+        load_model(tmp_path, kind="x")
+    (tmp_path / "broken.onnx").write_bytes(b"no")
+    with pytest.raises(FormatError, match="broken.onnx: not a readable ONNX"):
+        load_model(tmp_path / "broken.onnx")
+    text = "g (float[B, 3, 3, 3] x) => (float[B, 3, 3, 3] y) { y = Identity(x) }"
+    tiny.write_onnx(tmp_path / "other.onnx", text)
+    with pytest.raises(ModelError, match="no known kind.*takes waveforms"):
+        load_model(tmp_path / "other.onnx")
+    with pytest.raises(ModelError, match="broken.onnx, other.onnx, expected one"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"), (("onnxruntime", "onnx"), ("onnx_asr.loader", "nemo"))
+)
+def test_what_is_not_installed_names_its_extra(tmp_path, monkeypatch, name, make):
+    if make == "onnx":
+        model = tiny.waveform_model(tmp_path / "m.onnx")
+    else:
+        model = tiny.nemo_folder(tmp_path)
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(BackendError, match=r"pip install wfstdec\[models\]"):
+        load_model(model)
+
+
+def test_the_real_model_is_that_called_bare(real_model, real_audio):
+    path, tokens = real_model
+    with pytest.raises(TokenTableError, match=r"'<pad>' and '<blank>'.*\(--blank\)"):
+        load_model(path, tokens, sample_rate=RATE)
+    model = load_model(path, tokens, "<blank>", sample_rate=RATE)
+    spec = model.spec
+    assert (spec.frame_shift_s, spec.blank, len(spec.tokens)) == (0.02, 190, 191)
+    file = min(real_audio, key=lambda path: path.stat().st_size)
+    audio = read_audio(file, RATE).waveform
+    expected = bare(path, audio[None], np.array([len(audio)]))
+    np.testing.assert_array_equal(model.encode([audio])[0], expected[0])
+
+
+def test_the_package_hama_gives_the_log_probs_that_are_shared(real_audio):
+    """Its 191 tokens summed to 43, as the set's description says."""
+    pytest.importorskip("hama")
+    model = load_model("hama")
+    spec = model.spec
+    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == (0.02, RATE, 190)
+    assert load_model(model) is model
+    data = real_audio[0].parents[1]
+    tokens = read_tokens(data / "tokens.txt")
+    mapped = MappedTokens(model, tokens, same={"ɡ": "g"}, rest="<other>")
+    path = min(real_audio, key=lambda path: path.stat().st_size)
+    (found,) = mapped.encode([read_audio(path, RATE).waveform])
+    with np.load(data / "posteriors" / "librispeech_dev.npz") as file:
+        expected = file[path.stem].astype(np.float32)  # in sixteenths of a nat
+    assert found.shape == expected.shape == (104, 43)
+    kept = expected > -20
+    np.testing.assert_allclose(found[kept], expected[kept], atol=0.05)

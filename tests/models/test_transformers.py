@@ -1,0 +1,190 @@
+"""Models of Transformers: true classes in tiny, as a folder and as objects."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from wfstdec.errors import BackendError, FormatError, ModelError
+from wfstdec.models import load_model
+from wfstdec.models.encoder import log_softmax
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+VOCAB = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "|": 4, "a": 5, "-": 6}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A Wav2Vec2ForCTC with its processor, saved; 9 outputs, 7 of them named."""
+    path = tmp_path_factory.mktemp("wav2vec2")
+    (path / "vocab.json").write_text(json.dumps(VOCAB))
+    tokenizer = transformers.Wav2Vec2CTCTokenizer(path / "vocab.json")
+    extractor = transformers.Wav2Vec2FeatureExtractor(
+        sampling_rate=8000, do_normalize=True, return_attention_mask=True
+    )
+    transformers.Wav2Vec2Processor(extractor, tokenizer).save_pretrained(path)
+    torch.manual_seed(0)
+    config = transformers.Wav2Vec2Config(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        conv_dim=(8, 8),
+        conv_kernel=(10, 4),
+        conv_stride=(40, 4),
+        num_feat_extract_layers=2,
+        feat_extract_norm="layer",
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=2,
+        vocab_size=9,
+        pad_token_id=0,
+    )
+    transformers.Wav2Vec2ForCTC(config).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_model(folder, max_batch=4)
+
+
+@pytest.fixture(scope="module")
+def bare(folder):
+    """The model and its processor, as Transformers loads them."""
+    theirs = transformers.Wav2Vec2ForCTC.from_pretrained(folder).eval()
+    return theirs, transformers.Wav2Vec2Processor.from_pretrained(folder)
+
+
+def test_a_folder_tells_all_there_is(model):
+    spec = model.spec
+    assert (spec.sample_rate, spec.frame_shift_s, spec.blank) == (8000, 0.02, 0)
+    assert spec.tokens.names[:7] == tuple(VOCAB)
+    assert spec.tokens.names[7:] == ("<unused_7>", "<unused_8>")
+
+
+def test_log_probs_are_those_of_the_model_called_bare(bare, model, speech):
+    theirs, processor = bare
+    for size in (16000, 4321):
+        inputs = processor(speech[:size], sampling_rate=8000, return_tensors="pt")
+        with torch.inference_mode():
+            logits = theirs(**inputs).logits[0].numpy()
+        (found,) = model.encode([speech[:size]])
+        np.testing.assert_allclose(found, log_softmax(logits), atol=1e-5)
+
+
+def test_a_batch_of_equal_length_and_what_is_padded_in_no_batch(model, speech):
+    audio = [speech[:8000], speech[8000:16000], speech[:12000]]
+    for one, waveform in zip(model.encode(audio), audio, strict=True):
+        np.testing.assert_allclose(one, model.encode([waveform])[0], atol=1e-5)
+
+
+def test_objects_of_any_class(bare, model, speech):
+    pair = load_model(bare)
+    np.testing.assert_array_equal(pair.encode([speech])[0], model.encode([speech])[0])
+    named = load_model(bare, tokens=model.spec.tokens)
+    assert named.spec.tokens is model.spec.tokens
+
+
+def test_a_processor_that_tells_too_little():
+    config = SimpleNamespace(vocab_size=7, pad_token_id=0, inputs_to_logits_ratio=None)
+    theirs = SimpleNamespace(config=config, eval=lambda: None)
+    tokenizer = SimpleNamespace(get_vocab=lambda: VOCAB)
+    with pytest.raises(ModelError, match=r"\(--sample-rate\)"):
+        load_model((theirs, SimpleNamespace(tokenizer=tokenizer)))
+    extractor = SimpleNamespace(tokenizer=tokenizer, sampling_rate=16000)
+    with pytest.raises(ModelError, match=r"\(--frame-shift\)"):
+        load_model((theirs, extractor))
+    with pytest.raises(ModelError, match=r"\(--tokens\)"):
+        load_model((theirs, SimpleNamespace(sampling_rate=16000)))
+
+
+def test_parakeets_frame_is_hops_times_subsampling():
+    """ParakeetForCTC keeps both in places of its own."""
+    config = transformers.ParakeetCTCConfig(vocab_size=7, pad_token_id=6)
+    extractor = SimpleNamespace(sampling_rate=16000, hop_length=160)
+    tokenizer = SimpleNamespace(get_vocab=lambda: VOCAB | {"<pad>": 6, "-": 0})
+    theirs = SimpleNamespace(config=config, eval=lambda: None)
+    processor = SimpleNamespace(feature_extractor=extractor, tokenizer=tokenizer)
+    spec = load_model((theirs, processor)).spec
+    assert (spec.frame_shift_s, spec.blank) == (0.08, 6)
+
+
+def test_a_folder_that_transformers_cannot_load(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["Wav2Vec2ForCTC"]}')
+    (tmp_path / "model.safetensors").write_bytes(b"no")
+    with pytest.raises(FormatError, match="Transformers cannot load it"):
+        load_model(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(FormatError, match="config.json: cannot read .*expected JSON"):
+        load_model(tmp_path)
+
+
+def test_without_transformers(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(BackendError, match="pip install transformers torch"):
+        load_model(folder)
+
+
+class Bundle:
+    """What bundles of torchaudio have: labels, a rate, a model of two outputs."""
+
+    sample_rate = 16000
+
+    def get_labels(self):
+        return ("-", "|", "E")
+
+    def get_model(self):
+        class Conv(torch.nn.Module):
+            def forward(self, waveforms):
+                frames = waveforms.unfold(1, 400, 320)
+                level = frames.abs().mean(-1)
+                return torch.stack([level, 2 * level, 1 - level], -1), None
+
+        return Conv()
+
+
+def test_a_bundle_as_torchaudio_has_them(speech):
+    model = load_model(Bundle())
+    assert model.spec.tokens.names == ("-", "|", "E") and model.spec.blank == 0
+    assert model.encode([speech])[0].shape == (99, 3)
+
+
+class Nemo(torch.nn.Module):
+    """What `EncDecCTCModel` has and how it is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+        self.featurizer = SimpleNamespace(dither=1e-5, pad_to=16)
+        self.preprocessor = SimpleNamespace(featurizer=self.featurizer)
+        self.decoder = SimpleNamespace(vocabulary=["a", "b"])
+        self.encoder = SimpleNamespace(subsampling_factor=4)
+        window = SimpleNamespace(window_stride=0.01, sample_rate=16000)
+        self.cfg = SimpleNamespace(preprocessor=window)
+
+    def forward(self, input_signal, input_signal_length):
+        frames = input_signal.unfold(1, 640, 640).abs().mean(-1)[..., None]
+        rows = (frames * torch.arange(3.0) * self.scale).log_softmax(-1)
+        return rows, input_signal_length // 640, rows.argmax(-1)
+
+
+def test_a_model_as_nemo_has_them(speech):
+    theirs = Nemo()
+    model = load_model(theirs)
+    assert (theirs.featurizer.dither, theirs.featurizer.pad_to) == (0, 0)
+    spec = model.spec
+    assert spec.tokens.names == ("a", "b", "<blank>")
+    assert (spec.frame_shift_s, spec.sample_rate, spec.blank) == (0.04, 16000, 2)
+    assert model.encode([speech])[0].shape == (50, 3)
+
+
+def test_a_nemo_file_without_nemo(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nemo", None)
+    with pytest.raises(ModelError, match="no such file"):
+        load_model(tmp_path / "none.nemo")
+    (tmp_path / "m.nemo").write_bytes(b"")
+    with pytest.raises(BackendError, match="needs NeMo.*export it to ONNX"):
+        load_model(tmp_path / "m.nemo")

@@ -1,0 +1,271 @@
+"""`compile_boosts`: results as of the list itself, nothing compiled in use."""
+
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+
+import naive_search_cases
+import numpy as np
+import pytest
+from added_cases import ARPA, drawn_search, frames, small_graph
+from random_graphs import random_logprobs
+
+import wfstdec
+from wfstdec import BoostEntry, GreedyDecoder, TrieDecoder, TrieOptions, WfstDecoder
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.tables import BoostTables
+from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.greedy.options import GreedyOptions
+from wfstdec.text.vocabulary import Vocabulary
+
+quiet = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+NAMES = [BoostEntry("nab", ["n a b"]), "an", "ban nab"]
+"""A word that is added, one that is not, and a phrase with both; no numbers."""
+
+
+@pytest.fixture
+def graph(tmp_path):
+    return small_graph(tmp_path)
+
+
+def fields(hypothesis):
+    """All of a hypothesis, in a form that tells bits apart."""
+    return repr(hypothesis), hypothesis.token_ids, hypothesis.token_frames
+
+
+def draw(kind, backend, rng, folder):
+    """A decoder, log-probs, and a list: OOV words, phrases, with numbers or without."""
+    if kind == "wfst":
+        decoder, x, boosts = drawn_search(rng, folder)
+        if rng.random() < 0.5:
+            some = rng.random(len(boosts)) < 0.5
+            pairs = zip(boosts.items(), some, strict=True)
+            boosts = {  # these get automatic numbers
+                text: None if drop and not isinstance(bonus, BoostEntry) else bonus
+                for (text, bonus), drop in pairs
+            }
+        return (
+            WfstDecoder(decoder.graph, decoder.options, backend, threads=1),
+            x,
+            boosts,
+        )
+    case = naive_search_cases.random_case(rng)
+    arguments = naive_search_cases.decoder_arguments(case)
+    if kind == "trie":
+        options = TrieOptions(beam=float(rng.choice([1.0, 4.0, 9.0])), beam_size=20)
+        decoder = TrieDecoder(**arguments, options=options, backend=backend, threads=1)
+        boosts = naive_search_cases.decoder_boosts(case, decoder.words)
+        if isinstance(boosts, dict) and rng.random() < 0.5:
+            boosts = list(boosts)
+        return decoder, case.logprobs, boosts
+    given = {name: arguments[name] for name in ("tokens", "separator")}
+    options = GreedyOptions(blank_penalty=float(rng.choice([0.0, 2.0])))
+    decoder = GreedyDecoder(**given, options=options, backend=backend, threads=1)
+    names = [n for i, n in enumerate(decoder.tokens.names) if i != decoder.tokens.blank]
+    phrases = {
+        "".join(rng.choice(names, 2)): float(rng.choice([1, 5, -1])) for _ in "ab"
+    }
+    boosts = decoder.phrase_compiler().compile(phrases)
+    return decoder, random_logprobs(rng, 12, decoder.num_tokens), boosts
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("kind", "backend", "rounds"),
+    [
+        ("wfst", "reference", 15),
+        ("wfst", "cpu", 60),
+        ("trie", "reference", 15),
+        ("trie", "cpu", 60),
+        ("greedy", "reference", 10),
+        ("greedy", "cpu", 30),
+    ],
+)
+def test_compiled_boosts_give_the_results_of_the_list(
+    kind, backend, rounds, tmp_path, caplog
+):
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+    for seed in range(rounds):
+        rng = np.random.default_rng([seed, rounds])
+        decoder, x, boosts = draw(kind, backend, rng, tmp_path)
+        both = [fields(one) for one in decoder.decode([x, x], boosts=[boosts, None])]
+        compiled = decoder.compile_boosts(boosts)
+        again = pickle.loads(pickle.dumps(compiled))
+        for one in (compiled, again):
+            assert [
+                fields(h) for h in decoder.decode([x, x], boosts=[one, None])
+            ] == both
+            assert fields(decoder.decode([x], boosts=one)[0]) == both[0]
+        if kind != "greedy":
+            assert repr(decoder.decode_nbest([x], boosts=again)) == repr(
+                decoder.decode_nbest([x], boosts=[boosts])
+            )
+            [listed] = decoder.decode_lattice([x], boosts=[boosts])
+            [lattice] = decoder.decode_lattice([x], boosts=again)
+            assert lattice.arcs.tobytes() == listed.arcs.tobytes()
+        sessions = decoder.sessions()
+        session = sessions.open(again)
+        sessions.advance({session: x[:3]})
+        sessions.advance({session: x[3:]})
+        assert fields(sessions.close(session)) == both[0]
+
+
+def test_compiled_boosts_of_a_transducer():
+    torch = pytest.importorskip("torch")
+    from table_transducers import random_transducer
+
+    from wfstdec.transducer.decoder import TransducerDecoder
+
+    rng = np.random.default_rng(0)
+    model = random_transducer(rng, ())
+    decoder = TransducerDecoder(model)
+    x = torch.from_numpy(rng.normal(size=(3, 1)).astype(np.float32))
+    phrases = decoder.phrase_compiler().compile(["".join(model.tokens)])
+    expected = decoder.decode([x], boosts=phrases)
+    compiled = pickle.loads(pickle.dumps(decoder.compile_boosts(phrases)))
+    assert decoder.decode([x], boosts=compiled) == expected
+    assert decoder.decode([x, x], boosts=[compiled, None])[0] == expected[0]
+    sessions = decoder.sessions()
+    session = sessions.open(compiled)
+    sessions.advance({session: x})
+    assert sessions.close(session) == expected[0]
+
+
+def test_open_with_compiled_boosts_compiles_nothing(graph, monkeypatch):
+    decoder = WfstDecoder(graph, backend="cpu")
+    trie = trie_of(graph)
+    opened = [
+        (one, one.compile_boosts(NAMES), one.decode([frames("_nab_ban")], boosts=NAMES))
+        for one in (decoder, trie)
+    ]
+
+    def refuse(*_):
+        raise AssertionError("compiled, or laid out, after compile_boosts")
+
+    monkeypatch.setattr(BoostCompiler, "_compile", refuse)
+    monkeypatch.setattr(BoostTables, "_list", refuse)
+    monkeypatch.setattr(BoostTables, "_lay_out", refuse)
+    monkeypatch.setattr(Vocabulary, "_extended_by", refuse)
+    monkeypatch.setattr("wfstdec.graph.overlay.make_edges", refuse)
+    monkeypatch.setattr("wfstdec.trie.cpu.backend.lay_out_added", refuse)
+    for one, compiled, [expected] in opened:
+        sessions = one.sessions()
+        session = sessions.open(compiled)
+        sessions.advance({session: frames("_nab_ban")})
+        assert sessions.close(session) == expected
+        with pytest.raises(AssertionError, match="after compile_boosts"):
+            sessions.open({"nab": 1.0})  # the test sees what it should
+
+
+def trie_of(graph):
+    vocabulary = graph.vocabulary
+    return TrieDecoder(
+        tokens=vocabulary.tokens,
+        lexicon=vocabulary.lexicon,
+        lm=wfstdec.build_lm(io_of(ARPA)),
+        backend="cpu",
+    )
+
+
+def io_of(text):
+    import io
+
+    from wfstdec.text.arpa import read_arpa
+
+    return read_arpa(io.StringIO(text))
+
+
+def test_sessions_go_on_while_a_list_is_compiled(graph, monkeypatch):
+    decoder = WfstDecoder(graph, backend="cpu")
+    ready, sessions = decoder.compile_boosts(["ban"]), decoder.sessions()
+    under_way = sessions.open()
+    begun, go_on = threading.Event(), threading.Event()
+    usual = BoostCompiler._compile
+
+    def slow(*given):
+        begun.set()
+        assert go_on.wait(60)
+        return usual(*given)
+
+    monkeypatch.setattr(BoostCompiler, "_compile", slow)
+    opening = threading.Thread(target=sessions.open, args=(NAMES,))
+    opening.start()
+    assert begun.wait(60)
+    sessions.advance({under_way: frames("_an_")})
+    other = sessions.open(ready)
+    assert sessions.partial(under_way).text == "an" and len(sessions) == 2
+    sessions.close(other)
+    assert opening.is_alive()
+    go_on.set()
+    opening.join(60)
+    assert len(sessions) == 2
+
+
+def test_boosts_of_another_decoder_are_refused(graph, tmp_path):
+    decoder = WfstDecoder(graph, backend="cpu")
+    compiled = decoder.compile_boosts({"ban": 4.0})
+    (tmp_path / "other").mkdir()
+    others = [
+        WfstDecoder(small_graph(tmp_path / "other", separator="|"), backend="cpu"),
+        trie_of(graph),
+        GreedyDecoder(tokens=graph.tokens),
+    ]
+    x = frames("_ban_")
+    for other in others:
+        with pytest.raises(OptionError, match="utterance 1: boosts compiled for dec"):
+            other.decode([x, x], boosts=[None, compiled])
+        with pytest.raises(OptionError, match="expected .* compile them by this one"):
+            other.sessions().open(compiled)
+        with pytest.raises(OptionError, match="^boosts compiled for decoder"):
+            other.compile_boosts(compiled)
+    scaled = decoder.with_options(boost_scale=0.5)
+    with pytest.raises(OptionError, match=r"boost_scale=1\.0, expected 0\.5"):
+        scaled.decode([x], boosts=compiled)
+    assert decoder.with_options(beam=5.0).decode([x], boosts=compiled)
+    equal = WfstDecoder(small_graph(tmp_path), backend="reference")
+    assert equal.decode([x], boosts=compiled) == decoder.decode([x], boosts=compiled)
+
+
+def test_compiled_boosts_work_in_another_process(graph, tmp_path):
+    decoder = WfstDecoder(graph, backend="cpu")
+    graph.save(tmp_path / "graph.npz")
+    compiled = decoder.compile_boosts(NAMES)
+    (tmp_path / "boosts").write_bytes(pickle.dumps(compiled))
+    np.save(tmp_path / "x.npy", frames("_nab_ban"))
+    program = """
+import pickle, sys, numpy, wfstdec
+decoder = wfstdec.WfstDecoder(wfstdec.load_graph("graph.npz"), backend="cpu")
+boosts = decoder.compile_boosts(pickle.load(open("boosts", "rb")))
+print(*map(repr, decoder.decode([numpy.load("x.npy")], boosts=boosts)), sep="")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": wfstdec.__path__[0] + "/.."},
+    )
+    [expected] = decoder.decode([frames("_nab_ban")], boosts=NAMES)
+    assert done.stdout.strip() == repr(expected), done.stderr
+
+
+def test_unknown_words_are_told_once(graph):
+    decoder = WfstDecoder(graph, backend="cpu")
+    with pytest.warns(BoostWarning, match="'zzz'"):
+        compiled = decoder.compile_boosts(["zzz"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        decoder.decode([frames("_an_")], boosts=compiled)
+
+
+def test_what_is_no_list_is_refused(graph):
+    decoder = WfstDecoder(graph, backend="cpu")
+    with pytest.raises(
+        BoostError, match="^boosted word {'an': 1.0}, expected a string"
+    ):
+        decoder.compile_boosts([{"an": 1.0}, {"ban": 2.0}])
+    with pytest.raises(BoostError, match="^bonus 'much' of 'an'"):
+        decoder.compile_boosts({"an": "much"})

@@ -1,0 +1,57 @@
+"""Kernels compiled before anyone waits for them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wfstdec.cli import warm_up as command
+from wfstdec.cli.main import main
+from wfstdec.errors import BackendError
+from wfstdec.warm_up import ALL, USUAL, warm_up
+
+WARM = """
+import json, warnings
+from wfstdec import warm_up
+from wfstdec.jit.linking import Entry
+waited = []
+found = Entry.compile
+Entry.compile = lambda self, types: waited.append(self.__name__) or found(self, types)
+decoder = warm_up._wfst()
+decoder.warm_up({"ab": 1.0}, lattices=False)
+warm = len(waited)
+logprobs = warm_up._logprobs()
+decoder.decode([logprobs, logprobs], boosts=[None, {"ba": 2.0}])
+sessions = decoder.sessions()
+one = sessions.open({"cab": 1.0})
+sessions.advance({one: logprobs[:3]})
+sessions.partial(one)
+sessions.close(one)
+print(json.dumps([warm, waited[warm:]]))
+"""
+
+
+def test_no_session_waits_for_kernels_after_warm_up():
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", WARM], capture_output=True, text=True, cwd=root
+    )
+    warm, waited = json.loads(done.stdout or f"[0, [{done.stderr!r}]]")
+    assert warm > 10 and waited == []
+
+
+def test_the_command_runs_ways_in_processes_of_their_own(monkeypatch, capsys):
+    monkeypatch.setattr(command, "USUAL", {"greedy": ALL["greedy"]})
+    assert main(["warm-up"]) == 0
+    assert "1 ways warm" in capsys.readouterr().out
+
+
+def test_a_way_that_fails_is_named_with_its_error():
+    with pytest.raises(BackendError, match=r"'no such way' ended with 1: .*KeyError"):
+        warm_up(["no such way"])
+
+
+def test_all_ways_are_more_than_the_usual_ones():
+    assert USUAL.keys() < ALL.keys()

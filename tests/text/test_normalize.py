@@ -1,0 +1,37 @@
+"""Words as they are compared: case, punctuation, Unicode."""
+
+import pytest
+
+from wfstdec.text.normalize import AS_IT_STANDS, IGNORE_CASE, NORMALIZE
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("Mister Quilter", "mister quilter"),
+        ("it’s ‘quoted’ 'so' rock'n'roll dogs'", "it's quoted so rock'n'roll dogs"),
+        ("well-known — state–of‐the-art a/b", "well known state of the art a b"),
+        ("3.5 1,000 10:30 3. (4)", "3.5 1,000 10:30 3 4"),
+        ("“Good,” she said... (twice!)", "good she said twice"),
+        ("ＦＵＬＬ ﬁne cafe\u0301", "full fine caf\u00e9"),  # wide, ligature, composed
+        ("Straße STRASSE", "strasse strasse"),
+        ("हिन्दी में", "हिन्दी में"),  # marks of scripts stay
+        ("می\u200cخواهم soft\u00adly \ufeffx", "می\u200cخواهم softly x"),
+        ("<unk> [noise] <b>", "<unk> [noise] <b>"),
+        ("- , --", ""),
+        ("snake_case \u2581piece", "snake case piece"),
+    ],
+)
+def test_normalized_words(text, expected):
+    found = NORMALIZE.words(text.split())
+    assert list(found) == expected.split()
+    assert NORMALIZE.words(found) == found  # a second time changes nothing
+
+
+def test_case_alone_leaves_the_number_of_words():
+    words = ("Well-Known,", "It’s", "-", "ÉTÉ")
+    assert IGNORE_CASE.words(words) == ("well-known,", "it’s", "-", "été")
+    assert AS_IT_STANDS.words(words) == words
+    assert AS_IT_STANDS.stronger == (IGNORE_CASE, NORMALIZE)
+    assert IGNORE_CASE.stronger == (NORMALIZE,) and NORMALIZE.stronger == ()
+    assert IGNORE_CASE.texts({"u": words[:1]}) == {"u": ("well-known,",)}

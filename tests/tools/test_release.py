@@ -1,0 +1,139 @@
+"""What a release is looked at for: each thing that must not go out is found."""
+
+import configparser
+import io
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import release
+
+FILES = [
+    "wfstdec/__init__.py",
+    "wfstdec/gpu/kernels/block.cuh",
+    "graphs/librispeech_demo/tokens.txt",
+    "tests/test_readme.py",
+    "README.md",
+    "LICENSE",
+    "setup.cfg",
+]
+INFO = "wfstdec-0.1.0.dist-info"
+RECIPE = "wfstdec-0.1.0.data/data/share/wfstdec/graphs/librispeech_demo/tokens.txt"
+
+
+def metadata(**changes):
+    """What setup.cfg says, as a wheel has it."""
+    declared = configparser.ConfigParser()
+    declared.read(release.ROOT / "setup.cfg")
+    lines = declared["options"]["install_requires"].splitlines()
+    needs = [line.replace(" ", "") for line in lines if line and line[0] != "#"]
+    fields = {
+        "Name": "wfstdec",
+        "Version": "0.1.0",
+        "Requires-Python": "<3.14,>=3.11",
+        "Description-Content-Type": "text/markdown",
+    }
+    fields |= {name.replace("_", "-"): value for name, value in changes.items()}
+    rows = [f"{name}: {value}" for name, value in fields.items()]
+    rows += [f"Requires-Dist: {need}" for need in needs]
+    rows += ["Requires-Dist: torch>=2.2; extra == 'torch'"]
+    rows += [f"Provides-Extra: {name}" for name in declared["options.extras_require"]]
+    return "\n".join(rows) + "\n\nThe text.\n"
+
+
+def wheel_of(folder, without=(), beside=(), **changes):
+    """A wheel of the files above."""
+    path = folder / "wfstdec-0.1.0-py3-none-any.whl"
+    names = {"wfstdec/__init__.py", "wfstdec/gpu/kernels/block.cuh", RECIPE}
+    names |= {f"{INFO}/licenses/LICENSE", f"{INFO}/RECORD"}
+    texts = dict.fromkeys((names | set(beside)) - set(without), "")
+    texts[f"{INFO}/METADATA"] = metadata(**changes)
+    command = "" if "command" in without else "wfstdec = wfstdec.cli.main:main"
+    texts[f"{INFO}/entry_points.txt"] = f"[console_scripts]\n{command}\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+    return path
+
+
+def sdist_of(folder, names):
+    path = folder / "wfstdec-0.1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(f"wfstdec-0.1.0/{name}"), io.BytesIO())
+    return path
+
+
+def test_a_wheel_that_is_right(tmp_path):
+    release.check_wheel(wheel_of(tmp_path), FILES)
+    compiled = ["wfstdec/wfst/cpu/kernels.nbi", "wfstdec/wfst/cpu/kernels.1.nbc"]
+    release.check_wheel(wheel_of(tmp_path, beside=compiled), FILES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["wfstdec/gpu/kernels/block.cuh", RECIPE, f"{INFO}/licenses/LICENSE", "command"],
+)
+def test_what_a_wheel_lacks(tmp_path, name):
+    with pytest.raises(release.ReleaseError, match="lacks|no command"):
+        release.check_wheel(wheel_of(tmp_path, without=[name]), FILES)
+
+
+@pytest.mark.parametrize(
+    "name", ["tests/__init__.py", "wfstdec/__pycache__/x.pyc", "graphs/graph_1.npz"]
+)
+def test_what_a_wheel_must_not_have(tmp_path, name):
+    with pytest.raises(release.ReleaseError, match="expected none of them"):
+        release.check_wheel(wheel_of(tmp_path, beside=[name]), FILES)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("Version", "0.0.9"),
+        ("Requires_Python", ">=3.10"),
+        ("Description_Content_Type", "text/plain"),
+        ("Provides_Extra", "more"),
+        ("Requires_Dist", "scipy"),
+    ],
+)
+def test_metadata_that_the_checkout_does_not_say(tmp_path, field, value):
+    with pytest.raises(release.ReleaseError, match=f"{field.replace('_', '-')} is"):
+        release.check_wheel(wheel_of(tmp_path, **{field: value}), FILES)
+
+
+def test_an_sdist_has_what_wheels_are_made_of_and_no_tests(tmp_path):
+    whole = [name for name in FILES if not name.startswith("tests/")]
+    release.check_sdist(sdist_of(tmp_path, [*whole, "PKG-INFO"]), FILES)
+    with pytest.raises(release.ReleaseError, match=r"lacks \['graphs/"):
+        release.check_sdist(sdist_of(tmp_path, [*whole[:2], *whole[3:]]), FILES)
+    with pytest.raises(release.ReleaseError, match=r"has \['tests/test_readme.py'\]"):
+        release.check_sdist(sdist_of(tmp_path, FILES), FILES)
+
+
+def test_a_python_that_is_not_there():
+    with pytest.raises(release.ReleaseError, match="found no Python 3.1; name an"):
+        release.find_python("3.1")
+    named = release.find_python(sys.executable)
+    assert named == Path(sys.executable), "the link of an environment is kept"
+    assert release.version_of(named) == f"3.{sys.version_info.minor}"
+
+
+def test_a_program_that_fails_says_what_it_said(tmp_path):
+    with pytest.raises(release.ReleaseError, match=r"ended with 3:\nno such model"):
+        release.run([sys.executable, "-c", "print('no such model'); exit(3)"])
+
+
+def test_folders_that_only_root_may_enter(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o700)
+    assert not release.readable_by_all(tmp_path / "closed" / "python")
+    assert release.readable_by_all(Path("/usr/bin/python3"))
+
+
+def test_the_recipe_and_all_kernels_are_in_the_list():
+    listed = set(release.packaged(release.tracked_files()))
+    assert {"graphs/librispeech_demo/lm.arpa.gz", "wfstdec/cli/main.py"} <= listed
+    assert any(name.endswith(".cuh") for name in listed)

@@ -1,0 +1,1 @@
+"""Faults that are planted to see whether the tests find them."""

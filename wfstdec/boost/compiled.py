@@ -1,0 +1,145 @@
+"""Compiled boosts of an utterance: what every search takes, and its scaling.
+
+    boosts = CompiledBoosts(words, phrases, added)      # by `boost.compile`
+    boosts = scaled_boosts(boosts, 0.5)
+    boosts.made_for                                     # a decoder, where it was asked
+
+They may be pickled. What a backend lays out for its kernels is not in them: it is kept
+by whoever made it while they live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wfstdec.boost.oov import OovWords
+from wfstdec.boost.phrases import GRAIN, PhraseBoosts
+from wfstdec.boost.words import WordBoosts
+from wfstdec.jit import jit
+from wfstdec.lm.automaton import frozen
+
+
+class MadeFor(NamedTuple):
+    """Decoder that boosts were compiled for.
+
+    Attributes:
+        fingerprint: Its own, of all that compiling reads.
+        scale: Its `boost_scale`, which is in the boosts.
+    """
+
+    fingerprint: str
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledBoosts:
+    """Compiled boosts of an utterance; every search takes them.
+
+    Attributes:
+        words: The hash map of boosted words; may be empty.
+        phrases: The automaton of boosted phrases, of words or of tokens. Where words
+            are added, phrases of words may have labels behind the decoder's.
+        added: Words that the decoder does not have.
+        made_for: The decoder whose `compile_boosts` gave them; None of others.
+    """
+
+    words: WordBoosts
+    phrases: PhraseBoosts | None = None
+    added: OovWords | None = None
+    made_for: MadeFor | None = None
+
+    def __bool__(self) -> bool:
+        found = bool(self.words) or self.phrases is not None
+        return found or self.added is not None
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether there are phrases of tokens."""
+        return self.phrases is not None and self.phrases.unit == "token"
+
+    def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:
+        """What an utterance is credited, as a cost: negative nats.
+
+        Args:
+            words: The ids of its words.
+            tokens: The tokens that begin in it; only phrases of tokens ask for them.
+        """
+        total = 0.0
+        if self.words:
+            total -= self.words.total(words)
+        if self.added is not None:
+            total -= self.added.total(words)
+        if self.phrases is not None:
+            total += self.phrases.total(tokens if self.of_tokens else words)
+        return total + 0.0  # no -0.0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the arrays of phrases read-only again, as kernels are compiled for."""
+        phrases = state["phrases"]
+        if phrases is not None:
+            frozen_again = replace(phrases, automaton=frozen(phrases.automaton))
+            state = {**state, "phrases": frozen_again}
+        self.__dict__.update(state)
+
+
+def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:
+    """All bonuses, amounts and credits times a number, 0 or more."""
+    if scale == 1:
+        return boosts
+    phrases, added = boosts.phrases, boosts.added
+    return replace(
+        boosts,
+        words=scaled_words(boosts.words, scale),
+        phrases=None if phrases is None else scaled_phrases(phrases, scale),
+        added=None if added is None else _scaled_added(added, scale),
+    )
+
+
+def scaled_words(words: WordBoosts, scale: float) -> WordBoosts:
+    """All bonuses times a number, 0 or more."""
+    bonuses = (words.bonuses * np.float64(scale)).astype(np.float32)
+    return WordBoosts(words.keys, bonuses, max(np.float32(0), bonuses.max()))
+
+
+def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
+    """All amounts and credits times a number, 0 or more."""
+    automaton = phrases.automaton
+    credit = _credits_of(automaton.backoff_state, automaton.backoff_cost)
+    source = np.repeat(np.arange(len(credit)), np.diff(automaton.state_arc_splits))
+    done = credit[source] - credit[automaton.arc_next] - automaton.arc_cost
+    left = automaton.final_cost - credit
+    credit, done, left = (_rounded_to_grain(x * scale) for x in (credit, done, left))
+    backoff = automaton.backoff_state
+    return replace(
+        phrases,
+        automaton=frozen(
+            automaton._replace(
+                arc_cost=credit[source] - (credit[automaton.arc_next] + done),
+                backoff_cost=np.where(backoff < 0, 0, credit - credit[backoff]),
+                final_cost=credit + left,
+                model_default_cost=automaton.model_default_cost * np.float64(scale),
+            )
+        ),
+    )
+
+
+def _rounded_to_grain(amounts: np.ndarray) -> np.ndarray:
+    return np.round(amounts / GRAIN) * GRAIN
+
+
+@jit
+def _credits_of(backoff_state, backoff_cost):
+    """Credit paid in advance at each state, float64 [S]: 0 at the root."""
+    credit = np.zeros(len(backoff_cost))
+    for state in range(1, len(credit)):
+        credit[state] = credit[backoff_state[state]] + np.float64(backoff_cost[state])
+    return credit
+
+
+def _scaled_added(added: OovWords, scale: float) -> OovWords:
+    bonus = (added.bonus * np.float64(scale)).astype(np.float32)
+    return replace(added, bonus=bonus)

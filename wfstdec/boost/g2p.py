@@ -1,0 +1,304 @@
+"""Pronunciations of words that nobody wrote down: from files, programs and models.
+
+    G2p("cmudict.dict")                   # a lexicon, in any phones that have tokens
+    G2p("phonetisaurus-apply --model m")  # a program: words in, `word<TAB>phones` out
+    G2p("hama")                           # a model: pip install wfstdec[g2p]
+    G2p("pieces.model")                   # SentencePiece; "spelling" needs no model
+    G2p({"fuchs": ["f j u k s"]})         # or a function of a word, or a `Lexicon`
+    G2p("say.sh", phones="phones.txt")    # what its phones are among the tokens
+
+Phones are tokens of the same name; or, if there is none, those that differ in stress,
+length and ties alone; or ARPAbet's in IPA.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
+from wfstdec.text.files import read_lines
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.symbols import TokenTable
+
+Ways = Sequence[str | Sequence[str]] | str
+"""Pronunciations, each the names of phones; a string is one."""
+SPELLING, HAMA = "spelling", "hama"
+ARPABET = dict(
+    pair.split("=")
+    for pair in """
+    AA=ɑ AE=æ AH0=ə AH=ʌ AO=ɔ AW=aʊ AY=aɪ B=b CH=t͡ʃ D=d DH=ð EH=ɛ ER=ɝ EY=eɪ F=f G=g
+    HH=h IH=ɪ IY=i JH=d͡ʒ K=k L=l M=m N=n NG=ŋ OW=oʊ OY=ɔɪ P=p R=ɹ S=s SH=ʃ T=t TH=θ
+    UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ
+    """.split()
+)
+"""ARPAbet in IPA, as cmudict writes it; stress matters for one vowel alone."""
+_UNHEARD = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
+"""Stress, length, ties; and the second letter that Unicode has for g."""
+_ALTERNATE = re.compile(r"\(\d+\)$")
+_SHOWN = 200
+"""So much of what a program said stands in an error."""
+
+
+class G2p:
+    """Says how words are pronounced.
+
+    Args:
+        source: A function of a word that gives pronunciations, a mapping from word to
+            them, a `Lexicon` over the decoder's tokens; or a string: the file of a
+            lexicon or of a SentencePiece model (`.model`), a program with its
+            arguments, `"hama"`, or `"spelling"`. A program reads words, a line each,
+            and writes a line for each pronunciation: the word, a tab, phones; columns
+            between the two are passed over.
+        phones: Phone to tokens, names with spaces between them; or a file of lines
+            `phone tokens...`. A phone without tokens is left out. Others go by name.
+
+    Raises:
+        OptionError: The source is nothing of the kind.
+        FormatError: A file that cannot be read.
+        BackendError: hama is not installed.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path,
+        phones: Mapping[str, str] | _Path | None = None,
+    ) -> None:
+        self.spells = False
+        self.sentencepiece_model: str | None = None
+        self._source = self._found(source)
+        if isinstance(phones, str | os.PathLike):
+            phones = dict(_phone_lines(phones))
+        self._phones = {one: names.split() for one, names in (phones or {}).items()}
+
+    @classmethod
+    def of(cls, given: G2pLike) -> G2p:
+        """The same, or one of a source that is given by itself."""
+        return given if isinstance(given, G2p) else cls(given)
+
+    def say(
+        self, words: Sequence[str], tokens: TokenTable
+    ) -> dict[str, list[tuple[str, ...]]]:
+        """The pronunciations of words, names of tokens; also such as there are none of.
+
+        Raises:
+            BoostError: A program failed, or what was given is no pronunciation.
+        """
+        if isinstance(self._source, Lexicon):
+            return _of_lexicon(self._source, words, tokens)
+        named = _Names(self._phones, tokens)
+        return {
+            word: list(dict.fromkeys(named.of(_split(one, word)) for one in ways))
+            for word, ways in self._source(words).items()
+        }
+
+    def _found(self, source: Any) -> Any:
+        """What makes pronunciations of words, or a lexicon."""
+        if isinstance(source, Lexicon):
+            return source
+        if isinstance(source, Mapping):
+            return lambda words: {w: _ways(source[w]) for w in words if w in source}
+        if callable(source):
+            return lambda words: {word: _ways(source(word)) for word in words}
+        if source == SPELLING:
+            self.spells = True
+            return None
+        if source == HAMA:
+            return _Hama().say
+        if not isinstance(source, str | os.PathLike):
+            raise OptionError(
+                f"g2p={source!r}, expected a function of a word, a mapping, a lexicon, "
+                "or a string: see `G2p`"
+            )
+        path = Path(source)
+        if path.suffix == ".model" and path.is_file():
+            self.spells, self.sentencepiece_model = True, str(path)
+            return None
+        if isinstance(source, str) and (command := _command(source)):
+            return lambda words: _asked(command, words)
+        if not path.is_file():
+            raise OptionError(
+                f"g2p={str(source)!r}, expected a lexicon's file, a SentencePiece "
+                f"model, a program, {HAMA!r} or {SPELLING!r}: no file and no program "
+                "has this name"
+            )
+        return _LexiconFile(path).say
+
+
+_Path = str | os.PathLike[str]
+G2pLike = G2p | Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path
+"""A `G2p`, or its source."""
+
+
+class _Names:
+    """What phones are among the tokens."""
+
+    def __init__(self, phones: Mapping[str, list[str]], tokens: TokenTable) -> None:
+        self._ids = tokens.ids
+        self._bare = {name.translate(_UNHEARD): name for name in tokens.names}
+        self._known: dict[str, list[str]] = dict(phones)
+
+    def of(self, phones: Iterable[str]) -> tuple[str, ...]:
+        """The tokens' names; a phone that no token stands for keeps its own."""
+        found: list[str] = []
+        for phone in phones:
+            if phone not in self._known:
+                self._known[phone] = [self._name(phone)]
+            found += self._known[phone]
+        return tuple(found)
+
+    def _name(self, phone: str) -> str:
+        if phone in self._ids:
+            return phone
+        plain = phone.rstrip("012")  # ARPAbet's stress
+        ipa = ARPABET.get(phone) or ARPABET.get(plain, "")
+        for other in (phone, plain, ipa):
+            if name := self._bare.get(other.translate(_UNHEARD)):
+                return name
+        return phone
+
+
+class _LexiconFile:
+    """Entries of a lexicon, `word phones...`, read at the first question.
+
+    Alternates `word(2)` are of the word; a probability behind it is passed over.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def say(self, words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
+        """Look words up, in any case where they are not there as they are written."""
+        exact, folded = self._entries
+        found = {w: exact.get(w) or folded.get(w.casefold(), []) for w in words}
+        return {word: ways for word, ways in found.items() if ways}
+
+    @cached_property
+    def _entries(self) -> tuple[dict[str, list], dict[str, list]]:
+        exact: dict[str, list[tuple[str, ...]]] = {}
+        folded: dict[str, list[tuple[str, ...]]] = {}
+        for line in read_lines(self._path):
+            if line.startswith((";;;", "# ")):
+                continue
+            word, *phones = line.split(" #")[0].split() or [""]
+            if phones and _is_probability(phones[0]):
+                del phones[0]
+            if phones:
+                word = _ALTERNATE.sub("", word)
+                exact.setdefault(word, []).append(tuple(phones))
+                folded.setdefault(word.casefold(), []).append(tuple(phones))
+        if not exact:
+            raise FormatError(f"{self._path}: no entries, expected 'word phones' lines")
+        return exact, folded
+
+
+class _Hama:
+    """The model of hama, which says a word at a time, and what it said."""
+
+    def __init__(self) -> None:
+        try:
+            self._hama = importlib.import_module("hama")
+        except ImportError as error:
+            raise BackendError(
+                "g2p='hama' needs hama: pip install wfstdec[g2p]; or give a lexicon or "
+                "a program"
+            ) from error
+        self._said: dict[str, list[tuple[str, ...]]] = {}
+
+    def say(self, words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
+        """Pronounce words; each is asked about once."""
+        for word in words:
+            if word not in self._said:
+                found = self._model.predict(word.lower()).alignments
+                heard = [one.phoneme for one in found if one.phoneme.strip()]
+                self._said[word] = [tuple(heard)] if heard else []
+        return {word: self._said[word] for word in words}
+
+    @cached_property
+    def _model(self) -> Any:
+        return self._hama.G2PModel()
+
+
+def _command(text: str) -> list[str]:
+    """A program and its arguments; empty where there is no such program."""
+    path = Path(text)
+    if path.is_file():
+        with path.open("rb") as file:
+            runs = file.read(4).startswith((b"#!", b"\x7fELF"))
+        return [os.path.abspath(path)] if runs and os.access(path, os.X_OK) else []
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise OptionError(f"g2p={text!r}: {error}, expected a command") from None
+    return words if words and shutil.which(words[0]) else []
+
+
+def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
+    """What a program says of words."""
+    text = "".join(f"{word}\n" for word in words)
+    shown = shlex.join(command)
+    try:
+        done = subprocess.run(command, input=text.encode(), capture_output=True)
+        lines = done.stdout.decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BoostError(f"g2p {shown!r}: {error}") from error
+    if done.returncode:
+        told = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
+        raise BoostError(
+            f"g2p {shown!r} ended with {done.returncode}, expected 0: {told}"
+        )
+    found: dict[str, list[str]] = {}
+    for line in filter(str.strip, lines):
+        word, *columns = line.split("\t")
+        if not columns:
+            raise BoostError(
+                f"g2p {shown!r} wrote {line[:_SHOWN]!r}, expected a word, a tab, phones"
+            )
+        if columns[-1].strip():
+            found.setdefault(word, []).append(columns[-1])
+    return {word: found[word] for word in words if word in found}
+
+
+def _of_lexicon(
+    lexicon: Lexicon, words: Sequence[str], tokens: TokenTable
+) -> dict[str, list[tuple[str, ...]]]:
+    asked: dict[str, set[tuple[int, ...]]] = {word: set() for word in words}
+    for word, said in zip(lexicon.words, lexicon.pronunciations, strict=True):
+        if word in asked:
+            asked[word].add(tuple(said))
+    return {
+        word: [tuple(tokens.names[token] for token in one) for one in sorted(ways)]
+        for word, ways in asked.items()
+    }
+
+
+def _ways(said: Ways | None) -> Sequence[str | Sequence[str]]:
+    return [said] if isinstance(said, str) else list(said or ())
+
+
+def _split(said: str | Sequence[str], word: str) -> Sequence[str]:
+    names = said.split() if isinstance(said, str) else said
+    if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+        raise BoostError(
+            f"a pronunciation of {word!r} is {said!r}, expected the names of tokens"
+        )
+    return names
+
+
+def _phone_lines(path: _Path) -> Iterable[tuple[str, str]]:
+    for line in read_lines(path):
+        if line.strip() and not line.startswith("# "):
+            phone, *names = line.split()
+            yield phone, " ".join(names)
+
+
+def _is_probability(text: str) -> bool:
+    return bool(re.fullmatch(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?", text))

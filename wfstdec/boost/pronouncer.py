@@ -1,0 +1,152 @@
+"""How words are said that a decoder does not have and no list gives pronunciations for.
+
+    pronouncer = Pronouncer(tokens, lexicon, separators, g2p)
+    said = pronouncer.say(["fuchs"])        # Said
+    said.ways["fuchs"]                      # [(8, 23, 13, 19)], token ids
+    said.lacking                            # {"x": ["loch"]}: tokens that are not there
+
+`g2p` is anything that `boost.g2p` takes; None takes the spelling where most words of
+the decoder's lexicon are what their tokens spell, letters or pieces.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from wfstdec.boost.g2p import G2p, G2pLike
+from wfstdec.boost.spelling import Speller, Spelling, by_table
+from wfstdec.errors import BoostError
+from wfstdec.text.lexicon import WORD_START, Lexicon
+from wfstdec.text.symbols import TokenTable
+
+_SAMPLE = 200
+"""So many words of a lexicon tell whether it is one of spellings."""
+
+
+class Said(NamedTuple):
+    """How words are said.
+
+    Attributes:
+        ways: Word to pronunciations, token ids; without words that have none.
+        lacking: Names that the token table lacks, and the words that they are in:
+            these pronunciations are left out.
+    """
+
+    ways: dict[str, list[Spelling]]
+    lacking: dict[str, list[str]]
+
+
+class Pronouncer:
+    """How words are said that no list gives pronunciations for.
+
+    Args:
+        tokens: The token table.
+        lexicon: Makes the pronunciations that the decoder has; asked for when needed.
+        separators: Tokens that stand between words: no pronunciation has them.
+        g2p: See above.
+
+    Raises:
+        OptionError, FormatError, BackendError: As `G2p`.
+    """
+
+    def __init__(
+        self,
+        tokens: TokenTable,
+        lexicon: Callable[[], Lexicon],
+        separators: Sequence[int] = (),
+        g2p: G2pLike | None = None,
+    ) -> None:
+        self._tokens, self._lexicon = tokens, lexicon
+        self._barred = {tokens.blank, *separators}
+        self._separator = separators[0] if len(separators) == 1 else None
+        self._g2p = None if g2p is None else G2p.of(g2p)
+
+    def say(self, words: Sequence[str]) -> Said:
+        """The pronunciations of words; without those that cannot be said.
+
+        Raises:
+            BoostError: What `g2p` gives for a word is no pronunciation.
+        """
+        g2p = self._g2p
+        if g2p is None:
+            spells = bool(words) and self._spells_by_itself
+            return Said(self._spelt(words) if spells else {}, {})
+        if g2p.spells:
+            return Said(self._spelt(words), {})
+        found: dict[str, list[Spelling]] = {}
+        lacking: dict[str, list[str]] = {}
+        for word, ways in g2p.say(words, self._tokens).items():
+            for names in ways:
+                unknown = [name for name in names if name not in self._tokens.ids]
+                for name in dict.fromkeys(unknown):
+                    lacking.setdefault(name, []).append(word)
+                if names and not unknown:
+                    found.setdefault(word, []).append(self._ids(word, names))
+        return Said(found, lacking)
+
+    def read(self, word: str, said: Sequence[tuple[str, ...]]) -> list[Spelling]:
+        """Token ids of pronunciations.
+
+        Raises:
+            BoostError: A token that the table does not have, the blank or a separator.
+        """
+        return [self._ids(word, names) for names in said]
+
+    def known(self, word: str) -> set[Spelling]:
+        """How the decoder says a word already."""
+        return self._known.get(word, set())
+
+    def _ids(self, word: str, names: Sequence[str]) -> Spelling:
+        ids = self._tokens.ids
+        try:
+            found = tuple([ids[name] for name in names])
+        except KeyError as error:
+            lacking = self._tokens.lacks(error.args[0])
+            raise BoostError(
+                f"a pronunciation of {word!r} uses token {lacking}"
+            ) from None
+        if not self._barred.isdisjoint(found):
+            bad = next(name for name in names if ids[name] in self._barred)
+            raise BoostError(
+                f"a pronunciation of {word!r} has {bad!r} in it, expected neither the "
+                "blank nor what stands between words"
+            )
+        return found
+
+    def _spelt(self, words: Sequence[str]) -> dict[str, list[Spelling]]:
+        spelt = zip(words, self._spell(words), strict=True)
+        return {word: [tuple(one) for one in ways] for word, ways in spelt if ways}
+
+    @cached_property
+    def _spell(self) -> Speller:
+        model = None if self._g2p is None else self._g2p.sentencepiece_model
+        return by_table(
+            self._tokens, separator=self._separator, sentencepiece_model=model
+        )
+
+    @cached_property
+    def _known(self) -> dict[str, set[Spelling]]:
+        lexicon, found = self._lexicon(), dict[str, set[Spelling]]()
+        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
+            found.setdefault(word, set()).add(tuple(tokens))
+        return found
+
+    @cached_property
+    def _spells_by_itself(self) -> bool:
+        """Whether most words of the lexicon are what their tokens spell, in a sample.
+
+        However they are cut: a model may have cut them otherwise than into the fewest
+        pieces.
+        """
+        words = list(itertools.islice(self._known, _SAMPLE))
+        spelled = [
+            any(self._text(one) == word for one in self._known[word]) for word in words
+        ]
+        return 2 * sum(spelled) > len(words)
+
+    def _text(self, tokens: Spelling) -> str:
+        text = "".join(self._tokens.names[token] for token in tokens)
+        return text.removeprefix(WORD_START)

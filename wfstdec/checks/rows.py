@@ -1,0 +1,137 @@
+"""Tell log-probs from what is taken for them: log10, logits, probabilities, [V, T].
+
+kind = kind_of(array)                  # float [T, V] -> a RowKind; None: too few rows
+kind.remedy                            # "multiply them by ln 10 = 2.302585"
+sums = row_sums(rows)                  # ln of the sum of exp(x), float32 [N]
+
+Rows of log-probs sum to one. How near, on real data: float16 in steps of 1/16 nat
+errs by up to 0.032 nats; kept to the 8 best of 43 tokens a row loses up to 0.18. The
+logs to base 10 of the same data have a sum that is 0.1 nats too high or more in 94 %
+of the rows, and 0.27 in the median.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+LN10 = math.log(10.0)
+FEWEST_ROWS = 8
+"""Less tells nothing: a warm-up with a frame of zeros is no input."""
+MOST_ROWS = 32
+"""Rows of an utterance that are looked at."""
+TOO_HIGH = 0.1
+"""Nats above 0 that rounding does not explain."""
+TOO_LOW = math.log(0.5)
+"""Nats below 0 that pruned tokens do not explain, in the median."""
+FEW = 0.05
+"""So many of the rows may be off."""
+
+
+class RowKind(Enum):
+    """What rows of numbers are; the value says it in words."""
+
+    LOGPROBS = "natural log-probs"
+    LOG10 = "logs to base 10"
+    LOGITS = "logits"
+    PROBABILITIES = "probabilities"
+    TRANSPOSED = "log-probs as [V, T]"
+    UNNORMALISED = "no distribution"
+
+    @property
+    def remedy(self) -> str:
+        """What makes log-probs [T, V] of them; empty where they are."""
+        return _REMEDIES[self]
+
+    @property
+    def doubt(self) -> str:
+        """A warning in a line, with the remedy."""
+        return f"logprobs: {_FOUND[self]}, expected natural logs; {self.remedy}"
+
+
+_FOUND = {
+    RowKind.LOGPROBS: "exp of each row sums to one",
+    RowKind.LOG10: "10 ** x of each row sums to one, exp(x) to more: logs to base 10",
+    RowKind.LOGITS: "numbers of both signs whose exp does not sum to one: logits",
+    RowKind.PROBABILITIES: "each row sums to one as it is: probabilities",
+    RowKind.TRANSPOSED: "exp of each column sums to one, not of each row: [V, T]",
+    RowKind.UNNORMALISED: "exp of a row is far from a sum of one",
+}
+_REMEDIES = {
+    RowKind.LOGPROBS: "",
+    RowKind.LOG10: f"multiply them by ln 10 = {LN10:.6f}",
+    RowKind.LOGITS: "take log_softmax over the tokens",
+    RowKind.PROBABILITIES: "take the log",
+    RowKind.TRANSPOSED: "transpose them to [T, V]",
+    RowKind.UNNORMALISED: "take log_softmax over the tokens, or leave out what was "
+    "added to them or multiplied (priors, a scale, a penalty)",
+}
+
+
+def kind_of(logprobs: Any) -> RowKind | None:
+    """Tell what an utterance's numbers are, from a few of its rows.
+
+    Args:
+        logprobs: Float [T, V], of NumPy.
+
+    Returns:
+        What they are; None where there are too few rows to tell.
+    """
+    rows = spread(logprobs, MOST_ROWS).astype(np.float32)
+    sums = row_sums(rows)
+    fine = sums < np.inf  # the decoder refuses NaN and +inf
+    if not fine.all():
+        rows, sums = rows[fine], sums[fine]
+    if len(rows) < FEWEST_ROWS:
+        return None
+    if _are_logs(sums):
+        return RowKind.LOGPROBS
+    if rows.min() >= 0 and rows.max() <= 1 + TOO_HIGH and _are_ones(rows.sum(axis=1)):
+        return RowKind.PROBABILITIES
+    if _are_logs(base10 := row_sums(rows * LN10)) and np.median(base10) > -TOO_HIGH:
+        return RowKind.LOG10
+    if _are_columns_logs(logprobs):
+        return RowKind.TRANSPOSED
+    return RowKind.LOGITS if rows.max() > TOO_HIGH else RowKind.UNNORMALISED
+
+
+def row_sums(rows: np.ndarray) -> np.ndarray:
+    """The ln of the sum of exp(x) over each row, float32 [N]; 0 for log-probs.
+
+    Args:
+        rows: Float [N, V]; `-inf` is allowed, all of a row too. NaN where a row has
+            NaN or +inf.
+    """
+    rows = rows.astype(np.float32, copy=False)
+    top = np.maximum(rows.max(axis=1, keepdims=True), np.float32(-1e30))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(np.exp(rows - top).sum(axis=1)) + top[:, 0]
+
+
+def spread(array: np.ndarray, most: int) -> np.ndarray:
+    """At most so many rows of an array, evenly spread."""
+    if len(array) <= most:
+        return array
+    return array[np.arange(most) * len(array) // most]
+
+
+def _are_logs(sums: np.ndarray) -> bool:
+    """Whether sums are as of log-probs, rounded, or with tokens pruned away."""
+    high = np.count_nonzero(sums > TOO_HIGH)
+    return bool(high <= FEW * len(sums) and np.median(sums) >= TOO_LOW)
+
+
+def _are_ones(sums: np.ndarray) -> bool:
+    return bool(np.mean(np.abs(sums - 1) > TOO_HIGH) <= FEW)
+
+
+def _are_columns_logs(logprobs: np.ndarray) -> bool:
+    """Whether the columns are log-probs; of an array with few rows, as V is."""
+    columns = spread(logprobs.T, MOST_ROWS).astype(np.float32)
+    sums = row_sums(columns)
+    if len(sums) < FEWEST_ROWS or not (sums < np.inf).all():
+        return False
+    return _are_logs(sums) and bool(np.median(sums) > -TOO_HIGH)

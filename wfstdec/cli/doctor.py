@@ -1,0 +1,43 @@
+r"""Examine tokens, lexicon, language model and log-probs before anything is built.
+
+    wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt --arpa lm.arpa.gz \
+        --logprobs dev.npz --ref dev.txt
+
+Prints a page: each finding is ok, one to look at, or wrong, with what would mend it;
+then the command lines to take, with the flags that were found. Exits with 1 where
+anything is wrong. The first 200 utterances are looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from wfstdec.cli.flags import add_flags
+from wfstdec.doctor import examine
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    add_flags(parser, "--tokens", "--logprobs", required=True)
+    add_flags(parser, "--lexicon", "--arpa", "--ref", "--blank", "--separator")
+    add_flags(
+        *(parser, "--frame-shift"),
+        default=None,
+        help="from one frame to the next (default: 0.02, or what fits)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the page."""
+    report = examine(
+        tokens=args.tokens,
+        logprobs=args.logprobs,
+        lexicon=args.lexicon,
+        arpa=args.arpa,
+        references=args.ref,
+        blank=args.blank,
+        separator=args.separator,
+        frame_shift_s=args.frame_shift,
+    )
+    print(report)
+    return int(report.is_wrong)

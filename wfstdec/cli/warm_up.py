@@ -1,0 +1,35 @@
+"""Compile kernels beforehand, so that nobody waits for it later.
+
+It is meant for container builds, editable installations, and packages that came
+without machine code.
+What is compiled is kept beside the sources, in NUMBA_CACHE_DIR or in ~/.cache/wfstdec.
+Kernels that are there already cost nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from wfstdec.jit.cache import COMPILED, ENTRY
+from wfstdec.warm_up import ALL, USUAL, warm_up
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="what few need too: every kind of list in every way, greedy, alignment",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Compile, and say how long it took."""
+    ways = ALL if args.all else USUAL
+    ahead = len(list(COMPILED.glob(f"*{ENTRY}")))
+    print(f"{ahead} kernels came with the package")
+    print("compiling the others, once: about a minute of CPU time", flush=True)
+    begin = time.perf_counter()
+    warm_up(ways)
+    print(f"{len(ways)} ways warm in {time.perf_counter() - begin:.1f} s")

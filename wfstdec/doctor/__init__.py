@@ -1,0 +1,12 @@
+"""Examine what is to be decoded together, before anything is built.
+
+report = examine(tokens="tokens.txt", lexicon="lexicon.txt", arpa="lm.arpa",
+                 logprobs="dev.npz", references="dev.txt")
+print(report)                          # a page; the commands to take at its end
+report.is_wrong, report["blank"].text
+"""
+
+from wfstdec.doctor.examine import examine
+from wfstdec.doctor.report import Finding, Report
+
+__all__ = ["Finding", "Report", "examine"]

@@ -1,0 +1,284 @@
+"""Examine tokens, lexicon, language model, log-probs and references together."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wfstdec.checks.said import Said
+from wfstdec.doctor.hearing import (
+    Hearing,
+    blank_finding,
+    frame_shift_finding,
+    rows_finding,
+    shape_finding,
+)
+from wfstdec.doctor.lexicons import lexicon_finding, separator_finding, unread_finding
+from wfstdec.doctor.report import Finding, Report, Status
+from wfstdec.doctor.token_errors import errors_finding, ways_of
+from wfstdec.doctor.words import PAIRS, case_finding, coverage_finding
+from wfstdec.errors import InputError, LexiconError, TokenTableError
+from wfstdec.io.logprobs import open_logprobs
+from wfstdec.io.text import read_text
+from wfstdec.text.arpa import read_arpa
+from wfstdec.text.lexicon import Lexicon, read_lexicon, spellable_words
+from wfstdec.text.symbols import TokenTable, read_tokens, token_table
+
+Path = str | os.PathLike[str]
+
+
+def examine(
+    *,
+    tokens: Path,
+    logprobs: Path,
+    lexicon: Path | None = None,
+    arpa: Path | None = None,
+    references: Path | None = None,
+    blank: int | str | None = None,
+    separator: str | None = None,
+    frame_shift_s: float | None = None,
+) -> Report:
+    """Examine files that are to be decoded together; no graph is built.
+
+    Args:
+        tokens: The token table of the acoustic model.
+        logprobs: As `wfstdec.io.open_logprobs` takes them; the first 200 utterances
+            are looked at.
+        lexicon: Words and their tokens; None where words are spelled with the tokens.
+        arpa: An ARPA file or a KenLM binary.
+        references: `utterance words...` lines.
+        blank: The blank by name or index; None to recognise it.
+        separator: The token between words; None to find it.
+        frame_shift_s: Seconds per frame; None takes 0.02, and guesses.
+
+    Returns:
+        Findings and command lines. A file that cannot be read is a finding too.
+    """
+    paths = (tokens, logprobs, lexicon, arpa, references)
+    given = {
+        flag: os.fspath(path)
+        for flag, path in zip(_FLAGS, paths, strict=True)
+        if path is not None
+    }
+    return _Examination(given, blank, separator, frame_shift_s).report()
+
+
+_FLAGS = ("--tokens", "--logprobs", "--lexicon", "--arpa", "--ref")
+
+
+@dataclass
+class _Examination:
+    """An examination under way; what cannot be read is said, and left out after that.
+
+    Attributes:
+        paths: The files by flag.
+        named_blank, named_separator, named_shift_s: What the user knows; or None.
+        findings: So far.
+        words: How often each word is in what there is of `PAIRS`.
+        between: The tokens between words.
+        lexicon: What was read, or None.
+        references: The words of utterances.
+        shift_s: Seconds per frame that fit.
+        flags: What is to be given beside files, as it was found.
+    """
+
+    paths: Mapping[str, str]
+    named_blank: int | str | None
+    named_separator: str | None
+    named_shift_s: float | None
+    findings: list[Finding] = field(default_factory=list)
+    words: dict[str, Counter[str]] = field(default_factory=dict)
+    between: list[int] = field(default_factory=list)
+    lexicon: Lexicon | None = None
+    references: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shift_s: float = 0.02
+    flags: dict[str, str] = field(default_factory=dict)
+
+    def report(self) -> Report:
+        """Look at everything, each after what it needs."""
+        tokens = self._read_tokens()
+        hearing = None if tokens is None else self._hear(tokens)
+        if tokens is not None and hearing is not None:
+            tokens = self._find_blank(tokens, hearing)
+            self._read_lexicon(tokens)
+            self._find_separator(tokens, hearing.said)
+            self._read_model()
+            self._read_references(hearing)
+            self._find_frame_shift(hearing)
+            self._compare_words()
+            self._count_token_errors(tokens, hearing)
+        return Report(tuple(self.findings), tuple(self._commands()))
+
+    def _wrong(self, name: str, error: InputError) -> None:
+        self.findings.append(Finding(name, "wrong", str(error)))
+
+    def _read_tokens(self) -> TokenTable | None:
+        path = self.paths["--tokens"]
+        try:
+            tokens = read_tokens(path, self.named_blank)
+        except InputError as error:
+            self._wrong("tokens", error)
+            if not isinstance(error, TokenTableError):
+                return None
+            self.flags["--blank"] = "0"  # unless another one is heard
+            try:
+                return read_tokens(path, 0)
+            except TokenTableError:
+                return None
+        text = f"{len(tokens)} in {path}"
+        self.findings.append(Finding("tokens", "ok", text))
+        if self.named_blank is not None:
+            self.flags["--blank"] = str(self.named_blank)
+        return tokens
+
+    def _hear(self, tokens: TokenTable) -> Hearing | None:
+        try:
+            hearing = Hearing.of(open_logprobs(self.paths["--logprobs"]), len(tokens))
+        except InputError as error:
+            self._wrong("log-probs", error)
+            return None
+        self.findings.append(shape_finding(hearing, tokens))
+        if not hearing.said.num_frames:
+            return None
+        self.findings.append(rows_finding(hearing))
+        return hearing
+
+    def _find_blank(self, tokens: TokenTable, hearing: Hearing) -> TokenTable:
+        """The tokens, with the blank as it should be."""
+        if self.named_separator in tokens.ids:
+            self.between = [tokens.ids[self.named_separator or ""]]
+        other = hearing.said.likely_blank(tokens.blank, self.between)
+        self.findings.append(blank_finding(hearing, tokens, other))
+        if other is None:
+            return tokens
+        self.flags["--blank"] = str(other)
+        return token_table(tokens.names, other)
+
+    def _read_lexicon(self, tokens: TokenTable) -> None:
+        path = self.paths.get("--lexicon")
+        if path is None:
+            return
+        separator = self.between[0] if self.between else None
+        try:
+            self.lexicon = read_lexicon(path, tokens, separator=separator)
+        except LexiconError as error:
+            self.findings.append(unread_finding(path, tokens, error))
+        except InputError as error:
+            self._wrong("lexicon", error)
+
+    def _find_separator(self, tokens: TokenTable, said: Said) -> None:
+        heard, named = None, self.named_separator
+        if self.lexicon is not None:
+            heard = {token for way in self.lexicon.pronunciations for token in way}
+        if named is not None and not self.between:
+            text = f"{tokens.lacks(named)}"
+            self.findings.append(Finding("separator", "wrong", text))
+        elif self.lexicon is not None or "--lexicon" not in self.paths:
+            given = self.between[0] if self.between else None
+            finding, found = separator_finding(tokens, said, given, heard)
+            self.findings.append(finding)
+            if found is not None:
+                self.between = [found]
+                self.flags["--separator"] = tokens.names[found]
+        if self.lexicon is not None:
+            finding = lexicon_finding(self.lexicon, tokens, self.between, said)
+            self.findings.append(finding)
+            self.words["lexicon"] = Counter(dict.fromkeys(self.lexicon.words, 1))
+
+    def _read_model(self) -> None:
+        if "--arpa" not in self.paths:
+            return
+        try:
+            model = read_arpa(self.paths["--arpa"])
+        except InputError as error:
+            self._wrong("language model", error)
+            return
+        text = f"{len(model.words):,} words, order {model.order}"
+        self.findings.append(Finding("language model", "ok", text))
+        self.words["LM"] = Counter(model.words)
+
+    def _read_references(self, hearing: Hearing) -> None:
+        if "--ref" not in self.paths:
+            return
+        try:
+            texts = read_text(self.paths["--ref"])
+        except InputError as error:
+            self._wrong("references", error)
+            return
+        self.references = {u: words for u, words in texts.items() if u in hearing.runs}
+        count, heard = len(self.references), len(hearing.runs)
+        text = f"of {count} of the {heard} utterances looked at"
+        if count < heard:
+            first, other = next(iter(texts)), next(iter(hearing.runs))
+            text += f"; ids are as {first!r} there, as {other!r} in the log-probs"
+        status: Status = "ok" if count == heard else "look" if count else "wrong"
+        self.findings.append(Finding("references", status, text))
+        if any(texts.values()):
+            said = (word for words in texts.values() for word in words)
+            self.words["references"] = Counter(said)
+
+    def _find_frame_shift(self, hearing: Hearing) -> None:
+        num_words, num_frames = 0, hearing.said.num_frames
+        if self.references:
+            num_words = sum(map(len, self.references.values()))
+            num_frames = sum(hearing.frames[u] for u in self.references)
+        elif self.between:  # nearly as many as words
+            num_words = int(hearing.said.runs[self.between[0]])
+        finding, shift_s = frame_shift_finding(
+            num_words, num_frames, self.named_shift_s
+        )
+        self.findings.append(finding)
+        if shift_s != 0.02:
+            self.flags["--frame-shift"] = f"{shift_s:g}"
+
+    def _compare_words(self) -> None:
+        case = case_finding(self.words)
+        if case is not None:
+            self.findings.append(case)
+        for one, other in PAIRS:
+            if one in self.words and other in self.words:
+                found = coverage_finding(one, self.words[one], other, self.words[other])
+                self.findings.append(found)
+
+    def _count_token_errors(self, tokens: TokenTable, hearing: Hearing) -> None:
+        lexicon = self.lexicon
+        if lexicon is None:
+            if "--lexicon" in self.paths:
+                return
+            separator = self.between[0] if self.between else None
+            words = {word for said in self.references.values() for word in said}
+            lexicon, _ = spellable_words(words, tokens, separator=separator)
+        said = hearing.texts(without=[tokens.blank, *self.between])
+        finding = errors_finding(said, self.references, ways_of(lexicon))
+        if finding is not None:
+            self.findings.append(finding)
+
+    def _commands(self) -> list[str]:
+        """Command lines: to build, to decode, and to tune or to score."""
+        if not {"--lexicon", "--arpa"} <= self.paths.keys():
+            decoder = "trie" if "--lexicon" in self.paths else "greedy"
+            given = self._line("--tokens", "--lexicon", "--arpa", "--separator")
+            more = self._line("--blank", "--logprobs", "--frame-shift")
+            decode = f"wfstdec decode --decoder {decoder} {given} {more}"
+            return [f"{decode} --output hyp.txt", *self._score()]
+        given = self._line("--tokens", "--blank", "--lexicon", "--arpa", "--separator")
+        more = self._line("--logprobs", "--frame-shift")
+        tune = f"wfstdec tune --graph graph.npz {self._line('--logprobs', '--ref')}"
+        return [
+            f"wfstdec build {given} --output graph.npz",
+            *([tune] if "--ref" in self.paths else []),
+            f"wfstdec decode --graph graph.npz {more} --output hyp.txt",
+            *self._score(),
+        ]
+
+    def _score(self) -> list[str]:
+        if "--ref" not in self.paths:
+            return []
+        return [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
+
+    def _line(self, *flags: str) -> str:
+        given = {**self.paths, **self.flags}
+        return shlex.join(x for f in flags if f in given for x in (f, given[f]))

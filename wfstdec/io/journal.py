@@ -1,0 +1,313 @@
+"""Runs that may be stopped: what was done stays, and a later run goes on from there.
+
+While results are written to `hyp.txt` there are, beside it,
+
+    hyp.txt.partial   the results so far, as `hyp.txt` will have them
+    hyp.txt.journal   JSON lines: what the results depend on; then each utterance that
+                      is done, with the sizes that the files had with it
+
+and `x.lat.partial`, where lattices are kept too. They go when all is done. After a
+crash, or any error, a run with `Restart(resume=True)` cuts the files to the last
+utterance that is in all of them, and goes on behind it. Results in a folder are whole
+files; its journal is `wfstdec.journal` in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from wfstdec.errors import FormatError, InputError, OptionError
+from wfstdec.text.files import writing
+
+_FORMAT = "wfstdec.journal"
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Restart:
+    """What becomes of the work of an earlier run that was stopped.
+
+    Where neither is asked for, a run does not start: its work could be lost.
+
+    Attributes:
+        resume: Go on behind it; from the beginning, where there is none.
+        overwrite: Drop it.
+        settings: By name, what else the results depend on, such as the model's files
+            (see `wfstdec.text.files.digest`); a run goes on only with the same.
+        called: What users call a setting.
+
+    Raises:
+        OptionError: Both are asked for.
+    """
+
+    resume: bool = False
+    overwrite: bool = False
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    called: Callable[[str], str] = str
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.resume and self.overwrite:
+            names = f"{self.called('resume')} and {self.called('overwrite')}"
+            raise OptionError(f"{names}, expected one of them")
+
+
+class Journal:
+    """The journal of a run, and the partial files that it speaks of.
+
+    Args:
+        path: The journal.
+        files: What the run makes; written as `partial` files until it has ended.
+        settings: By name, all that the results depend on, as `Restart.settings`.
+        restart: What becomes of an earlier run's work.
+
+    Attributes:
+        files: The partial files, open at the end of what is done.
+        done: The utterances that are done, in order.
+        notes: What was noted with each of them.
+        failures: What is wrong with those that were left out.
+
+    Raises:
+        OptionError: There is work of another run: not asked for, or of other settings.
+        FormatError: A file cannot be written, or belongs to a run that goes on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        files: Sequence[Path],
+        settings: Mapping[str, Any],
+        restart: Restart,
+    ) -> None:
+        self.path, self._finals = path, list(files)
+        self.done: list[str] = []
+        self.notes: list[Any] = []
+        self.failures: list[InputError] = []
+        self.files: list[IO[bytes]] = []
+        self._restart = restart
+        header = {"format": _FORMAT, "version": _VERSION}
+        header["files"] = [str(file) for file in files]
+        self._header = json.loads(_json(header | {"settings": dict(settings)}))
+        with writing(path):
+            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            self._lock()
+            ends = self._take_up()
+            for final, end in zip(files, ends, strict=True):
+                with writing(final):
+                    self.files.append(_opened(partial(final), end))
+        except BaseException:
+            self._close()
+            raise
+
+    def add(self, utterance: str, note: Any) -> None:
+        """Note an utterance whose results are in all files."""
+        for final, file in zip(self._finals, self.files, strict=True):
+            with writing(partial(final)):
+                file.flush()
+        ends = [file.tell() for file in self.files]
+        self._write({"done": utterance, "ends": ends, "note": note})
+        self.done.append(utterance)
+
+    def add_failure(self, error: InputError) -> None:
+        """Note an utterance that is left out."""
+        self._write({"failed": error.utterance, "why": error.message})
+
+    def finish(self) -> None:
+        """Give the files their names: the run is over."""
+        for final, file in zip(self._finals, self.files, strict=True):
+            with writing(partial(final)):
+                file.close()
+        self._write({"finished": True})
+        for final in self._finals:
+            with writing(final):
+                os.replace(partial(final), final)
+        self.path.unlink()
+        self._close()
+
+    def stop(self) -> int:
+        """Leave what is done for a later run, or nothing where that is nothing.
+
+        Returns:
+            How many utterances are done.
+        """
+        self._close()
+        if not self.done:
+            for path in (self.path, *map(partial, self._finals)):
+                path.unlink(missing_ok=True)
+        return len(self.done)
+
+    def _lock(self) -> None:
+        """Keep other runs away; the system gives the lock back after a crash."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FormatError(
+                f"{self.path}: belongs to a run that is going on, expected another "
+                "output, or to wait for its end"
+            ) from None
+        except OSError:  # a file system without locks
+            return
+
+    def _take_up(self) -> list[int]:
+        """Read what an earlier run left; the size that each file is to have."""
+        lines = _lines(self._file)
+        header, done = (lines[0], lines[1:]) if lines else (None, [])
+        sizes = [_size(partial(final)) for final in self._finals]
+        if not done or self._restart.overwrite:
+            return self._begin()
+        if not self._restart.resume:
+            count = sum("done" in line for line in done)
+            called = self._restart.called
+            raise OptionError(
+                f"{self.path} is of a run that was stopped after {count} utterances, "
+                f"expected {called('resume')} to go on, or {called('overwrite')} to "
+                "begin anew"
+            )
+        self._compare(header or {})
+        if done[-1].get("finished"):  # stopped while files were given their names
+            for final in self._finals:
+                if not partial(final).exists():
+                    os.replace(final, partial(final))
+            sizes = [_size(partial(final)) for final in self._finals]
+        ends = [0] * len(sizes)
+        for line in done:
+            if "failed" in line:
+                self.failures.append(InputError(line["why"], line["failed"]))
+            elif "done" in line:
+                if any(a > b for a, b in zip(line["ends"], sizes, strict=True)):
+                    break
+                ends = line["ends"]
+                self.done.append(line["done"])
+                self.notes.append(line["note"])
+        self._rewrite(ends)
+        return ends
+
+    def _begin(self) -> list[int]:
+        self._file.seek(0)
+        self._file.truncate()
+        self._write(self._header)
+        return [0] * len(self._finals)
+
+    def _rewrite(self, ends: list[int]) -> None:
+        """Cut the journal behind the last utterance that counts.
+
+        Only whole lines were read; those behind, of files that lost their end in a
+        crash of the system, are of utterances that will be done again.
+        """
+        at, last = 0, bool(self.done) and self.done[-1]
+        self._file.seek(0)
+        for data in self._file:
+            at += len(data)
+            line = json.loads(data)
+            if line.get("done") == last and line.get("ends") == ends:
+                break
+            if not data.endswith(b"\n"):
+                break
+        self._file.seek(at)
+        self._file.truncate()
+
+    def _compare(self, header: Mapping[str, Any]) -> None:
+        """Raise unless the earlier run had these settings."""
+        before, now = header.get("settings", {}), self._header["settings"]
+        called, found = self._restart.called, []
+        if header.get("version") != _VERSION:
+            found.append(f"version {_VERSION}, was {header.get('version')}")
+        if header.get("files") != self._header["files"]:
+            was, files = (", ".join(h["files"]) for h in (header, self._header))
+            found.append(f"files {files}, was {was}")
+        for name in dict.fromkeys((*now, *before)):
+            if _value(now.get(name)) != _value(before.get(name)):
+                found.append(_difference(called(name), now.get(name), before.get(name)))
+        if found:
+            raise OptionError(
+                f"{self.path} is of a run that differs: {'; '.join(found)}; expected "
+                f"the same to {called('resume')}, or {called('overwrite')} to begin "
+                "anew"
+            )
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        with writing(self.path):
+            self._file.write((_json(line) + "\n").encode())
+            self._file.flush()
+
+    def _close(self) -> None:
+        """Close all files; what a full disk does not take is no news any more."""
+        for file in (*self.files, self._file):
+            with contextlib.suppress(OSError, ValueError):
+                file.close()
+
+
+def partial(path: Path) -> Path:
+    """The name of a file while it is being made."""
+    return path.with_name(path.name + ".partial")
+
+
+def _opened(path: Path, size: int) -> IO[bytes]:
+    """Open a file to go on behind its first bytes."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    file.truncate(size)
+    file.seek(size)
+    return file
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _lines(file: IO[bytes]) -> list[dict[str, Any]]:
+    """Read the lines of a journal up to one that was not written to its end."""
+    lines = []
+    for data in file:
+        try:
+            line = json.loads(data)
+        except ValueError:
+            break
+        if not data.endswith(b"\n") or not isinstance(line, dict):
+            break
+        lines.append(line)
+    if lines and lines[0].get("format") != _FORMAT:
+        raise FormatError(f"{file.name}: is no journal of a run, expected one, or none")
+    return lines
+
+
+def _value(setting: Any) -> Any:
+    """What counts of a setting: of a file its contents, not its place."""
+    return setting["digest"] if _is_file(setting) else setting
+
+
+def _is_file(setting: Any) -> bool:
+    return isinstance(setting, dict) and "digest" in setting
+
+
+def _difference(name: str, now: Any, before: Any) -> str:
+    if _is_file(now) and _is_file(before) and now["path"] == before["path"]:
+        return f"{now['path']} has other contents"
+    texts = (
+        "none" if one is None else one["path"] if _is_file(one) else str(one)
+        for one in (now, before)
+    )
+    return "{} {}, was {}".format(name, *texts)
+
+
+def _json(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Values of settings that JSON does not have."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if hasattr(value, "item") else type(value).__qualname__

@@ -1,0 +1,256 @@
+"""Parts of kernels: compiled into what calls them, and not on their own.
+
+numba makes a kernel of every function that another one calls: optimised, turned into
+machine code and given a way in from Python, of all of which the caller takes nothing:
+it links the function's intermediate code and optimises that again. Here a function
+called by a kernel is linked as it is; only what Python calls becomes machine code.
+
+    jit, kernel   Entry: called from Python; a kernel that calls it takes its part
+    part, inlined Part: intermediate code, for kernels
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import binding
+from numba.core import event, sigutils, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import ForceLiteralArg, TypingError
+from numba.core.registry import CPUDispatcher
+
+from wfstdec.jit.cache import ENTRY, PART, KernelCache
+from wfstdec.jit.message import compiling
+
+
+class PartLibrary(JITCodeLibrary):
+    """The intermediate code of a part, with that of all that it calls."""
+
+    @property
+    def codegen(self) -> Any:
+        """As numba asks for it once the code is there; no constants are set in it."""
+        return _NoEnvironment(self._codegen)
+
+    def finalize(self) -> None:
+        """Link what the part calls: no optimising, no machine code."""
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            module = library._get_module_for_linking()
+            self._final_module.link_in(module, preserve=True)
+        self._finalize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Zero, as numba has it for what is not there."""
+        self._ensure_finalized()
+        return 0
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        """Its name, kind and intermediate code."""
+        self._ensure_finalized()
+        return self.name, "part", self._get_module_for_linking().as_bitcode()
+
+    @classmethod
+    def unserialize(cls, codegen: Any, state: Any) -> PartLibrary:
+        """Make the library that was serialized."""
+        name, _, bitcode = state
+        library = cls(codegen, name)
+        library._final_module = binding.parse_bitcode(bitcode)
+        library._shared_module = library._final_module
+        library._finalize_final_module()
+        return library
+
+
+class _NoEnvironment:
+    """The code generator of parts: has no place for their constants."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Leave it to the kernel that the part is linked into."""
+
+
+class EntryLibrary(JITCodeLibrary):
+    """The machine code of a kernel that Python calls. Nothing links it."""
+
+    def serialize_using_object_code(self) -> tuple[str, str, Any]:
+        """Its name, kind, machine code and the names of what is in it."""
+        self._ensure_finalized()
+        module = self._final_module
+        named = (*module.functions, *module.global_variables)
+        names = [one.name for one in named if not one.is_declaration]
+        return self.name, "entry", (self._get_compiled_object(), names)
+
+    @classmethod
+    def unserialize(cls, codegen: Any, state: Any) -> EntryLibrary:
+        """Make the library that was serialized: the machine code is loaded at once."""
+        name, _, (machine_code, names) = state
+        library = cls(codegen, name)
+        library.enable_object_caching()
+        library._set_compiled_object(machine_code)
+        library._finalize_final_module()
+        codegen._engine._defined_symbols.update(names)
+        return library
+
+
+class _PartCompiler(Compiler):
+    """numba's compiler, of parts."""
+
+    library: type[JITCodeLibrary] = PartLibrary
+
+    def compile_extra(self, function: Callable[..., Any]) -> Any:
+        """Compile into a library of its own kind."""
+        codegen = self.state.targetctx.codegen()
+        self.state.library = self.library(codegen, function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
+class _EntryCompiler(_PartCompiler):
+    """numba's compiler, of what Python calls."""
+
+    library = EntryLibrary
+
+
+class _Kernel(CPUDispatcher):
+    """A function that is compiled for each combination of types it is called with."""
+
+    library: type[JITCodeLibrary]
+
+    def compile(self, signature: Any) -> Any:
+        """Load or compile for these types, once; the way in.
+
+        As numba does it, but without its timers: they cost a twentieth of the time.
+        """
+        with global_compiler_lock, self._compiling_counter:
+            args, return_type = sigutils.normalize_signature(signature)
+            known = self.overloads.get(tuple(args))
+            if known is not None:
+                return known.entry_point
+            result = self._cache.load_overload(signature, self.targetctx)
+            if result is not None:
+                self._cache_hits[signature] += 1
+                self.targetctx.insert_user_function(
+                    result.entry_point, result.fndesc, [result.library]
+                )
+            else:
+                self._cache_misses[signature] += 1
+                result = self._compile(args, return_type)
+                self._cache.save_overload(signature, result)
+            self.add_overload(result)
+            return result.entry_point
+
+    def _compile(self, args: Any, return_type: Any) -> Any:
+        details = {"dispatcher": self, "args": args, "return_type": return_type}
+        with event.trigger_event("numba:compile", data=details):
+            try:
+                return self._compiler.compile(args, return_type)
+            except ForceLiteralArg as error:
+                fold = self._compiler.fold_argument_types
+                raise error.bind_fold_arguments(lambda a, k: fold(a, k)[1]) from None
+
+
+class Part(_Kernel):
+    """A function that has no way in from Python."""
+
+    library = PartLibrary
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run as Python."""
+        with np.errstate(all="ignore"):  # compiled, it says nothing of it either
+            return self.py_func(*arguments)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compile for a kernel that calls it, one code for all numbers it may name."""
+        _, folded = self._compiler.fold_argument_types(args, kws)
+        plain = tuple(map(types.unliteral, folded))  # type: ignore[attr-defined]
+        if plain != tuple(folded) and tuple(folded) not in self.overloads:
+            try:
+                return super().get_call_template(plain, {})
+            except TypingError:  # it chooses by what the number is
+                pass
+        return super().get_call_template(args, kws)
+
+
+class Entry(_Kernel):
+    """A function that Python calls; kernels take its part."""
+
+    library = EntryLibrary
+    _part: Part | None = None
+
+    @property
+    def part(self) -> Part:
+        """What kernels link that call it."""
+        if self._part is None:
+            options = {k: v for k, v in self.targetoptions.items() if k != "nopython"}
+            self._part = compiled_by(Part, options)(self.py_func)
+        return self._part
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """How a kernel calls its part."""
+        return self.part.get_call_template(args, kws)
+
+    def get_overload(self, signature: Any) -> Any:
+        """The part that a kernel calls."""
+        return self.part.get_overload(signature)
+
+    def get_compile_result(self, signature: Any) -> Any:
+        """The part for these types, compiled if it is not yet."""
+        return self.part.get_compile_result(signature)
+
+    def _compile(self, args: Any, return_type: Any) -> Any:
+        codegen = self.targetctx.codegen()
+        with compiling(), _parts_inside(codegen):
+            result = super()._compile(args, return_type)
+        for environment in result._find_referenced_environments():
+            result.codegen.set_env(environment.env_name, environment)
+        return result
+
+
+@contextlib.contextmanager
+def _parts_inside(codegen: Any) -> Iterator[None]:
+    """Make parts of what numba compiles of its own, for a kernel, under its lock."""
+    before = codegen._library_class
+    codegen._library_class = PartLibrary
+    try:
+        yield
+    finally:
+        codegen._library_class = before
+
+
+def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
+    """Make a decorator that has numba compile functions as parts or as entries.
+
+    Args:
+        kind: `Part` or `Entry`.
+        options: Of `numba.njit`.
+    """
+    is_part = kind is Part
+    own = {**options, "no_cfunc_wrapper": True, "no_cpython_wrapper": is_part}
+    pipeline = _PartCompiler if is_part else _EntryCompiler
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(**own, pipeline_class=pipeline)(function)
+        if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
+            dispatcher.__class__ = kind
+            dispatcher._cache = KernelCache(
+                function, kind.library, PART if is_part else ENTRY
+            )
+        return dispatcher
+
+    return decorate

@@ -1,0 +1,99 @@
+"""Running a decoder once in each way, so that its kernels are there when they count.
+
+A kernel is compiled, or loaded, when it is first called with arrays of its types: in a
+server that would be in the midst of a session. Two frames through each way are enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wfstdec.boost.lists import BoostEntry, BoostsLike
+from wfstdec.errors import InputError
+from wfstdec.search.contract import SESSION_LATTICES
+
+if TYPE_CHECKING:
+    from wfstdec.search.decoder import Decoder
+
+_FRAMES = 2
+
+
+def run_each_way(
+    decoder: Decoder[Any, Any], boosts: BoostsLike, *, lattices: bool, sessions: bool
+) -> None:
+    """Decode two frames without boosts and with them, whole and in chunks.
+
+    Args:
+        decoder: Whose kernels are wanted.
+        boosts: A list as those to come; None makes up one of each kind.
+        lattices: Whether lattices are asked for, where the decoder records any.
+        sessions: Whether utterances come in chunks.
+
+    Raises:
+        InputError: The boosts are wrong.
+    """
+    ways = _Ways(decoder, lattices and decoder.records_lattices, sessions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of words that are made up, and flat rows
+        ways.run(None)
+        if boosts is not None:
+            ways.run(boosts)
+            return
+        for kind in _kinds(decoder):
+            with contextlib.suppress(InputError):  # a search that has none of the kind
+                ways.run(kind())
+
+
+class _Ways:
+    """The ways in which a decoder is asked for what it finds."""
+
+    def __init__(
+        self, decoder: Decoder[Any, Any], lattices: bool, sessions: bool
+    ) -> None:
+        self._decoder, self._lattices, self._sessions = decoder, lattices, sessions
+        shape = _FRAMES, decoder.num_tokens
+        self._rows = np.log(np.full(shape, 1 / decoder.num_tokens, np.float32))
+
+    def run(self, boosts: BoostsLike) -> None:
+        """Decode with one list."""
+        decoder, utterances = self._decoder, [self._rows]
+        decoder.decode(utterances, boosts=[boosts])
+        if decoder._nbest_from == "search":
+            decoder.decode_nbest(utterances, boosts=[boosts])
+        if self._lattices:
+            decoder.decode_lattice(utterances, boosts=[boosts])
+            if decoder._nbest_from == "lattice":
+                decoder.decode_nbest(utterances, boosts=[boosts])
+        if self._sessions:
+            self._run_session(boosts, lattices=False)
+            if self._lattices and SESSION_LATTICES in decoder._backend.can:
+                self._run_session(boosts, lattices=True)
+
+    def _run_session(self, boosts: BoostsLike, *, lattices: bool) -> None:
+        under_way = self._decoder.sessions(lattices=lattices)
+        one = under_way.open(boosts)
+        under_way.advance({one: self._rows})
+        under_way.partial(one)
+        if lattices:
+            under_way.close_lattice(one)
+        else:
+            under_way.close(one)
+
+
+def _kinds(decoder: Decoder[Any, Any]) -> Iterator[Callable[[], BoostsLike]]:
+    """Lists of words with numbers and without, of phrases, and of OOV words."""
+    vocabulary = decoder.vocabulary
+    words = list(vocabulary.words[1:3])
+    if not words:
+        return
+    yield lambda: dict.fromkeys(words, 1.0)
+    yield lambda: words
+    yield lambda: decoder.phrase_compiler().compile({" ".join(words): 1.0})
+    apart = (vocabulary.tokens.blank, *vocabulary.separators)
+    names = [n for i, n in enumerate(vocabulary.tokens.names) if i not in apart]
+    yield lambda: [BoostEntry("\N{FIRE}", [names[:2]], 1.0)]

@@ -1,0 +1,244 @@
+"""Two sides that should have the same utterances or words, and what differs if not.
+
+    pairing = Pairing.of(references, hypotheses, ("--ref", "--hyp"))
+    pairing.check()                   # an error where nothing pairs
+    pairing.remedy                    # "those of --ref have '.wav' at the end, ..."
+    check_words(references, heard, AS_IT_STANDS, ("--ref", "--hyp"))
+
+Ids pair that are equal. Of others a few forms are tried (in one case, without a
+folder, an ending, a part before or behind), to say how they differ: nothing is paired
+by them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+from typing import NamedTuple
+
+from wfstdec.errors import FormatError, InputError
+from wfstdec.text.normalize import Normalizer
+
+NAMED_AT_MOST = 5
+"""Examples in a message."""
+TRIED_AT_MOST = 2000
+"""Ids of each side of which forms are tried."""
+CLEARLY = 0.02
+"""A share of words that is worth a warning."""
+_EDGE = re.compile(r"[-_/.:]")
+
+_log = logging.getLogger(__name__)
+
+
+class _Pair(NamedTuple):
+    """Ids of both sides that differ in form alone."""
+
+    left: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Utterance ids of two sides.
+
+    Attributes:
+        names: What messages call the sides: flags or files.
+        num_both: Ids that both sides have.
+        only_left: Ids that the first side alone has, in order.
+        only_right: Ids that the second side alone has.
+    """
+
+    names: tuple[str, str]
+    num_both: int
+    only_left: tuple[str, ...]
+    only_right: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, left: Iterable[str], right: Iterable[str], names: tuple[str, str]
+    ) -> Pairing:
+        """Compare the ids of two sides."""
+        first, second = dict.fromkeys(left), dict.fromkeys(right)
+        only_left = tuple(one for one in first if one not in second)
+        only_right = tuple(one for one in second if one not in first)
+        return cls(names, len(first) - len(only_left), only_left, only_right)
+
+    def check(self) -> None:
+        """Refuse sides that have no utterance in common.
+
+        Raises:
+            FormatError: They have none; says how their ids differ.
+        """
+        if self.num_both:
+            return
+        left, right = self.names
+        looks = ", ".join(
+            f"those of {name} look like {ids[0]!r}" if ids else f"there are no {name}"
+            for name, ids in zip(
+                self.names, (self.only_left, self.only_right), strict=True
+            )
+        )
+        raise FormatError(
+            f"no utterance of {left} is in {right}, expected the same ids; {looks}"
+            + (f"; {self.remedy}" if self.remedy else "")
+        )
+
+    @property
+    def message(self) -> str:
+        """How many ids are on one side only, some of them, and the remedy; or empty."""
+        parts = [
+            f"{len(ids)} utterances of {name} are not in {other}: {_named(ids)}"
+            for ids, name, other in (
+                (self.only_left, *self.names),
+                (self.only_right, *reversed(self.names)),
+            )
+            if ids
+        ]
+        return "; ".join([*parts, self.remedy] if self.remedy else parts)
+
+    @cached_property
+    def remedy(self) -> str:
+        """How ids of one side become those of the other; empty if nobody knows."""
+        pairs = self._pairs_in_other_form()
+        fewer = min(len(self.only_left), len(self.only_right), TRIED_AT_MOST)
+        if not pairs or 2 * len(pairs) < fewer:
+            return ""
+        kinds = Counter(_difference(pair, self.names) for pair in pairs)
+        (kind, count), *_ = kinds.most_common(1)
+        if count == len(pairs):
+            return f"{kind}, but for which {count} of {fewer} pair"
+        left, right = pairs[0]
+        return (
+            f"{left!r} of {self.names[0]} seems to be {right!r} of {self.names[1]} "
+            f"({kind}), and so {len(pairs)} of {fewer}"
+        )
+
+    def _pairs_in_other_form(self) -> list[_Pair]:
+        """Pairs of ids, each once, in the form that gives the most."""
+        left, right = self.only_left[:TRIED_AT_MOST], self.only_right[:TRIED_AT_MOST]
+        tried = [
+            _paired(left, _forms, right, str.casefold),
+            [_Pair(b, a) for a, b in _paired(right, _forms, left, str.casefold)],
+            _paired(left, lambda one: iter([_core(one)]), right, _core),
+        ]
+        return max(tried, key=len)
+
+
+def check_words(
+    expected: Iterable[str],
+    known: Iterable[str],
+    normalizer: Normalizer,
+    names: tuple[str, str],
+    *,
+    error: type[InputError] = FormatError,
+) -> None:
+    """See that words occur on another side, as they are compared.
+
+    Warns where more of them would by other rules: by the log.
+
+    Args:
+        expected: The words of texts, in any order, each as often as it is there.
+        known: Words of the other side.
+        normalizer: How they are compared.
+        names: What messages call the two sides.
+        error: What is raised.
+
+    Raises:
+        InputError: No word occurs there, and by other rules some do; says which.
+    """
+    counts, vocabulary = Counter(expected), set(known)
+    total = counts.total()
+    if not total or not vocabulary:
+        return
+    share, lacking = _share(counts, vocabulary, normalizer)
+    for other in normalizer.stronger:
+        better, lacking_then = _share(counts, vocabulary, other)
+        still_better = max(
+            (_share(counts, vocabulary, one)[0] for one in other.stronger), default=0.0
+        )
+        if better - share < CLEARLY or still_better - better >= CLEARLY:
+            continue
+        mended = _named([word for word in lacking if word not in lacking_then])
+        found = (
+            f"{100 * share:.0f} % of the words of {names[0]} are words of {names[1]} "
+            f"as they are written, {100 * better:.0f} % with {other.flag}: {mended}"
+        )
+        if share == 0:
+            raise error(f"{found}; expected words alike, or {other.flag}")
+        _log.warning("%s", found)
+        return
+
+
+def _share(
+    counts: Mapping[str, int], vocabulary: Iterable[str], normalizer: Normalizer
+) -> tuple[float, dict[str, None]]:
+    """The share of words that are known, and the words that are not."""
+    known = {part for word in vocabulary for part in normalizer.word(word)}
+    lacking = {
+        word: None
+        for word in counts
+        if not all(part in known for part in normalizer.word(word))
+    }
+    missing = sum(counts[word] for word in lacking)
+    return 1 - missing / sum(counts.values()), lacking
+
+
+def _paired(
+    left: Iterable[str],
+    forms: Callable[[str], Iterator[str]],
+    right: Iterable[str],
+    key: Callable[[str], str],
+) -> list[_Pair]:
+    """Ids of one side a form of which is the key of another, both once."""
+    keys = [key(one) for one in right]
+    times = Counter(keys)
+    by_key = {k: one for k, one in zip(keys, right, strict=True) if times[k] == 1}
+    found: dict[str, str] = {}
+    for one in left:
+        other = next((by_key[form] for form in forms(one) if form in by_key), None)
+        if other is not None:
+            found.setdefault(other, one)
+    return [_Pair(one, other) for other, one in found.items()]
+
+
+def _forms(utterance: str) -> Iterator[str]:
+    """An id in one case, whole, then without more and more before or behind."""
+    folded = utterance.casefold()
+    yield folded
+    edges = list(_EDGE.finditer(folded))
+    yield from (folded[edge.end() :] for edge in edges)
+    yield from (folded[: edge.start()] for edge in reversed(edges))
+
+
+def _core(utterance: str) -> str:
+    """An id in one case, without folders and ending."""
+    return PurePath(utterance.casefold()).stem
+
+
+def _difference(pair: _Pair, names: tuple[str, str]) -> str:
+    """How two ids differ."""
+    left, right = pair.left.casefold(), pair.right.casefold()
+    if left == right:
+        return "they differ in case"
+    longer, shorter, name = pair.left, right, names[0]
+    if left in right:
+        longer, shorter, name = pair.right, left, names[1]
+    if shorter not in longer.casefold():
+        return "they differ in folders or endings"
+    begin = longer.casefold().index(shorter)
+    before, after = longer[:begin], longer[begin + len(shorter) :]
+    places = [f"{before!r} in front"] if before else []
+    places += [f"{after!r} at the end"] if after else []
+    case = "" if pair.left in pair.right or pair.right in pair.left else ", other case"
+    return f"those of {name} have {' and '.join(places)}{case}"
+
+
+def _named(found: Iterable[str]) -> str:
+    listed = list(found)
+    more = " ..." if len(listed) > NAMED_AT_MOST else ""
+    return " ".join(listed[:NAMED_AT_MOST]) + more
