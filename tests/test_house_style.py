@@ -34,7 +34,7 @@ ROOMS = (
     {"greedy", "transducer", "align"},
     {"io", "metrics", "audio", "models"},
     {"batch", "recipes", "doctor", "warm_up"},
-    {"adapters"},
+    {"adapters", "transcription"},
     {"compare"},
     {"cli", "__main__"},
 )

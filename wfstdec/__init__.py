@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
     from wfstdec.text.symbols import TokenTable as TokenTable
     from wfstdec.text.symbols import read_tokens as read_tokens
+    from wfstdec.transcription.transcriber import Transcriber as Transcriber
     from wfstdec.transducer.automata import TorchNgramLM as TorchNgramLM
     from wfstdec.transducer.decoder import TransducerDecoder as TransducerDecoder
     from wfstdec.transducer.model import TransducerModel as TransducerModel
@@ -109,6 +110,7 @@ _HOMES = {
     "TokenTable": "wfstdec.text.symbols",
     "TorchNgramLM": "wfstdec.transducer.automata",
     "TorchPhrases": "wfstdec.transducer.phrases",
+    "Transcriber": "wfstdec.transcription.transcriber",
     "TransducerDecoder": "wfstdec.transducer.decoder",
     "TransducerModel": "wfstdec.transducer.model",
     "TransducerOptions": "wfstdec.transducer.options",

@@ -41,9 +41,9 @@ from pathlib import Path
 
 import wfstdec
 from wfstdec.cli import compare_flags
+from wfstdec.cli.boost_flags import refuse_phrase_flags
 from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.phrase_flags import refuse_phrase_flags
 from wfstdec.compare.models import Models
 from wfstdec.compare.plotting import check_plot, plot
 from wfstdec.compare.points import Search

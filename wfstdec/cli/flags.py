@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS, RUN_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
@@ -409,6 +410,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
     **RUN_FLAGS,
+    **AUDIO_FLAGS,
     **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)

@@ -28,6 +28,7 @@ COMMANDS = {
     "build-lm": "an ARPA file to a language model that is mapped into memory",
     "info": "what a graph or a saved language model holds",
     "decode": "log-probs to words with times",
+    "transcribe": "audio to words with times, by a model and a decoder",
     "align": "a known text and log-probs to times of words",
     "rescore": "another language model, or other scales, on lattices",
     "score": "word error rate of hypotheses",

@@ -54,7 +54,7 @@ RUN_FLAGS: dict[str, dict[str, Any]] = {
     },
 }
 _NO_SETTINGS = frozenset(
-    ("command", "output", "quiet", "threads", "strict", "resume", "overwrite")
+    "command output quiet threads workers strict resume overwrite".split()
 )
 """Flags that change nothing in the results."""
 

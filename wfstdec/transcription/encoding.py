@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -295,7 +295,7 @@ def _heard_by(track: Track, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray
         yield block
 
 
-def _ahead(items: Iterable[_Item], size: int) -> Iterator[_Item]:
+def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
     """Make items in a thread, at most `size` before they are asked for."""
     made: queue.Queue[Any] = queue.Queue(size)
     stopped = threading.Event()

@@ -7,15 +7,18 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import IO, Any
 
 from tqdm import tqdm
 
-from wfstdec.batch.decoding import BoostLists, fields_of
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import fields_of
 from wfstdec.batch.summary import Summary, named
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.recordings import Source
@@ -103,13 +106,15 @@ def transcribe_files(
         **{"format": format, "nbest": nbest},
     }
     began = time.monotonic()
+    lattices = None if keep is None else _PieceLattices(keep)
+    transcriber.keep = lattices
     with (
         open_results(
             output,
             format,
             write,
             len(sources),
-            beside=keep,
+            beside=lattices,
             restart=restart,
             settings=settings,
         ) as results,
@@ -135,6 +140,8 @@ def transcribe_files(
                 summary.add(transcript.name, frames, hypotheses)
                 summary.heard_s += transcript.audio_s
                 results.put(transcript.name, hypotheses)
+            if lattices is not None:
+                lattices.notes = []
             summary.check()
             bar.set_description(f"{results.num_done} of {len(sources)} recordings")
         summary.check(at_end=True)
@@ -163,3 +170,33 @@ def _tell(transcript: Transcript, told: set[str]) -> None:
             told.add(kind)
             more = "" if kind == "silence" else " (said once)"
             _log.info("%s: %s%s", transcript.name, text, more)
+
+
+class _PieceLattices:
+    """A file of lattices that gets several of each recording, one of each piece."""
+
+    def __init__(self, writer: LatticeWriter) -> None:
+        self._writer, self.path = writer, writer.path
+        self.notes: list[Any] = []
+
+    @property
+    def note(self) -> list[Any]:
+        """Notes of the lattices of a recording."""
+        return self.notes
+
+    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
+        """Write to an open file, behind the recordings of which these are the notes."""
+        self._writer.begin(file, [one for note in notes for one in note])
+
+    def finish(self) -> None:
+        """Write what stands at the end of it."""
+        self._writer.finish()
+
+    def give_up(self) -> None:
+        """Let go of the file."""
+        self._writer.give_up()
+
+    def __call__(self, piece: str, lattice: Lattice) -> None:
+        """Write the lattice of a piece."""
+        self._writer(piece, lattice)
+        self.notes.append(self._writer.note)

@@ -99,6 +99,7 @@ class Transcriber:
 
     Attributes:
         decode_s: Seconds in the decoder, without finding the cuts.
+        keep: Is given the name and the lattice of each piece, where there are any.
 
     Raises:
         OptionError: The decoder has other tokens than the model, or another frame
@@ -124,6 +125,7 @@ class Transcriber:
         )
         self._nbest, self._lattices = nbest, lattices
         self.decode_s = 0.0
+        self.keep: Callable[[str, Lattice], Any] | None = None
 
     @property
     def encode_s(self) -> float:
@@ -244,7 +246,10 @@ class Transcriber:
         if self._lattices is None or not isinstance(found, Lattice):
             return found
         try:
-            return self._lattices(self._name(piece), found)
+            hypotheses = self._lattices(self._name(piece), found)
+            if self.keep is not None:
+                self.keep(self._name(piece), found)
+            return hypotheses
         except InputError as error:
             return error
 

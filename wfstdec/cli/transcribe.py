@@ -1,0 +1,115 @@
+r"""Transcribe audio: a model, a decoder, recordings of any length.
+
+    wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
+    wfstdec transcribe model.onnx calls/ --tokens tokens.txt --blank '<blank>' \
+        --sample-rate 16000 --graph graph.npz --output calls.jsonl
+    wfstdec transcribe hama hour.flac --decoder trie --lexicon ... --arpa ... \
+        --output hour.srt
+
+MODEL is an ONNX file, a folder of a model, 'hama', or 'module:function'. AUDIO are
+files, folders, lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has
+them). The graph, or --lexicon, has to be over the model's tokens. What is long is cut
+where nobody speaks, and each piece is then encoded whole. A recording with a fault is
+named and left out, and the exit code is 1. What is done when a run is stopped stays
+beside --output, and --resume goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from wfstdec.cli.audio_flags import AUDIO_FLAGS, audio_options
+from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
+from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
+from wfstdec.cli.flags import add_flags
+from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
+from wfstdec.cli.result_flags import (
+    RUN_FLAGS,
+    SUBTITLE_FLAGS,
+    restart_of,
+    result_format,
+    subtitle_options,
+)
+from wfstdec.errors import OptionError
+from wfstdec.io.results import result_writer
+from wfstdec.lattice.file import LatticeWriter
+from wfstdec.models import Encoder, load_model
+from wfstdec.transcription.files import transcribe_files
+from wfstdec.transcription.pieces import CutOptions
+from wfstdec.transcription.recordings import find_recordings
+from wfstdec.transcription.transcriber import Transcriber
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    parser.add_argument("acoustic_model", metavar="MODEL", help="what makes log-probs")
+    parser.add_argument(
+        "audio", nargs="+", metavar="AUDIO", help="files, folders, lists, manifests"
+    )
+    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
+    add_flags(parser, *BOOST_FLAGS, "--lattices", *READING_FLAGS, *AUDIO_FLAGS)
+    add_decoder_flags(parser)
+    parser.set_defaults(frame_shift=None)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Transcribe all recordings and write their results."""
+    if args.decoder == "transducer":
+        raise OptionError(
+            "--decoder transducer, expected wfst, trie or greedy: the model is a CTC "
+            "model"
+        )
+    restart = restart_of(args, makes="lattices")
+    sources = find_recordings(args.audio)
+    format, subtitles = result_format(args), subtitle_options(args)
+    words, phrases = read_lists(args)
+    model = _model(args)
+    options = search_options(args)
+    nbest = getattr(options, "nbest", None) or 1
+    result_writer(format, nbest=nbest)  # refused before the graph is loaded
+    wants_lattices = args.lattices or args.confidence or args.mbr
+    decoder = make_decoder(args, options)
+    transcriber = Transcriber(
+        model,
+        decoder,
+        cuts=CutOptions(whole_s=args.whole),
+        audio=audio_options(args),
+        workers=args.workers,
+        nbest=nbest > 1,
+        lattices=reading_of(args, nbest) if wants_lattices else None,
+    )
+    summary = transcribe_files(
+        transcriber,
+        sources,
+        args.output,
+        boosts=boosts_for(decoder, args, words, phrases),
+        format=format,
+        nbest=nbest,
+        subtitles=subtitles,
+        keep=LatticeWriter(args.lattices) if args.lattices else None,
+        strict=args.strict,
+        restart=restart,
+        progress=not args.quiet,
+    )
+    if not args.quiet:
+        print(summary, file=sys.stderr)
+    summary.check_all_done()
+
+
+def _model(args: argparse.Namespace) -> Encoder:
+    """Load the model; its tokens, blank and frame shift become those of the decoder."""
+    given = vars(args)
+    model = load_model(
+        args.acoustic_model,
+        given.pop("tokens", None),
+        given.pop("blank", None),
+        frame_shift_s=args.frame_shift,
+        sample_rate=args.sample_rate,
+        kind=args.kind,
+        logits=args.logits,
+    )
+    args.frame_shift = model.spec.frame_shift_s
+    if args.decoder != "wfst":  # whose graph has a table
+        args.tokens = model.spec.tokens
+    return model
