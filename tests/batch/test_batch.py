@@ -171,10 +171,11 @@ def test_python_goes_on_as_the_command_line_does(decoder, files, tmp_path):
         batch.decode_file(decoder, reader, out, restart=restart, lattices=Third())
     assert error.value.__notes__[-1].startswith("kept 2 of 3 utterances in ")
     with pytest.raises(OptionError, match="differs: model two, was one; expected"):
-        batch.decode_file(decoder, reader, out, restart=other)
+        batch.decode_file(decoder, reader, out, restart=other, lattices=Third())
     with pytest.raises(OptionError, match="after 2 utterances, expected resume"):
         batch.decode_file(decoder, reader, out)
-    summary = batch.decode_file(decoder, reader, out, restart=restart)
+    reading = batch.LatticeReading()
+    summary = batch.decode_file(decoder, reader, out, restart=restart, lattices=reading)
     assert (summary.num_utterances, summary.num_kept) == (1, 2)
     assert out.read_text() == "utt2 ab c\nutt1 cab\nutt3 c\n"
     assert [path.name for path in tmp_path.iterdir()] == ["hyp.txt"]

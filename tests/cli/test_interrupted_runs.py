@@ -72,7 +72,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
-# ------------------------------------------------------------------- stopped and resumed
+# ----------------------------------------------------------------- stopped and resumed
 def stop(process, fifo, how):
     """Send a signal when the reader waits at the FIFO; what was said, and the code."""
     handle = os.open(fifo, os.O_WRONLY)  # returns when somebody reads
@@ -185,7 +185,7 @@ def test_a_full_disk_keeps_what_is_done(files):
     assert (files / "hyp.jsonl").read_text() == resumed
 
 
-# ------------------------------------------------------------------- one bad utterance
+# ----------------------------------------------------------------- one bad utterance
 def test_a_bad_utterance_is_named_and_left_out(files, capsys):
     """NaN, another V, no floats, a damaged file: the others have the same bits."""
     given = command(files, "decode", "--output", files / "hyp.jsonl")
@@ -241,7 +241,7 @@ def test_a_bad_lattice_is_left_out_and_a_stopped_rescoring_resumed(files, capsys
     assert [line.split()[0] for line in texts] == ["utt0", "utt1", "utt3", "utt4"]
 
 
-# ------------------------------------------------------------------- outputs as they are
+# ----------------------------------------------------------------- outputs as they are
 def test_what_is_no_regular_file_is_written_in_place(files, capfd):
     """A FIFO, a device, a link, and /dev/stdout stay what they are."""
     assert main(command(files, "decode", "--quiet")) == 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -13,12 +11,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from wfstdec.batch.boost_lists import BoostLists, told_apart, warn_of_unused
 from wfstdec.batch.summary import Summary
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts, BoostsLike, Numbers
-from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import BoostError, BoostWarning, InputError, OptionError
-from wfstdec.io.boost_files import BoostFile
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import BoostError, InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
@@ -32,70 +28,9 @@ from wfstdec.text.files import digest
 
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
-_NAMED_AT_MOST = 5
 
 Batch = list[tuple[str, np.ndarray]]
 Fail = Callable[[InputError], None]
-
-
-class BoostLists:
-    """The boosts of many utterances: a list for all, or lists of their own.
-
-        lists = BoostLists(read_boosts("words.txt"))
-        lists = BoostLists({"bartley": 4.0}, read_phrase_weights("names.jsonl"),
-                           decoder.phrase_compiler())
-        decoder.decode([logprobs], boosts=[lists.of("utt1")])
-
-    Args:
-        words: Word (or phrase of words) to bonus, nats: of all utterances, or as
-            `wfstdec.io.read_boosts` reads them.
-        phrases: Phrase to weight: likewise, or as `read_phrase_weights` reads them.
-        compiler: For these phrases, from `Decoder.phrase_compiler`.
-
-    Raises:
-        OptionError: Phrases without a compiler.
-    """
-
-    def __init__(
-        self,
-        words: BoostFile | Numbers | None = None,
-        phrases: BoostFile | Numbers | None = None,
-        compiler: PhraseCompiler | None = None,
-    ) -> None:
-        self._words, self._phrases = (
-            lists if isinstance(lists, BoostFile) else BoostFile(lists or {})
-            for lists in (words, phrases)
-        )
-        if phrases is not None and compiler is None:
-            raise OptionError(
-                "phrases without a compiler, expected one of the decoder's "
-                "phrase_compiler()"
-            )
-        self._compiler = compiler
-        self._compiled: dict[int, PhraseBoosts] = {}
-        self._asked: set[str] = set()
-
-    @property
-    def unused(self) -> list[str]:
-        """The utterances with lists of their own that `of` was never asked for."""
-        return sorted({*self._words.own, *self._phrases.own} - self._asked)
-
-    @property
-    def digest(self) -> str:
-        """A few letters that differ where the lists do."""
-        text = repr((self._words, self._phrases))
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-    def of(self, utterance: str) -> BoostsLike:
-        """The boosts of an utterance, for `Decoder.decode`; None where it has none."""
-        self._asked.add(utterance)
-        words, phrases = self._words.of(utterance), self._phrases.of(utterance)
-        if phrases is None:
-            return words
-        assert self._compiler is not None
-        if id(phrases) not in self._compiled:  # the lists live as long as this
-            self._compiled[id(phrases)] = self._compiler.compile(phrases)
-        return Boosts(words or {}, self._compiled[id(phrases)])
 
 
 def decode_file(
@@ -161,7 +96,7 @@ def decode_file(
         **{"format": format, "nbest": nbest},
     }
     if restart is None or not restart.settings:  # or it says where boosts are from
-        settings["boosts"] = _told_apart(boosts)
+        settings["boosts"] = told_apart(boosts)
     with open_results(
         output,
         format,
@@ -186,7 +121,7 @@ def decode_file(
         for utterance, hypotheses in found:
             results.put(utterance, hypotheses)
     if isinstance(boosts, BoostLists):
-        _warn_of_unused([u for u in boosts.unused if u not in known], logprobs)
+        warn_of_unused([u for u in boosts.unused if u not in known], logprobs)
     return summary
 
 
@@ -385,24 +320,3 @@ def _kept(
         return found
 
     return read
-
-
-def _told_apart(boosts: BoostLists | BoostsLike) -> str:
-    """A few letters that differ where boosts do."""
-    if isinstance(boosts, BoostLists):
-        return boosts.digest
-    return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()
-
-
-def _warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
-    """Lists for utterances that are not there: most often ids of another form."""
-    if not utterances:
-        return
-    named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
-    more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
-    warnings.warn(
-        f"{len(utterances)} boost lists are for utterances that {reader.path} does not "
-        f"have: {named}{more}",
-        BoostWarning,
-        stacklevel=3,
-    )

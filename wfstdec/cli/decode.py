@@ -19,7 +19,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from wfstdec.batch.decoding import BoostLists, decode_file
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import decode_file
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of

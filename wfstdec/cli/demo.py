@@ -11,7 +11,8 @@ import argparse
 from pathlib import Path
 
 import wfstdec
-from wfstdec.batch.decoding import BoostLists, decode_all
+from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import decode_all
 from wfstdec.batch.summary import Summary
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.score import report
