@@ -242,7 +242,7 @@ def test_bad_logprobs_name_the_utterance_and_leave_no_file(files, capsys):
     bad = logprobs_of("c")
     bad[1, 2] = np.nan
     np.savez(files / "x.npz", good=logprobs_of("c"), bad=bad)
-    assert decode(files, "--output", "hyp.txt") == 1
+    assert decode(files, "--output", "hyp.txt", "--strict") == 1
     err = capsys.readouterr().err
     assert "x.npz: utterance 'bad': logprobs has nan in frame 1" in err
     assert not (files / "hyp.txt").exists()

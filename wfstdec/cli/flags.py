@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
-from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS, RUN_FLAGS
+from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
@@ -408,7 +408,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     **MODEL_FLAGS,
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
-    **RUN_FLAGS,
     **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)
