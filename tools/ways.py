@@ -62,6 +62,7 @@ LEFT_OUT = re.compile(
 
 HOST_LINES, KERNEL_LINES, SMALL_LINES = 400, 600, 100
 LONG = {
+    "cli.flags": "one table: every flag of the command line, once",
     "trie.decoder": "a public class, with what makes it of files and what reads it",
     "boost.compile": "from a checked list to what every search takes, and its scale",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
@@ -73,9 +74,12 @@ SMALL = {
     "cli.build": "a module for each command",
     "cli.build_lm": "a module for each command",
     "cli.convert": "a module for each command",
+    "cli.doctor": "a module for each command",
     "cli.posterior_scale": "a module for each command: a way to tune",
     "cli.rescore": "a module for each command",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
+    "doctor.token_errors": "an algorithm, apart from what it is asked for",
+    "doctor.words": "a page's part: words alone, without tokens or log-probs",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
     "search.paths.partial": "one idea: the words that can no longer change",
