@@ -21,6 +21,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.oov import G2pLike, Pronouncer
 from wfstdec.checks.looking import Heard
 from wfstdec.errors import BackendError
+from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -127,7 +128,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         heard = super()._heard()
         if heard.words is not None or self.vocabulary.open_word is not None:
             return heard
-        counts = np.bincount(self.graph.arcs["ilabel"])[ilabel_of(0) :]  # by token
+        ilabels = self.graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+        counts = np.bincount(ilabels)[ilabel_of(0) :]  # by token
         return replace(heard, words=frozenset(np.flatnonzero(counts).tolist()))
 
     def decode_nbest(
