@@ -17,12 +17,13 @@ import sys
 
 import wfstdec
 from wfstdec.batch.aligning import align_file
-from wfstdec.cli.flags import add_flags, normalizer_of
+from wfstdec.cli.flags import add_flags
 from wfstdec.cli.result_flags import (
     SUBTITLE_FLAGS,
     result_format,
     subtitle_options,
 )
+from wfstdec.cli.text_flags import normalizer_of
 
 HELP = "a known text and log-probs to times of words"
 _SHOWN_AT_MOST = 20
