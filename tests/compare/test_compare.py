@@ -326,9 +326,7 @@ def test_only_utterances_on_both_sides_count(tmp_path, caplog):
     assert speech.references == {"b": ("y", "z")}
     assert "1 utterances of ref.txt are not in x.npz: c; 1 utt" in caplog.text
     (tmp_path / "ref.txt").write_text("c x\n")
-    with pytest.raises(
-        FormatError, match="no utterance of ref.txt is in x.npz, "
-    ):
+    with pytest.raises(FormatError, match="no utterance of ref.txt is in x.npz, "):
         read_speech(tmp_path / "x.npz", tmp_path / "ref.txt")
     with pytest.raises(OptionError, match="limit=0, expected 1 or more"):
         read_speech(tmp_path / "x.npz", tmp_path / "ref.txt", limit=0)
