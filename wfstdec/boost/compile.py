@@ -113,14 +113,14 @@ class PhraseCompiler:
         self._remembered: _Remembered[PhraseBoosts] = _Remembered()
 
     def compile(
-        self, phrases: Mapping[str, float | None] | Iterable[str]
+        self, phrases: Mapping[str, float] | Iterable[str] | BoostList
     ) -> PhraseBoosts:
         """Compile a list; an equal list, in any order, gives the same object again.
 
         Args:
-            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
-                A weight of None is what one of weight 1 is worth by `c0` and `beta`,
-                also where weights are totals.
+            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1;
+                or a checked boost list, in which a phrase without a number is worth
+                what `c0` and `beta` say, also where weights are totals.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -129,7 +129,9 @@ class PhraseCompiler:
         Warns:
             BoostWarning: Phrases that cannot be spelt; names them.
         """
-        boosts = self.of_checked(BoostList.weighted(phrases).numbers)
+        if not isinstance(phrases, BoostList):
+            phrases = BoostList.weighted(phrases)
+        boosts = self.of_checked(phrases.numbers)
         if boosts.unknown:
             shown, more = _shown(boosts.unknown)
             warnings.warn(
