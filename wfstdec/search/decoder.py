@@ -195,8 +195,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
         """Compile a boost list ahead, for `decode` and its like and `Sessions.open`.
 
-            names = decoder.compile_boosts(["quilter", "new york"])   # on a worker
-            sessions.open(names)                                      # at once
+            session = sessions.open(decoder.compile_boosts(["quilter", "new york"]))
 
         Results are those of the list itself, bit for bit. It is laid out for backends
         on the host. It may be pickled; called of it elsewhere, this lays it out there.
