@@ -3,7 +3,7 @@
     warm_up(USUAL)            # in processes of their own
     python -m wfstdec.warm_up wfst-lattices trie
 
-A way is a small run through the public interface: a language of three words, two
+A way is a small run through the public interface: a language of three words, a few
 frames of speech. What it compiles is kept by `wfstdec.jit.cache`; installation gathers
 it into the package, and `wfstdec warm-up` leaves it in the cache of the machine.
 """
