@@ -140,7 +140,7 @@ ALL: dict[str, Callable[[], None]] = {
     **USUAL,
     "wfst-all": lambda: _wfst().warm_up(),
     "trie-all": lambda: _trie().warm_up(),
-    "greedy": lambda: wfstdec.GreedyDecoder(_token_table()).warm_up(),
+    "greedy": lambda: wfstdec.GreedyDecoder(tokens=_token_table()).warm_up(),
     "align": lambda: _align(),
 }
 """What `wfstdec warm-up --all` compiles."""
@@ -174,9 +174,9 @@ def warm_up(ways: Iterable[str], environment: dict[str, str] | None = None) -> N
         started = [(way, pool.submit(_start, way, environment)) for way in ways]
         for way, process in [(way, done.result()) for way, done in started]:
             if process.returncode:
+                last = "".join(process.stderr.splitlines()[-1:])
                 raise BackendError(
-                    f"warming up {way!r} ended with {process.returncode}: "
-                    f"{process.stderr.strip()[-500:]}"
+                    f"warming up {way!r} ended with {process.returncode}: {last}"
                 )
 
 
