@@ -309,7 +309,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         lattices: bool = True,
         sessions: bool = True,
     ) -> None:
-        """Compile or load all kernels of this decoder, by decoding two frames each way.
+        """Compile or load all kernels of this decoder, by decoding a word each way.
 
         Call it when a server starts or a container is built, so that no utterance
         waits for compiling. What is compiled is kept for other processes.
