@@ -174,7 +174,8 @@ def test_gain_of_paired_draws_is_surer_than_two_intervals():
     assert worse.above_chance and worse.gain == -gain.gain
 
 
-def test_one_utterance_has_no_interval_and_two_runs_are_the_same():
+def test_one_utterance_or_no_error_has_no_interval_and_two_runs_are_the_same():
+    assert wer_interval(np.zeros(9, int), np.ones(9, int)) is None
     assert wer_interval(np.array([1]), np.array([4])) is None
     assert wer_gain(np.array([1]), np.array([2]), np.array([4])) is None
     given = np.arange(9), np.full(9, 12)

@@ -152,7 +152,7 @@ class Score:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the WER, percent; None for fewer than two utterances."""
+        """95 % interval of the WER, percent; None as of `wer_interval`."""
         return wer_interval(*self.counts)
 
     @property
@@ -224,9 +224,10 @@ def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:
         words: int [U], its reference words.
 
     Returns:
-        The interval; None for fewer than two utterances.
+        The interval; None for fewer than two utterances, or without any error, which
+        draws tell nothing of.
     """
-    if len(errors) < 2:
+    if len(errors) < 2 or not np.any(errors):
         return None
     return _interval(_drawn_wers(np.asarray([errors]), words)[0])
 

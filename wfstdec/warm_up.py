@@ -3,7 +3,7 @@
     warm_up(USUAL)            # in processes of their own
     python -m wfstdec.warm_up wfst-lattices trie
 
-A way is a small run through the public interface: a language of three words, two
+A way is a small run through the public interface: a language of three words, a few
 frames of speech. What it compiles is kept by `wfstdec.jit.cache`; installation gathers
 it into the package, and `wfstdec warm-up` leaves it in the cache of the machine.
 """
@@ -29,7 +29,7 @@ from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, has_level
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"
 _ARPA = r"""\data\
-ngram 1=5
+ngram 1=6
 ngram 2=4
 ngram 3=2
 
@@ -39,6 +39,7 @@ ngram 3=2
 -0.6 ab -0.3
 -0.7 ba -0.2
 -0.8 cab -0.1
+-1.9 <unk>
 
 \2-grams:
 -0.4 <s> ab -0.1
@@ -170,12 +171,12 @@ def warm_up(ways: Iterable[str], environment: dict[str, str] | None = None) -> N
         BackendError: A process failed.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for way, done in [(w, pool.submit(_start, w, environment)) for w in ways]:
-            process = done.result()
+        started = [(way, pool.submit(_start, way, environment)) for way in ways]
+        for way, process in [(way, done.result()) for way, done in started]:
             if process.returncode:
+                last = "".join(process.stderr.splitlines()[-1:])
                 raise BackendError(
-                    f"warming up {way!r} ended with {process.returncode}: "
-                    f"{process.stderr.strip()[-500:]}"
+                    f"warming up {way!r} ended with {process.returncode}: {last}"
                 )
 
 
@@ -197,11 +198,13 @@ def compile_ahead(package: Path) -> int:
         return 0
     with tempfile.TemporaryDirectory() as kept:
         level = {"NUMBA_CPU_NAME": LEVEL, "NUMBA_CPU_FEATURES": ""}
-        warm_up(USUAL, {**level, "NUMBA_CACHE_DIR": kept})
-        target.mkdir(parents=True)
-        kernels = list(Path(kept).glob(f"*/*{ENTRY}"))
-        for path in kernels:
-            shutil.copy(path, target)
+        try:
+            warm_up(USUAL, {**level, "NUMBA_CACHE_DIR": kept})
+        finally:  # what other ways compiled is of use all the same
+            target.mkdir(parents=True)
+            kernels = list(Path(kept).glob(f"*/*{ENTRY}"))
+            for path in kernels:
+                shutil.copy(path, target)
     return len(kernels)
 
 

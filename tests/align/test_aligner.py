@@ -266,7 +266,7 @@ def test_words_that_the_lexicon_lacks():
         assert alignment.excess == pytest.approx(excess, abs=1e-4)
     for word, message in (
         ("none", "1 words that the lexicon does not have: 'none'"),
-        ("bad", "of 'bad' uses token 'x', which the token table does not have"),
+        ("bad", "g2p has names that are no tokens: 'x' in 1 ('bad')"),
         ("b", "a pronunciation of 'b' has '|' in it, expected neither the blank nor"),
     ):
         with pytest.raises(LexiconError, match=re.escape(message)):

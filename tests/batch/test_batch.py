@@ -19,7 +19,7 @@ from wfstdec.errors import (
     OptionError,
     ShapeError,
 )
-from wfstdec.io import BoostFile, open_logprobs
+from wfstdec.io import BoostFile, Restart, open_logprobs
 
 TEXTS = {"utt2": "ab c", "utt1": "cab", "utt3": "c"}
 
@@ -182,14 +182,59 @@ def test_errors_carry_the_utterance_and_the_file(decoder, tmp_path):
     bad[1, 2] = np.nan
     np.savez(tmp_path / "x.npz", good=good, bad=bad)
     with pytest.raises(LogprobError) as error:
-        batch.decode_file(decoder, tmp_path / "x.npz", tmp_path / "hyp.txt")
+        batch.decode_file(
+            decoder, tmp_path / "x.npz", tmp_path / "hyp.txt", strict=True
+        )
     path = str(tmp_path / "x.npz")
     assert (error.value.utterance, error.value.path) == ("bad", path)
     assert error.value.message.startswith("logprobs has nan in frame 1, expected")
     assert str(error.value) == f"{path}: utterance 'bad': {error.value.message}"
     with pytest.raises(ShapeError) as error:
-        list(batch.decode_all(decoder, [("a", good), ("b", good[:, :4])]))
+        list(batch.decode_all(decoder, [("a", good), ("b", good[:, :4])], strict=True))
     assert str(error.value).startswith("utterance 'b': logprobs has V=4 tokens")
+
+
+def test_what_is_left_out_can_be_read(decoder, caplog):
+    """The errors are in the summary; where nothing goes well, the first is raised."""
+    good, summary = logprobs_of("c"), batch.Summary(0.02)
+    given = [("a", good), ("b", good[:, :4]), ("c", good * np.nan), ("d", good)]
+    found = dict(batch.decode_all(decoder, given, summary=summary))
+    assert list(found) == ["a", "d"] and found["a"] == found["d"]
+    assert [one.utterance for one in summary.failures] == ["b", "c"]
+    kinds = [type(one) for one in summary.failures]
+    assert kinds == [ShapeError, LogprobError]
+    assert len(caplog.records) == 2
+    assert str(summary).endswith("; all reached a final state; 2 left out")
+    with pytest.raises(ShapeError, match="utterance 'b'"):
+        list(batch.decode_all(decoder, given[1:3]))
+
+
+def test_python_goes_on_as_the_command_line_does(decoder, files, tmp_path):
+    out = tmp_path / "hyp.txt"
+    restart = Restart(resume=True, settings={"model": "one"})
+    other = Restart(resume=True, settings={"model": "two"})
+    reader = open_logprobs(files / "x.npz")
+    with pytest.raises(ZeroDivisionError) as error:
+        batch.decode_file(decoder, reader, out, restart=restart, lattices=Third())
+    assert error.value.__notes__[-1].startswith("kept 2 of 3 utterances in ")
+    with pytest.raises(OptionError, match="differs: model two, was one; expected"):
+        batch.decode_file(decoder, reader, out, restart=other, lattices=Third())
+    with pytest.raises(OptionError, match="after 2 utterances, expected resume"):
+        batch.decode_file(decoder, reader, out)
+    reading = batch.LatticeReading()
+    summary = batch.decode_file(decoder, reader, out, restart=restart, lattices=reading)
+    assert (summary.num_utterances, summary.num_kept) == (1, 2)
+    assert out.read_text() == "utt2 ab c\nutt1 cab\nutt3 c\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["hyp.txt"]
+
+
+class Third(batch.LatticeReading):
+    """A reading of lattices that a fault of ours ends."""
+
+    def __call__(self, utterance, lattice):
+        if utterance == "utt3":
+            raise ZeroDivisionError
+        return super().__call__(utterance, lattice)
 
 
 # ------------------------------------------------------------------------- boosts
@@ -210,7 +255,7 @@ def test_faulty_boosts_are_of_the_utterance_that_has_them(decoder):
         BoostFile({}, {"utt1": {"c c": 1.0}}), {"ab c": 1.0}, decoder.phrase_compiler()
     )
     with pytest.raises(BoostError, match="compiled phrases and 'c c'") as error:
-        list(batch.decode_all(decoder, pairs(), lists))
+        list(batch.decode_all(decoder, pairs(), lists, strict=True))
     assert error.value.utterance == "utt1"
 
 

@@ -199,6 +199,7 @@ def test_score_names_missing_and_worst_utterances(files, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]",
         "%SER 66.67 [ 2 / 3 ]",
+        "95 % interval of the WER: 0.00 to 100.00 (bootstrap over 3 utterances)",
         "Scored 3 utterances, 1 without a hypothesis",
         "counted as deletions: utt3",
         "without a reference, left out: utt9",
@@ -242,7 +243,7 @@ def test_bad_logprobs_name_the_utterance_and_leave_no_file(files, capsys):
     bad = logprobs_of("c")
     bad[1, 2] = np.nan
     np.savez(files / "x.npz", good=logprobs_of("c"), bad=bad)
-    assert decode(files, "--output", "hyp.txt") == 1
+    assert decode(files, "--output", "hyp.txt", "--strict") == 1
     err = capsys.readouterr().err
     assert "x.npz: utterance 'bad': logprobs has nan in frame 1" in err
     assert not (files / "hyp.txt").exists()

@@ -1,5 +1,6 @@
 """`compile_boosts`: results as of the list itself, nothing compiled in use."""
 
+import io
 import logging
 import pickle
 import subprocess
@@ -19,6 +20,7 @@ from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.tables import BoostTables
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.greedy.options import GreedyOptions
+from wfstdec.text.arpa import read_arpa
 from wfstdec.text.vocabulary import Vocabulary
 
 quiet = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
@@ -114,16 +116,14 @@ def test_compiled_boosts_give_the_results_of_the_list(
 
 
 def test_compiled_boosts_of_a_transducer():
-    torch = pytest.importorskip("torch")
-    from table_transducers import random_transducer
+    pytest.importorskip("torch")
+    from table_transducers import TableTransducer
 
     from wfstdec.transducer.decoder import TransducerDecoder
 
-    rng = np.random.default_rng(0)
-    model = random_transducer(rng, ())
-    decoder = TransducerDecoder(model)
-    x = torch.from_numpy(rng.normal(size=(3, 1)).astype(np.float32))
-    phrases = decoder.phrase_compiler().compile(["".join(model.tokens)])
+    model = TableTransducer(np.random.default_rng(7), 3, (), num_frames=5, longest=4)
+    decoder, x = TransducerDecoder(model), model.frames()
+    phrases = decoder.phrase_compiler().compile({"ab": 9.0, "c": 1.0})
     expected = decoder.decode([x], boosts=phrases)
     compiled = pickle.loads(pickle.dumps(decoder.compile_boosts(phrases)))
     assert decoder.decode([x], boosts=compiled) == expected
@@ -165,17 +165,9 @@ def trie_of(graph):
     return TrieDecoder(
         tokens=vocabulary.tokens,
         lexicon=vocabulary.lexicon,
-        lm=wfstdec.build_lm(io_of(ARPA)),
+        lm=read_arpa(io.StringIO(ARPA)),
         backend="cpu",
     )
-
-
-def io_of(text):
-    import io
-
-    from wfstdec.text.arpa import read_arpa
-
-    return read_arpa(io.StringIO(text))
 
 
 def test_sessions_go_on_while_a_list_is_compiled(graph, monkeypatch):

@@ -75,11 +75,11 @@ def decode(decoder, call, some, long):
     return getattr(decoder, call)(some * (LIST // len(some)) if long else some)
 
 
-def advance(decoder, chunk, long):
+def advance(decoder, chunk, long, short=1000):
     """One utterance: of an hour, where it is to be interrupted."""
     sessions = decoder.sessions()
     one = sessions.open()
-    chunk = chunk if long else chunk[:1000]
+    chunk = chunk if long else chunk[:short]
     try:
         sessions.advance({one: chunk})
     except KeyboardInterrupt:
@@ -175,15 +175,16 @@ def interrupt_aligner():
 
 def interrupt_transducer():
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     head = HeadConfig("rnnt", "lstm", ())
     config = TransducerConfig(("a", "b"), (head,), input_dim=5, width=16, dim=16)
     model = TorchTransducer(TransducerNet(config))
     decoder = wfstdec.TransducerDecoder(model)
-    some = [torch.randn(200, 16) for _ in range(4)]
-    for call in ("decode",):
-        interrupt("transducer", partial(decode, decoder, call, some), texts)
+    some = [torch.randn(5, 16) for _ in range(2)]
+    interrupt("transducer", partial(decode, decoder, "decode", some), texts)
     chunk = torch.cat(some * LONG)
-    interrupt("transducer, advance", partial(advance, decoder, chunk), texts)
+    few = partial(advance, decoder, chunk, short=5)  # a step takes milliseconds
+    interrupt("transducer, advance", few, texts)
 
 
 def main(kind):

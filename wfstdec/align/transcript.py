@@ -8,6 +8,7 @@ transcript.entries[0]               # all pronunciations of 'the', and their cos
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ class Transcriber:
             self._compared[parts] = tuple(ways)
         if lexicon is None and g2p is None:
             g2p = SPELLING
+        self._spells_all = lexicon is None and not callable(g2p)
         self._spell: Callable[[Sequence[str]], Lexicon] | None = None
         if sentencepiece_model is not None:
             self._spell = partial(
@@ -137,10 +139,9 @@ class Transcriber:
             return ""
         written = {write(word) for word in missing for write in (str.lower, str.upper)}
         known = written & self._known.keys()
-        try:
-            known |= dict(self._pronounced(sorted(written - known))).keys()
-        except LexiconError:
-            pass
+        if self._spells_all:  # and no function of a user is asked
+            with contextlib.suppress(LexiconError):
+                known |= dict(self._pronounced(sorted(written - known))).keys()
         number = sum(not known.isdisjoint((w.lower(), w.upper())) for w in missing)
         return f"; {number} of them in another case: --ignore-case" if number else ""
 

@@ -110,7 +110,9 @@ def align_file(
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
-    settings = {"format": format, **fields_of(aligner.options), **fields_of(subtitles)}
+    settings = {"format": format, **fields_of(subtitles)}
+    if restart is None or not restart.settings:  # or they are there as users say them
+        settings |= fields_of(aligner.options)
     if not isinstance(texts, Mapping):
         settings["text"] = digest(texts)
         texts = read_text(texts)

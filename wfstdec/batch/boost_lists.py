@@ -1,14 +1,18 @@
-"""The boosts of many utterances: one list for all, or a list of its own for each."""
+"""The boosts of many utterances: lists for all, and lists of their own."""
 
 from __future__ import annotations
 
 import hashlib
+import warnings
 
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import Boosts, BoostsLike, Numbers
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import OptionError
+from wfstdec.errors import BoostWarning, OptionError
 from wfstdec.io.boost_files import BoostFile
+from wfstdec.io.logprobs import LogprobReader
+
+_NAMED_AT_MOST = 5
 
 
 class BoostLists:
@@ -69,3 +73,24 @@ class BoostLists:
         if id(phrases) not in self._compiled:  # the lists live as long as this
             self._compiled[id(phrases)] = self._compiler.compile(phrases)
         return Boosts(words or {}, self._compiled[id(phrases)])
+
+
+def warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
+    """Lists for utterances that are not there: most often ids of another form."""
+    if not utterances:
+        return
+    named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
+    more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
+    warnings.warn(
+        f"{len(utterances)} boost lists are for utterances that {reader.path} does not "
+        f"have: {named}{more}",
+        BoostWarning,
+        stacklevel=3,
+    )
+
+
+def told_apart(boosts: BoostLists | BoostsLike) -> str:
+    """A few letters that differ where boosts do."""
+    if isinstance(boosts, BoostLists):
+        return boosts.digest
+    return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 import warnings
@@ -15,10 +14,10 @@ import numpy as np
 from numba.core.event import Event, Listener, register
 from tqdm import tqdm
 
-from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.boost_lists import BoostLists, told_apart, warn_of_unused
 from wfstdec.batch.summary import Summary
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.errors import BoostError, BoostWarning, InputError
+from wfstdec.errors import BoostError, InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
@@ -32,7 +31,6 @@ from wfstdec.text.files import digest
 
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
-_NAMED_AT_MOST = 5
 _WARMING = 8
 
 Batch = list[tuple[str, np.ndarray]]
@@ -102,7 +100,7 @@ def decode_file(
         **{"format": format, "nbest": nbest},
     }
     if restart is None or not restart.settings:  # or it says where boosts are from
-        settings["boosts"] = _told_apart(boosts)
+        settings["boosts"] = told_apart(boosts)
     with open_results(
         output,
         format,
@@ -127,7 +125,7 @@ def decode_file(
         for utterance, hypotheses in found:
             results.put(utterance, hypotheses)
     if isinstance(boosts, BoostLists):
-        _warn_of_unused([u for u in boosts.unused if u not in known], logprobs)
+        warn_of_unused([u for u in boosts.unused if u not in known], logprobs)
     return summary
 
 
@@ -370,24 +368,3 @@ def _kept(
         return found
 
     return read
-
-
-def _told_apart(boosts: BoostLists | BoostsLike) -> str:
-    """A few letters that differ where boosts do."""
-    if isinstance(boosts, BoostLists):
-        return boosts.digest
-    return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()
-
-
-def _warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
-    """Lists for utterances that are not there: most often ids of another form."""
-    if not utterances:
-        return
-    named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
-    more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
-    warnings.warn(
-        f"{len(utterances)} boost lists are for utterances that {reader.path} does not "
-        f"have: {named}{more}",
-        BoostWarning,
-        stacklevel=3,
-    )

@@ -33,14 +33,14 @@ from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
+from wfstdec.boost.compiled import CompiledBoosts, MadeFor, scaled_boosts
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
 from wfstdec.boost.oov import oov_words
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
 from wfstdec.boost.pronouncer import Pronouncer, Said
 from wfstdec.boost.spelling import Speller, Spelling, by_words
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.errors import BoostError, BoostWarning
+from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import TokenTable
 
@@ -113,14 +113,14 @@ class PhraseCompiler:
         self._remembered: _Remembered[PhraseBoosts] = _Remembered()
 
     def compile(
-        self, phrases: Mapping[str, float | None] | Iterable[str]
+        self, phrases: Mapping[str, float] | Iterable[str] | BoostList
     ) -> PhraseBoosts:
         """Compile a list; an equal list, in any order, gives the same object again.
 
         Args:
-            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1.
-                A weight of None is what one of weight 1 is worth by `c0` and `beta`,
-                also where weights are totals.
+            phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1;
+                or a checked boost list, in which a phrase without a number is worth
+                what `c0` and `beta` say, also where weights are totals.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -129,7 +129,9 @@ class PhraseCompiler:
         Warns:
             BoostWarning: Phrases that cannot be spelt; names them.
         """
-        boosts = self.of_checked(BoostList.weighted(phrases).numbers)
+        if not isinstance(phrases, BoostList):
+            phrases = BoostList.weighted(phrases)
+        boosts = self.of_checked(phrases.numbers)
         if boosts.unknown:
             shown, more = _shown(boosts.unknown)
             warnings.warn(
@@ -305,6 +307,37 @@ class BoostCompiler:
             )
         costless = not phrases.automaton.model_default_cost[0]
         return None if costless and phrases.num_arcs == 0 else phrases
+
+
+def check_made_for(
+    compiled: Iterable[CompiledBoosts], expected: Callable[[], MadeFor]
+) -> None:
+    """See that boosts which were compiled ahead were so for this decoder.
+
+    Args:
+        compiled: Of each utterance.
+        expected: Tells what the decoder is; asked only where one was compiled ahead.
+
+    Raises:
+        OptionError: For one of another kind, graph, vocabulary or language model, or of
+            another `boost_scale`.
+    """
+    for i, one in enumerate(compiled):
+        found = one.made_for
+        if found is None or found == expected():
+            continue
+        told, wanted = found.fingerprint[:8], expected().fingerprint[:8]
+        if found.fingerprint == expected().fingerprint:
+            raise OptionError(
+                f"boosts compiled for boost_scale={found.scale!r}, expected "
+                f"{expected().scale!r}: compile them by the decoder with these options",
+                i,
+            )
+        raise OptionError(
+            f"boosts compiled for decoder {told}, expected {wanted}: its kind, graph, "
+            "vocabulary and language model; compile them by this one",
+            i,
+        )
 
 
 class _Compiled(NamedTuple):

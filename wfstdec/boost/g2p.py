@@ -217,7 +217,9 @@ class _Hama:
         """Pronounce words; each is asked about once."""
         for word in words:
             if word not in self._said:
-                found = self._model.predict(word.lower()).alignments
+                # of a word with an apostrophe it makes phones of another language
+                written = word.lower().replace("'", "")
+                found = self._model.predict(written).alignments
                 heard = [one.phoneme for one in found if one.phoneme.strip()]
                 self._said[word] = [tuple(heard)] if heard else []
         return {word: self._said[word] for word in words}

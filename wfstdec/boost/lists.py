@@ -142,8 +142,8 @@ class BoostList:
         )
 
     @classmethod
-    def weighted(cls, phrases: Mapping[str, float | None] | Iterable[str]) -> BoostList:
-        """Check phrases and weights, 1 where none are given, None where it is None.
+    def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
+        """Check phrases and weights, 1 where none are given.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -174,7 +174,7 @@ class BoostList:
             text, number, more = entry.text, entry.bonus, entry.pronunciations
         else:
             text = _checked_text(given, what)
-            if number is not None:
+            if number is not None or name == "weight":
                 _check_number(number, text, name)
         known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
         if known != number:

@@ -19,7 +19,7 @@ import sys
 
 import wfstdec
 from wfstdec.batch.aligning import AlignmentSummary, align_file
-from wfstdec.cli.flags import add_flags, normalizer_of
+from wfstdec.cli.flags import add_flags
 from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
@@ -28,6 +28,7 @@ from wfstdec.cli.result_flags import (
     result_format,
     subtitle_options,
 )
+from wfstdec.cli.text_flags import normalizer_of
 
 _SHOWN_AT_MOST = 20
 

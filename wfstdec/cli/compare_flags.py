@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from wfstdec.cli.flags import add_flags, normalizer_of
+from wfstdec.cli.flags import add_flags
+from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
 from wfstdec.compare.speech import Speech, read_speech

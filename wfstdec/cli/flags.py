@@ -10,7 +10,8 @@ from typing import Any, get_args
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
-from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS, RUN_FLAGS
+from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
+from wfstdec.cli.text_flags import TEXT_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
@@ -20,7 +21,6 @@ from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
-from wfstdec.text.normalize import Normalizer
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
@@ -300,18 +300,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--output": {"metavar": "FILE", "help": "what to write"},
     # scoring and looking
-    "--ref": {"metavar": "FILE", "help": "references: 'utterance words...' lines"},
-    "--hyp": {"metavar": "FILE", "help": "hypotheses: 'utterance words...' lines"},
-    "--ignore-case": {
-        "action": "store_true",
-        "help": "words that differ in case alone are the same",
-    },
-    "--normalize": {
-        "action": "store_true",
-        "help": "words are the same whatever their case, punctuation (but for ' inside "
-        "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
-        "(NFKC)",
-    },
     "--worst": {
         "type": count,
         "default": 0,
@@ -411,17 +399,13 @@ FLAGS: dict[str, dict[str, Any]] = {
     **RESULT_FLAGS,
     **RUN_FLAGS,
     **AUDIO_FLAGS,
+    **TEXT_FLAGS,
     **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)
         for flag, (name, text, how) in SEARCH_FLAGS.items()
     },
 }
-
-
-def normalizer_of(args: argparse.Namespace) -> Normalizer:
-    """The rules that `--ignore-case` and `--normalize` ask for."""
-    return Normalizer(ignore_case=args.ignore_case, normalize=args.normalize)
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:

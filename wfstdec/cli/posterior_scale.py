@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from wfstdec.cli.flags import normalizer_of
+from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.plotting import check_plot, plot_reliability
 from wfstdec.compare.posterior_scale import (
     SCALES,

@@ -24,7 +24,24 @@ _SUBTITLES: dict[str, tuple[str, type, str]] = {
 """Flag to option of `SubtitleOptions`, its type, and what it says."""
 SUBTITLE_FLAGS = tuple(_SUBTITLES)
 
+_RUN: dict[str, dict[str, Any]] = {
+    "--strict": {
+        "action": "store_true",
+        "help": "stop at the first utterance with a fault (default: leave it out)",
+    },
+    "--resume": {
+        "action": "store_true",
+        "help": "go on with the results of a run that was stopped",
+    },
+    "--overwrite": {
+        "action": "store_true",
+        "help": "drop the results of a run that was stopped",
+    },
+}
+RUN_FLAGS = tuple(_RUN)
+
 RESULT_FLAGS: dict[str, dict[str, Any]] = {
+    **_RUN,
     "--format": {
         "choices": tuple(FORMATS),
         "help": "of the results (default: by the ending of --output, or text)",
@@ -39,20 +56,6 @@ RESULT_FLAGS: dict[str, dict[str, Any]] = {
     },
 }
 
-RUN_FLAGS: dict[str, dict[str, Any]] = {
-    "--strict": {
-        "action": "store_true",
-        "help": "stop at the first utterance with a fault (default: leave it out)",
-    },
-    "--resume": {
-        "action": "store_true",
-        "help": "go on with the results of a run that was stopped",
-    },
-    "--overwrite": {
-        "action": "store_true",
-        "help": "drop the results of a run that was stopped",
-    },
-}
 _NO_SETTINGS = frozenset(
     "command output quiet threads workers strict resume overwrite".split()
 )

@@ -17,7 +17,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from wfstdec.cli.flags import add_flags, normalizer_of
+from wfstdec.cli.flags import add_flags
+from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.confidences import score_confidences
 from wfstdec.compare.oracle import Oracle, lattice_oracle, list_oracle, read_lists
 from wfstdec.compare.plotting import check_plot, plot_reliability

@@ -51,7 +51,7 @@ class Point:
         kept: Errors of the best of n-best lists and lattices; None where nobody asked,
             or the search keeps none.
         wer_interval: 95 % interval of the WER, percent, see `wfstdec.metrics`; None
-            for fewer than two utterances.
+            for fewer than two utterances, or without any error.
     """
 
     search: str

@@ -296,7 +296,7 @@ class Models:
                     sentencepiece_model=self.sentencepiece_model,
                 )
                 compilers.append(compiler)
-            return compilers[0].compile(listed.numbers)
+            return compilers[0].compile(listed)
 
         return compile_list
 

@@ -81,7 +81,7 @@ class Trial:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the WER, percent; None for fewer than two utterances."""
+        """95 % interval of the WER, percent; None as of `wer_interval`."""
         return wer_interval(*self.counts)
 
     @property

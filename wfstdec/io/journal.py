@@ -95,7 +95,7 @@ class Journal:
         header = {"format": _FORMAT, "version": _VERSION}
         header["files"] = [str(file) for file in files]
         self._header = json.loads(_json(header | {"settings": dict(settings)}))
-        with writing(path):
+        with writing(files[0] if files else path):
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             self._lock()

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler, check_made_for
 from wfstdec.boost.compiled import CompiledBoosts, MadeFor
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import phrase_compiler
@@ -124,16 +124,15 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             lengths: [B] frames of each utterance; `None` for all.
             boosts: For all utterances, or a sequence with one for each: word to bonus
                 in nats (above 0 favours), words and phrases without (their bonuses
-                follow from the list), compiled phrases, `Boosts`, what
-                `compile_boosts` gave, or `None`. A sequence of strings is one list,
-                for all utterances.
+                follow from the list), compiled phrases, `Boosts`, `compile_boosts` of
+                these, or `None`. A sequence of strings is one list for all.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
             BoostError: A boost is no word with a finite number, or does not fit.
-            OptionError: Boosts that another decoder compiled.
-                All four have the position of the utterance as `utterance`.
+            OptionError: Boosts that another decoder compiled. All four have the
+                position of the utterance as `utterance`.
             DeviceError: A device failed: names the utterances that were not done, and
                 has the hypotheses of those that were.
 
@@ -211,24 +210,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
         """Compile a boost list ahead, for `decode` and its like and `Sessions.open`.
 
-            names = decoder.compile_boosts(["quilter", "new york"])   # on a worker
-            sessions.open(names)                                      # at once
+            session = sessions.open(decoder.compile_boosts(["quilter", "new york"]))
 
-        Results are those of the list itself, bit for bit. It is laid out for the
-        backend too, but for one on a device, which does that at first use. It may be
-        pickled: in another process call this of it, of a decoder of the same graph or
-        files, to lay it out there.
+        Results are those of the list itself, bit for bit. It is laid out for backends
+        on the host. It may be pickled; called of it elsewhere, this lays it out there.
 
         Args:
             boosts: The list of an utterance, in any form that `decode` takes.
 
         Raises:
             BoostError: As `decode`.
-            OptionError: Compiled by a decoder of another graph or vocabulary, language
-                model or `boost_scale`.
+            OptionError: Compiled by another decoder: see `check_made_for`.
 
         Warns:
-            BoostWarning: As `decode`, here alone.
+            BoostWarning: As `decode`, which says it no more.
         """
         try:
             [compiled] = self._compiled([boosts], 1)
@@ -236,7 +231,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             error.utterance = None  # there is but one
             raise
         if compiled.made_for is None:
-            compiled = replace(compiled, made_for=self._made_for)
+            compiled = replace(compiled, made_for=self._made_for())
         self._backend.prepare(self.options, compiled)
         self._reader(compiled)
         return compiled
@@ -314,7 +309,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         lattices: bool = True,
         sessions: bool = True,
     ) -> None:
-        """Compile or load all kernels of this decoder, by decoding two frames each way.
+        """Compile or load all kernels of this decoder, by decoding a word each way.
 
         Call it when a server starts or a container is built, so that no utterance
         waits for compiling. What is compiled is kept for other processes.
@@ -388,9 +383,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
         """Compile n utterances' boosts as searches take them, and check them."""
         compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
-        for i, one in enumerate(compiled):
-            if one.made_for is not None and one.made_for != self._made_for:
-                raise OptionError(_made_for_another(one.made_for, self._made_for), i)
+        check_made_for(compiled, self._made_for)
         self._check_boosts(compiled)
         return compiled
 
@@ -400,7 +393,6 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._backend.prepare(self.options, compiled)
         return compiled
 
-    @property
     def _made_for(self) -> MadeFor:
         return MadeFor(self._fingerprint, float(self.options.boost_scale))
 
@@ -458,16 +450,3 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """Make the hypothesis of each utterance."""
         pairs = zip(found, boosts, strict=True)
         return [self._reader(boost).hypothesis(one) for one, boost in pairs]
-
-
-def _made_for_another(found: MadeFor, expected: MadeFor) -> str:
-    if found.fingerprint == expected.fingerprint:
-        return (
-            f"boosts compiled for boost_scale={found.scale!r}, expected "
-            f"{expected.scale!r}: compile them by the decoder with these options"
-        )
-    return (
-        f"boosts compiled for decoder {found.fingerprint[:8]}, expected "
-        f"{expected.fingerprint[:8]}: its kind, graph, vocabulary and language model; "
-        "compile them by this one"
-    )

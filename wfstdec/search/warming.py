@@ -1,7 +1,7 @@
 """Running a decoder once in each way, so that its kernels are there when they count.
 
 A kernel is compiled, or loaded, when it is first called with arrays of its types: in a
-server that would be in the midst of a session. Two frames through each way are enough.
+server that would be in the midst of a session. One word through each way is enough.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from wfstdec.search.contract import SESSION_LATTICES
 
 if TYPE_CHECKING:
     from wfstdec.search.decoder import Decoder
+    from wfstdec.text.vocabulary import Vocabulary
 
-_FRAMES = 2
+_OTHERS = np.float32(-12.0)
+"""The log-prob of what is not said."""
 
 
 def run_each_way(
     decoder: Decoder[Any, Any], boosts: BoostsLike, *, lattices: bool, sessions: bool
 ) -> None:
-    """Decode two frames without boosts and with them, whole and in chunks.
+    """Decode a word without boosts and with them, whole and in chunks.
 
     Args:
         decoder: Whose kernels are wanted.
@@ -39,7 +41,7 @@ def run_each_way(
     """
     ways = _Ways(decoder, lattices and decoder.records_lattices, sessions)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of words that are made up, and flat rows
+        warnings.simplefilter("ignore")  # of words that are made up
         ways.run(None)
         if boosts is not None:
             ways.run(boosts)
@@ -56,8 +58,7 @@ class _Ways:
         self, decoder: Decoder[Any, Any], lattices: bool, sessions: bool
     ) -> None:
         self._decoder, self._lattices, self._sessions = decoder, lattices, sessions
-        shape = _FRAMES, decoder.num_tokens
-        self._rows = np.log(np.full(shape, 1 / decoder.num_tokens, np.float32))
+        self._rows = _one_word(decoder.vocabulary, decoder.num_tokens)
 
     def run(self, boosts: BoostsLike) -> None:
         """Decode with one list."""
@@ -83,6 +84,19 @@ class _Ways:
             under_way.close_lattice(one)
         else:
             under_way.close(one)
+
+
+def _one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
+    """Log-probs in which a word is said, so that there are words to read."""
+    said, blank = vocabulary.pronunciations, vocabulary.tokens.blank
+    tokens = said.tokens[: said.splits[1]].tolist() if len(said.splits) > 1 else []
+    between = list(vocabulary.separators[:1])
+    spoken = [blank]
+    for token in (*between, *tokens, *between):
+        spoken += [token, blank]
+    rows = np.full((len(spoken), num_tokens), _OTHERS, np.float32)
+    rows[np.arange(len(spoken)), spoken] = -0.01
+    return rows
 
 
 def _kinds(decoder: Decoder[Any, Any]) -> Iterator[Callable[[], BoostsLike]]:

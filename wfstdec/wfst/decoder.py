@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.pronouncer import Pronouncer
+from wfstdec.checks.looking import Heard
 from wfstdec.errors import BackendError
+from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
@@ -33,6 +36,7 @@ from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.word_cut import aligner_of
+from wfstdec.text.symbols import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.backend_choice import (
     BACKENDS,
@@ -120,6 +124,15 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         self.last_choice = choice
         backend = self._backend if choice.backend == CPU else self._auto.cuda()
         return self._decode(backend, logprobs, lengths, boosts)
+
+    def _heard(self) -> Heard:
+        """The tokens that it makes something of: those of arcs, without a lexicon."""
+        heard = super()._heard()
+        if heard.words is not None or self.vocabulary.open_word is not None:
+            return heard
+        ilabels = self.graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+        counts = np.bincount(ilabels)[ilabel_of(0) :]  # by token
+        return replace(heard, words=frozenset(np.flatnonzero(counts).tolist()))
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
