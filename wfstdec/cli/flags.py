@@ -397,7 +397,6 @@ FLAGS: dict[str, dict[str, Any]] = {
     **MODEL_FLAGS,
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
-    **RUN_FLAGS,
     **AUDIO_FLAGS,
     **TEXT_FLAGS,
     **ALIGN_FLAGS,
