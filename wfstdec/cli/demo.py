@@ -2,12 +2,14 @@
 
 Log-probs of LibriSpeech utterances, a lexicon and a language model come along; nothing
 is fetched. The graph is kept in the recipe's folder and built again when what it is
-made of changes.
+made of changes. Where the acoustic model is installed (pip install
+wfstdec[audio,hama]), the audio of a few of the utterances is transcribed too.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from pathlib import Path
 
 import wfstdec
@@ -20,9 +22,19 @@ from wfstdec.io.boost_files import BoostFile, read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
+from wfstdec.models import MappedTokens, load_model
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.transcription.encoding import Recording
+from wfstdec.transcription.recordings import find_recordings
+from wfstdec.transcription.transcriber import Transcriber
 
+AUDIO = "audio"
+"""The folder of a recipe's recordings; their names are those of utterances."""
+MODEL = "hama"
+SAME_TOKENS = {"ɡ": "g"}
+OTHER_TOKENS = "<other>"
+"""How the model's tokens became the recipe's."""
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
 
@@ -54,6 +66,37 @@ def run(args: argparse.Namespace) -> None:
     _say(f"\nThe same with boosts in nats: {_listed(boosts)}")
     boosted = _score(references, _decode(decoder, recipe, BoostLists(boosts)))
     _say(f"{what_changed(plain, boosted)}\n{boosted.wer_line}")
+    if (recipe / AUDIO).is_dir():
+        from_audio(recipe, decoder, references)
+
+
+def from_audio(
+    recipe: Path, decoder: wfstdec.WfstDecoder, references: dict[str, tuple[str, ...]]
+) -> None:
+    """Transcribe the recipe's recordings, or say what that needs."""
+    needed = (MODEL, "soundfile", "soxr")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        _say(
+            f"\nFrom audio: left out, since {', '.join(missing)} cannot be imported; "
+            "pip install wfstdec[audio,hama]"
+        )
+        return
+    _say("\nFrom audio, through the acoustic model in the package hama:")
+    tokens = decoder.vocabulary.tokens
+    model = MappedTokens(load_model(MODEL), tokens, same=SAME_TOKENS, rest=OTHER_TOKENS)
+    transcriber = Transcriber(model, decoder)
+    sources = find_recordings([recipe / AUDIO])
+    heard = {
+        transcript.name: transcript.hypothesis
+        for transcript in transcriber.run(
+            Recording(source.name, source.path) for source in sources
+        )
+    }
+    score = _score({name: references[name] for name in heard}, heard)
+    for utterance in score.utterances:
+        _say(with_times(utterance, heard[utterance.utterance]))
+    _say(score.wer_line)
 
 
 def pick(score: Score) -> list[UtteranceScore]:
