@@ -27,7 +27,7 @@ from wfstdec.transducer.torch_model import (
 )
 
 WITHIN_S = 2.0
-DELAYS_S = 0.02, 0.11, 0.23
+DELAYS_S = 0.02, 0.15
 LIST, LONG = 4000, 100
 """Utterances of a list, and times that some make a long one: seconds of work."""
 FILES = {

@@ -232,8 +232,11 @@ def _warm_up(
     frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
     with warnings.catch_warnings(), suppress(InputError):
         warnings.simplefilter("ignore")
-        unread = (lambda *_: []) if lattices else None
-        _decode(decoder, frames, boosts, nbest, unread)
+        _decode(decoder, frames, boosts, nbest, _unread if lattices else None)
+
+
+def _unread(utterance: str, lattice: Lattice) -> list[Hypothesis]:
+    return []
 
 
 def batches(
