@@ -224,6 +224,10 @@ def test_ctrl_c_in_python(kind):
     """Issue 24: 18 s later, when all was done, or as a SystemError."""
     child = ROOT / "tests" / "support" / "interrupted.py"
     done = subprocess.run(
-        [sys.executable, child, kind], capture_output=True, text=True, timeout=120
+        [sys.executable, child, kind],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, textwrap.indent(done.stderr, "  ")

@@ -14,20 +14,13 @@ import time
 from functools import partial
 
 import numpy as np
-import torch
 from real_speech import RECIPE, speech_graph, utterances
 
 import wfstdec
 from wfstdec.adapters import pyctcdecode, torchaudio
-from wfstdec.transducer.torch_model import (
-    HeadConfig,
-    TorchTransducer,
-    TransducerConfig,
-    TransducerNet,
-)
 
 WITHIN_S = 2.0
-DELAYS_S = 0.02, 0.11, 0.23
+DELAYS_S = 0.02, 0.15
 LIST, LONG = 4000, 100
 """Utterances of a list, and times that some make a long one: seconds of work."""
 FILES = {
@@ -174,6 +167,15 @@ def interrupt_aligner():
 
 
 def interrupt_transducer():
+    import torch
+
+    from wfstdec.transducer.torch_model import (
+        HeadConfig,
+        TorchTransducer,
+        TransducerConfig,
+        TransducerNet,
+    )
+
     torch.manual_seed(0)
     torch.set_num_threads(1)
     head = HeadConfig("rnnt", "lstm", ())

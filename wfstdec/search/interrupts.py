@@ -14,7 +14,7 @@ is raised when they have. Kernels are given so much as takes them a tenth of a s
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` makes enumerations of numbers: ten times as slow
+import _signal  # type: ignore[import-not-found]  # `signal` is ten times as slow
 import signal
 import threading
 import time
