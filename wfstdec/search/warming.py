@@ -90,7 +90,7 @@ class _Ways:
 def _read(hypotheses: Iterable[Hypothesis]) -> None:
     """Ask for words and costs: they are made when they are asked for."""
     for one in hypotheses:
-        assert (one.text, one.total_cost)
+        _ = one.text, one.total_cost
 
 
 def _one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
