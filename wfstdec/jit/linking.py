@@ -178,7 +178,7 @@ class Part(_Kernel):
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Compile for a kernel that calls it, one code for all numbers it may name."""
         _, folded = self._compiler.fold_argument_types(args, kws)
-        plain = tuple(map(types.unliteral, folded))
+        plain = tuple(map(types.unliteral, folded))  # type: ignore[attr-defined]
         if plain != tuple(folded) and tuple(folded) not in self.overloads:
             try:
                 return super().get_call_template(plain, {})

@@ -63,14 +63,14 @@ class _Ways:
 
     def run(self, boosts: BoostsLike) -> None:
         """Decode with one list."""
-        decoder, utterances = self._decoder, {"logprobs": [self._rows]}
-        _read(decoder.decode(**utterances, boosts=[boosts]))
+        decoder, rows = self._decoder, [self._rows]
+        _read(decoder.decode(rows, boosts=[boosts]))
         if decoder._nbest_from == "search":
-            _read(decoder.decode_nbest(**utterances, boosts=[boosts])[0])
+            _read(decoder.decode_nbest(rows, boosts=[boosts])[0])
         if self._lattices:
-            decoder.decode_lattice(**utterances, boosts=[boosts])
+            decoder.decode_lattice(rows, boosts=[boosts])
             if decoder._nbest_from == "lattice":
-                _read(decoder.decode_nbest(**utterances, boosts=[boosts])[0])
+                _read(decoder.decode_nbest(rows, boosts=[boosts])[0])
         if self._sessions:
             self._run_session(boosts, lattices=False)
             if self._lattices and SESSION_LATTICES in decoder._backend.can:
