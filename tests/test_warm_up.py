@@ -23,12 +23,13 @@ decoder = warm_up._wfst()
 decoder.warm_up({"ab": 1.0}, lattices=False)
 warm = len(waited)
 logprobs = warm_up._logprobs()
-decoder.decode([logprobs, logprobs], boosts=[None, {"ba": 2.0}])
+for one in decoder.decode([logprobs, logprobs], boosts=[None, {"ba": 2.0}]):
+    one.words, one.total_cost
 sessions = decoder.sessions()
 one = sessions.open({"cab": 1.0})
 sessions.advance({one: logprobs[:3]})
 sessions.partial(one)
-sessions.close(one)
+sessions.close(one).words
 print(json.dumps([warm, waited[warm:]]))
 """
 

@@ -114,8 +114,9 @@ def _boosted(make: Callable[[], Any], *kinds: str) -> Callable[[], None]:
 
 def _wfst_lattices() -> None:
     lattice = _wfst().decode_lattice([_logprobs()])[0]
-    wfstdec.lattice_hypotheses(lattice, 3)
-    _wfst().with_options(nbest=3).decode_nbest([_logprobs()])
+    assert wfstdec.lattice_hypotheses(lattice, 3)[0].words
+    decoder = _wfst().with_options(nbest=3)
+    assert decoder.decode_nbest([_logprobs()])[0][0].words
 
 
 def _wfst_sessions() -> None:
@@ -123,11 +124,16 @@ def _wfst_sessions() -> None:
     one = sessions.open()
     sessions.advance({one: _logprobs()})
     sessions.partial(one)
-    sessions.close(one)
+    assert sessions.close(one).words
+
+
+def _trie_nbest() -> None:
+    """Fields of hypotheses are made when they are asked for."""
+    assert _trie(nbest=3).decode_nbest([_logprobs()])[0][0].words
 
 
 USUAL: dict[str, Callable[[], None]] = {
-    "trie": lambda: _trie(nbest=3).decode_nbest([_logprobs()]),
+    "trie": _trie_nbest,
     "wfst-lattices": _wfst_lattices,
     "wfst-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
     "wfst-oov": _boosted(_wfst, "oov"),

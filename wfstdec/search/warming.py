@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from wfstdec.boost.lists import BoostEntry, BoostsLike
 from wfstdec.errors import InputError
 from wfstdec.search.contract import SESSION_LATTICES
+from wfstdec.search.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
     from wfstdec.search.decoder import Decoder
@@ -62,14 +63,14 @@ class _Ways:
 
     def run(self, boosts: BoostsLike) -> None:
         """Decode with one list."""
-        decoder, utterances = self._decoder, [self._rows]
-        decoder.decode(utterances, boosts=[boosts])
+        decoder, rows = self._decoder, [self._rows]
+        _read(decoder.decode(rows, boosts=[boosts]))
         if decoder._nbest_from == "search":
-            decoder.decode_nbest(utterances, boosts=[boosts])
+            _read(decoder.decode_nbest(rows, boosts=[boosts])[0])
         if self._lattices:
-            decoder.decode_lattice(utterances, boosts=[boosts])
+            decoder.decode_lattice(rows, boosts=[boosts])
             if decoder._nbest_from == "lattice":
-                decoder.decode_nbest(utterances, boosts=[boosts])
+                _read(decoder.decode_nbest(rows, boosts=[boosts])[0])
         if self._sessions:
             self._run_session(boosts, lattices=False)
             if self._lattices and SESSION_LATTICES in decoder._backend.can:
@@ -83,7 +84,13 @@ class _Ways:
         if lattices:
             under_way.close_lattice(one)
         else:
-            under_way.close(one)
+            _read([under_way.close(one)])
+
+
+def _read(hypotheses: Iterable[Hypothesis]) -> None:
+    """Ask for words and costs: they are made when they are asked for."""
+    for one in hypotheses:
+        _ = one.text, one.total_cost
 
 
 def _one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
