@@ -69,8 +69,9 @@ def test_cases_that_are_kept_have_all_values(folder):
 
 
 def test_what_is_named_runs_whatever_share_it_is_in(folder):
-    named = ids_of(folder, "test_cases.py::test_all_in_shares[7]", "--share", "none")
-    assert named == {"test_cases.py::test_all_in_shares[7]"}
+    name = "test_cases.py::test_all_in_shares[7]"
+    assert ids_of(folder, name) == {name}
+    assert ids_of(folder, name, "--share", "none") == set()
 
 
 def test_a_failure_names_its_share_and_how_to_repeat_it(folder):

@@ -5,7 +5,7 @@
                                    # they have as many values of parameters as can be
 
     --share 3      that share; `all` of them; `none`; or as the commit's hash says
-    path::test     tests that are named by the caller run, whatever share they are in
+    path::test     what is named runs, whatever share it is in, where none is asked for
 
 A test's share, and which of its cases are kept, follow from its name alone. Everything
 else is the default run: oracles, promises, and what is named after a bug.
@@ -90,7 +90,8 @@ def pytest_collection_modifyitems(config, items):
     """Leave out what is in another share."""
     of_test = {}
     for item in items:
-        if item.get_closest_marker("share") and ("backend", "cuda") not in values(item):
+        of_gpu = "cuda" in (value for _, value in values(item))
+        if item.get_closest_marker("share") and not of_gpu:
             of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in of_test.values():
         keep = cases[0].get_closest_marker("share").kwargs.get("keep", 0)
@@ -99,7 +100,9 @@ def pytest_collection_modifyitems(config, items):
         for item in cases:
             item.stash[_SHARED] = item not in kept
     share, _ = config.stash[_CHOSEN]
-    named = [os.path.normpath(arg) for arg in config.args if "::" in arg]
+    named = []
+    if config.getoption("--share") == BY_COMMIT:
+        named = [os.path.normpath(arg) for arg in config.args if "::" in arg]
     if share != ALL:
         left_out = [
             item

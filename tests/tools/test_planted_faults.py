@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.planted_faults.__main__ import Fault, read_faults
+from tools.planted_faults import Fault, read_faults
 
 ROOT = Path(__file__).parents[2]
 FAULTS = read_faults()

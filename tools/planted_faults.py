@@ -1,14 +1,15 @@
 """Plants faults in a copy of the checkout, one at a time: do the tests find them?
 
-    python -m tools.planted_faults                        # all of faults.toml
+    python -m tools.planted_faults                        # all of the list
     python -m tools.planted_faults --room wfst/cpu lm --output run.json
     python -m tools.planted_faults --share all            # by all tests of these rooms
 
-For each fault the default tests of its room run in the copy (`tests` in faults.toml),
-the cheap ones first, and stop at the first that fails. Whoever finds a fault by a part
-of the default run finds it by the whole of it. First all these tests run without a
-fault: what fails then finds nothing. Kernels are kept under `build/planted_faults` and
-copied for each fault, so that only those are compiled that the fault changes.
+For each fault the default tests of its room run in the copy (`tests` in the list, which
+is planted_faults.toml), the cheap ones first, up to the first that fails. Whoever finds
+a fault by a part of the default run finds it by the whole of it. First all these tests
+run without a fault: what fails then finds nothing. Kernels are kept under
+`build/planted_faults` and copied for each fault, so that only those are compiled that
+the fault changes.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from typing import NamedTuple
 
 from tools.bench.command import Run, bare_parser, exit_with
 
-ROOT = Path(__file__).resolve().parents[2]
-FAULTS = Path(__file__).with_name("faults.toml")
+ROOT = Path(__file__).resolve().parents[1]
+FAULTS = Path(__file__).with_suffix(".toml")
 INTERPRETED = "tests/wfst/test_wfst_backends.py::test_the_kernels_as_plain_python[0]"
-"""`interpreted` in faults.toml: the kernels of all searches without the JIT."""
+"""`interpreted` in the list: the kernels of all searches without the JIT."""
 NOTHING_RAN = 5
 """The exit status of pytest where a path has no tests in the default run."""
 

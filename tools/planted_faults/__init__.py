@@ -1,1 +1,0 @@
-"""Faults that are planted to see whether the tests find them."""
