@@ -37,5 +37,5 @@ done
 .venv/bin/ruff format --check .
 .venv/bin/mypy
 # Common kernels are compiled first, by all cores: workers would compile them twice.
-if .venv/bin/wfstdec warm-up --help >/dev/null 2>&1; then .venv/bin/wfstdec warm-up; fi
+.venv/bin/wfstdec warm-up
 .venv/bin/python -m pytest -n auto --dist loadfile "$@"

@@ -82,8 +82,6 @@ SMALL = {
     "cli.warm_up": "a module for each command",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
-    "jit.message": "what users are told, apart from compiling",
-    "jit.sources": "digests, apart from the files that bear them",
     "search.paths.partial": "one idea: the words that can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""
