@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 SOMEBODY = 65534
 """Another user than root, by number: nobody."""
-COMPILED = (".nbc", ".nbi", ".so")
+COMPILED = (".kernel",)
 """What a wheel may have beyond the files of the package: machine code made for it."""
 UNWANTED = ("tests/", "tools/", "notebooks/", ".ci/", "build/")
 """Folders of the checkout that no sdist has: they work in a checkout alone."""
