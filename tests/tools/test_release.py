@@ -69,7 +69,7 @@ def sdist_of(folder, names):
 
 def test_a_wheel_that_is_right(tmp_path):
     release.check_wheel(wheel_of(tmp_path), FILES)
-    compiled = ["wfstdec/wfst/cpu/kernels.nbi", "wfstdec/wfst/cpu/kernels.1.nbc"]
+    compiled = ["wfstdec/jit/compiled/cpython-311/search.kernel"]
     release.check_wheel(wheel_of(tmp_path, beside=compiled), FILES)
 
 
