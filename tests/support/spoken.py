@@ -1,7 +1,7 @@
 """Sound that says its own tokens: a model that anyone can check, for `transcribe`.
 
-A frame is 320 samples of the value `token / 8`; `logprobs` reads it back. How sure it is
-depends on the length of the audio, so that no window passes for a whole piece.
+A frame is 320 samples of the value `token / 8`; `logprobs` reads it back. How sure it
+is depends on the length of the audio, so that no window passes for a whole piece.
 """
 
 import threading
