@@ -20,6 +20,7 @@ MODULES = (
     "io",
     "metrics",
     "recipes",
+    "transcription",
 )
 
 

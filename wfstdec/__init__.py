@@ -144,6 +144,7 @@ _MODULES = (
     "metrics",
     "models",
     "recipes",
+    "transcription",
 )
 
 __all__ = ["__version__", *sorted([*_HOMES, *_MODULES])]

@@ -1,1 +1,25 @@
-"""Audio to words: a model's log-probs, a decoder's words, recordings of any length."""
+"""Audio to words: a model's log-probs, a decoder's words, recordings of any length.
+
+transcriber = Transcriber(model, decoder)
+for transcript in transcriber.run([Recording("a", "a.wav"), ...]): ...
+transcribe_files(transcriber, find_recordings(["calls/"]), "words.jsonl")
+"""
+
+from wfstdec.transcription.encoding import AudioOptions, Recording
+from wfstdec.transcription.files import transcribe_files
+from wfstdec.transcription.pieces import CutOptions
+from wfstdec.transcription.recordings import find_recordings
+from wfstdec.transcription.stream import Final, Stream
+from wfstdec.transcription.transcriber import Transcriber, Transcript
+
+__all__ = [
+    "AudioOptions",
+    "CutOptions",
+    "Final",
+    "Recording",
+    "Stream",
+    "Transcriber",
+    "Transcript",
+    "find_recordings",
+    "transcribe_files",
+]

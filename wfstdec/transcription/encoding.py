@@ -28,7 +28,7 @@ import numpy as np
 from wfstdec.audio.reading import MAX_SECONDS, AudioLike, AudioReader, open_audio
 from wfstdec.audio.samples import AudioNote
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.errors import InputError
+from wfstdec.errors import AudioError, InputError
 from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.transcription.pieces import CutOptions, Piece, Track
@@ -63,8 +63,8 @@ class Encoded(NamedTuple):
     Attributes:
         recording: Whose it is.
         piece: Where it is, and its audio.
-        logprobs: float32 [T, V]; None where the first pass has the result: the encoder
-            streams.
+        logprobs: float32 [T, V]; None where the encoder streams, so that the first
+            pass has the result, and nobody asked for them.
     """
 
     recording: Recording
@@ -125,6 +125,8 @@ class Encoding:
         cuts: How recordings are cut.
         audio: How they are read.
         workers: Pieces encoded side by side; None is one for each processor.
+        rows: Whether those of a streaming encoder are wanted too: for lattices and
+            lists of hypotheses, which the first pass does not make.
 
     Attributes:
         encode_s: Seconds of all workers, added up; windows included.
@@ -138,13 +140,15 @@ class Encoding:
         audio: AudioOptions,
         *,
         workers: int | None = None,
+        rows: bool = False,
     ) -> None:
         self._model, self._cuts, self._audio = model, cuts, audio
+        self._wants_rows = rows
         self._sessions = decoder.sessions()
         self._workers = workers or len(os.sched_getaffinity(0))
         self._lock, self.encode_s = threading.Lock(), 0.0
 
-    def run(self, recordings: Iterable[Recording]) -> Iterator[Part]:
+    def run(self, recordings: Iterable[Recording]) -> Generator[Part, None, None]:
         """Encode recordings, in their order.
 
         Raises:
@@ -153,15 +157,15 @@ class Encoding:
         """
         pool = ThreadPoolExecutor(self._workers, "wfstdec-encoder")
         parts = _ahead(self._parts(recordings, pool), _AHEAD * self._workers)
-        failed = None
+        failed = -1
         try:
-            for recording, part in parts:
-                if recording is failed:
+            for number, recording, part in parts:
+                if number == failed:
                     continue
                 try:
                     yield part() if callable(part) else part
                 except InputError as error:
-                    failed = recording
+                    failed = number
                     yield Failed(recording, error)
         finally:
             parts.close()
@@ -169,9 +173,9 @@ class Encoding:
 
     def _parts(
         self, recordings: Iterable[Recording], pool: Executor
-    ) -> Iterator[tuple[Recording, Part | Callable[[], Part]]]:
+    ) -> Iterator[tuple[int, Recording, Part | Callable[[], Part]]]:
         """Each recording's parts; those that are being made, as what waits for them."""
-        for recording in recordings:
+        for number, recording in enumerate(recordings):
             try:
                 with open_audio(
                     recording.audio,
@@ -182,18 +186,19 @@ class Encoding:
                 ) as reader:
                     heard = _Heard(reader, recording)
                     for piece in self._pieces(heard, recording, pool):
-                        yield recording, self._submit(recording, piece, pool)
+                        yield number, recording, self._submit(recording, piece, pool)
                     audio_s = heard.num_samples / reader.sample_rate
                     notes = tuple(reader.notes)
-                    yield recording, Done(recording, audio_s, notes)
+                    yield number, recording, Done(recording, audio_s, notes)
             except InputError as error:
-                yield recording, Failed(recording, error)
+                yield number, recording, Failed(recording, error)
 
     def _submit(
         self, recording: Recording, piece: Piece, pool: Executor
     ) -> Callable[[], Part]:
         if piece.first_pass is not None:
-            return lambda: Encoded(recording, piece, None)
+            rows = piece.rows if self._wants_rows else None
+            return lambda: Encoded(recording, piece, rows)
         future = pool.submit(self._encode, piece.waveform)
         return lambda: Encoded(recording, piece, future.result())
 
@@ -228,11 +233,16 @@ class Encoding:
         with contextlib.closing(track):
             for some in rows:
                 track.feed(some)
-                while len(chunk := track.next_rows()):
-                    self._sessions.advance({track.session: chunk})
-                    if (piece := track.look()) is not None:
-                        yield piece
+                yield from self._search(track)
+            yield from self._search(track, last=True)
             if (piece := track.end()) is not None:
+                yield piece
+
+    def _search(self, track: Track, *, last: bool = False) -> Iterator[Piece]:
+        """Advance the first pass; the pieces that end in what is new."""
+        while len(chunk := track.next_rows(last=last)):
+            self._sessions.advance({track.session: chunk})
+            if (piece := track.look()) is not None:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
@@ -286,7 +296,12 @@ class _Heard:
             if len(block):
                 yield block
             if self._end is not None and at >= self._end:
-                return
+                break
+        if not self.num_samples:
+            raise AudioError(
+                f"no audio from {self._first / self._reader.sample_rate:g} s on, "
+                f"expected more than {at / self._reader.sample_rate:g} s of it"
+            )
 
 
 def _heard_by(track: Track, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,6 +93,10 @@ class CutOptions(CheckedOptions):
             other they are the frames of the audio.
         """
         shift = spec.frame_shift_s * spec.sample_rate
+
+        def samples(first: int, end: int) -> int:
+            return round(end * shift) - round(first * shift)
+
         size, left, right = (
             math.ceil(seconds / spec.frame_shift_s)
             for seconds in (self.window_s, self.left_s, self.right_s)
@@ -100,11 +104,11 @@ class CutOptions(CheckedOptions):
         kept, first, done = np.empty(0, np.float32), 0, 0  # frames
         for block in blocks:
             kept = np.concatenate([kept, block])
-            while len(kept) >= (end := round((done + size + right - first) * shift)):
+            while len(kept) >= (end := samples(first, done + size + right)):
                 yield kept[:end], slice(done - first, done - first + size)
                 done += size
                 cut = max(first, done - left)
-                kept, first = kept[round((cut - first) * shift) :], cut
+                kept, first = kept[samples(first, cut) :], cut
         yield kept, slice(done - first, None)
 
 
@@ -117,12 +121,14 @@ class Piece:
         waveform: Its samples, float32 [N].
         rule: What ended it; None at the end of the audio.
         first_pass: What the first pass found in it, where that is the result.
+        rows: The log-probs in which it found that, float32 [T, V].
     """
 
     start_frame: int
     waveform: np.ndarray
     rule: EndpointRule | None = None
     first_pass: Hypothesis | None = None
+    rows: np.ndarray | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -184,11 +190,21 @@ class Track:
         if len(rows):
             self._rows.append(rows)
 
-    def next_rows(self) -> np.ndarray:
-        """Log-probs that the session is to be advanced by, then `look`; maybe none."""
-        rows = np.concatenate(self._rows) if self._rows else np.empty((0, 0))
-        self._rows = [rows] if len(rows) else []
-        return rows[self._num_frames : self._num_frames + self._look_frames]
+    def next_rows(self, *, last: bool = False) -> np.ndarray:
+        """Log-probs that the session is to be advanced by, then `look`; maybe none.
+
+        As many each time, so that the cuts do not depend on how the audio came in.
+
+        Args:
+            last: No more will be fed: those that are left, however few.
+        """
+        if len(self._rows) > 1:
+            self._rows = [np.concatenate(self._rows)]
+        if not self._rows:
+            return np.empty((0, 0))
+        end = self._num_frames + self._look_frames
+        rows = self._rows[0][self._num_frames : end]
+        return rows if last or len(rows) == self._look_frames else rows[:0]
 
     def look(self) -> Piece | None:
         """End the piece where the last rows ended it, and go on behind the cut.
@@ -204,7 +220,7 @@ class Track:
 
     def end(self) -> Piece | None:
         """End the audio; its last piece, None where nothing is left."""
-        if self._num_frames or sum(map(len, self._audio)):
+        if self._num_frames or not self._start_frame:
             return self._cut(self._num_frames, None)
         return None
 
@@ -237,11 +253,13 @@ class Track:
         first, end = (round(t * self._samples_per_frame) for t in (begin, behind))
         size = len(audio) if rule is None else end - first
         found = self._sessions.close(self.session)
-        piece = Piece(begin, audio[:size], rule, found if self._one_pass else None)
-        rows = self._rows[0][frame:] if self._rows else np.empty((0, 0))
+        rows = self._rows[0] if self._rows else np.empty((0, 0))
+        piece = Piece(begin, audio[:size], rule)
+        if self._one_pass:
+            piece = replace(piece, first_pass=found, rows=rows[:frame])
         self._audio, self._rows = [audio[size:]], []
         self._start_frame, self._num_frames = behind, 0
         if rule is not None:
             self.session = self._sessions.open(self.boosts)
-            self.feed(rows)
+            self.feed(rows[frame:])
         return piece

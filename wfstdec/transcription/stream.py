@@ -104,7 +104,7 @@ class Stream:
         finals = []
         self._track.hear(samples)
         self._track.feed(self._encoder.step([self._state], [samples], [last])[0])
-        while len(chunk := self._track.next_rows()):
+        while len(chunk := self._track.next_rows(last=last)):
             self._sessions.advance({self._track.session: chunk})
             if (piece := self._track.look()) is not None:
                 finals.append(self._final(piece))

@@ -11,6 +11,7 @@ those that the decoder gives for the log-probs that the model gives for it alone
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -121,7 +122,12 @@ class Transcriber:
         self.model, self.decoder = model, decoder
         self.cuts, self.audio = cuts or CutOptions(), audio or AudioOptions()
         self._encoding = Encoding(
-            model, decoder, self.cuts, self.audio, workers=workers
+            model,
+            decoder,
+            self.cuts,
+            self.audio,
+            workers=workers,
+            rows=nbest or lattices is not None,
         )
         self._nbest, self._lattices = nbest, lattices
         self.decode_s = 0.0
@@ -163,26 +169,28 @@ class Transcriber:
         """
         pieces: list[tuple[int, list[Hypothesis]]] = []
         error: InputError | None = None
-        for part, found in self._decoded(self._encoding.run(recordings)):
-            if isinstance(part, Encoded):
-                found = self._read(part, found)
-                if heard is not None:
-                    heard(len(part.piece.waveform) / self.model.spec.sample_rate)
-            if isinstance(found, InputError):
-                error = error or found
-            elif isinstance(part, Encoded):
-                pieces.append((part.piece.start_frame, found))
-            if isinstance(part, Encoded):
-                continue
-            ended = isinstance(part, Done) and error is None
-            yield Transcript(
-                part.recording.name,
-                tuple(pieces) if ended else (),
-                part.audio_s if isinstance(part, Done) else 0.0,
-                part.notes if isinstance(part, Done) else (),
-                error,
-            )
-            pieces, error = [], None
+        # Closed at once: an error in here would keep the threads with its frames.
+        with contextlib.closing(self._encoding.run(recordings)) as parts:
+            for part, found in self._decoded(parts):
+                if isinstance(part, Encoded):
+                    found = self._read(part, found)
+                    if heard is not None:
+                        heard(len(part.piece.waveform) / self.model.spec.sample_rate)
+                if isinstance(found, InputError):
+                    error = error or found
+                elif isinstance(part, Encoded):
+                    pieces.append((part.piece.start_frame, found))
+                if isinstance(part, Encoded):
+                    continue
+                ended = isinstance(part, Done) and error is None
+                yield Transcript(
+                    part.recording.name,
+                    tuple(pieces) if ended else (),
+                    part.audio_s if isinstance(part, Done) else 0.0,
+                    part.notes if isinstance(part, Done) else (),
+                    error,
+                )
+                pieces, error = [], None
 
     def stream(
         self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS

@@ -1,0 +1,102 @@
+"""Sound that says its own tokens: a model that anyone can check, for `transcribe`.
+
+A frame is 320 samples of the value `token / 8`; `logprobs` reads it back. How sure it
+is depends on the length of the audio, so that no window passes for a whole piece.
+"""
+
+import threading
+
+import numpy as np
+from cli_files import TOKENS
+from wav_files import wav_bytes
+
+from wfstdec.models import FunctionEncoder
+from wfstdec.text.symbols import token_table
+
+FRAME = 320
+RATE = 16000
+WORDS = {"ab": "a b", "cab": "c a b", "c": "c"}
+
+
+def logprobs(waveform):
+    """Log-probs [T, 5], nearly all on the token that a frame says."""
+    frames = waveform[: len(waveform) // FRAME * FRAME].reshape(-1, FRAME)
+    said = np.rint(8 * frames.mean(axis=1)).astype(int)
+    rest = 0.008 + 0.002 * (len(waveform) % 9973) / 9973
+    rows = np.full((len(said), len(TOKENS)), np.log(rest), np.float32)
+    rows[np.arange(len(said)), said] = np.log(1 - 4 * rest)
+    return rows
+
+
+def spoken(words, pauses=()):
+    """Sound of words, and blanks of so many frames behind each."""
+    tokens = []
+    for i, word in enumerate(words):
+        for token in WORDS[word].split():
+            tokens += [TOKENS.index(token)] * 2 + [0]
+        tokens += [TOKENS.index("<wb>")] * 2
+        tokens += [0] * (pauses[i % len(pauses)] if len(pauses) else 2)
+    return np.repeat(np.array(tokens, np.float32) / 8, FRAME)
+
+
+def speech(seconds, seed=0):
+    """Words and the sound of them, at least so long; pauses of 0.04 to 1.5 s."""
+    random = np.random.default_rng(seed)
+    words = random.choice(list(WORDS), int(6 * seconds)).tolist()
+    pauses = np.where(random.random(len(words)) < 0.2, 75, 2)
+    pauses = random.integers(2, pauses + 1)
+    pauses[-1] = 20
+    ends = np.cumsum(
+        [
+            3 * len(WORDS[word].split()) + 2 + n
+            for word, n in zip(words, pauses, strict=True)
+        ]
+    )
+    size = 1 + int(np.searchsorted(ends, seconds * RATE / FRAME))
+    return words[:size], spoken(words[:size], pauses[:size])
+
+
+def write_wav(path, sound):
+    """Write 16-bit samples."""
+    path.write_bytes(wav_bytes(sound))
+    return path
+
+
+class SpokenEncoder(FunctionEncoder):
+    """The model; notes what it is given, and can be made to wait."""
+
+    def __init__(self):
+        table = token_table(TOKENS)
+        super().__init__(logprobs, table, frame_shift_s=0.02, sample_rate=RATE)
+        self.lengths = []
+        self.may_run = threading.Event()
+        self.may_run.set()
+
+    def encode(self, waveforms):
+        self.lengths += map(len, waveforms)
+        self.may_run.wait(10)
+        return super().encode(waveforms)
+
+
+class SpokenStream(SpokenEncoder):
+    """The same as it comes in: frames of what is there."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+
+    def start(self):
+        return [np.empty(0, np.float32)]
+
+    def step(self, states, chunks, last):
+        found = []
+        for state, chunk in zip(states, chunks, strict=True):
+            audio = np.concatenate([state[0], chunk])
+            size = len(audio) // FRAME * FRAME
+            found.append(logprobs(audio[:0]))
+            if size:  # frame by frame: how it was cut must not show
+                pieces = audio[:size].reshape(-1, FRAME)
+                found[-1] = np.concatenate([logprobs(piece) for piece in pieces])
+            state[0] = audio[size:]
+            self.rows.append(found[-1])
+        return found
