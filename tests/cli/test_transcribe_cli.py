@@ -123,7 +123,10 @@ def test_what_a_command_cannot_do_is_said_before_the_graph_is_loaded(files, caps
         load_model("spoken:nothing_there")
 
 
-def test_kill_9_in_the_midst_of_200_files_and_resume(files, tmp_path):
+@pytest.mark.parametrize(
+    "how, code", [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+)
+def test_kill_9_in_the_midst_of_200_files_and_resume(how, code, files, tmp_path):
     """Each once, none lost: the bytes of a run that nobody stopped."""
     (tmp_path / "in").mkdir()
     for i in range(200):
@@ -149,10 +152,10 @@ def test_kill_9_in_the_midst_of_200_files_and_resume(files, tmp_path):
         not (partial.exists() and partial.stat().st_size) and time.monotonic() < until
     ):
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(how)
     process.communicate(timeout=60)
     os.close(handle)
-    assert process.returncode == -signal.SIGKILL and not hyp.exists()
+    assert process.returncode == code and not hyp.exists()
     done = partial.read_bytes().count(b"\n")
     assert 0 < done <= 120
     fifo.unlink()

@@ -4,9 +4,9 @@
 
 First the words of `wfstdec transcribe` on each recording of the data's `audio` must be
 those of `wfstdec decode` on what onnxruntime gives for it, called bare and alone;
-beside them the words from windows (`Windowed`), as differences in percent of words. Then the
-recordings are joined and repeated to --seconds of FLAC, and one command makes subtitles
-of it: time, peak memory, encoder and decoder apart; a parser of its own reads them.
+beside them the words from windows (`Windowed`), as differences in percent of words.
+Then the recordings are joined and repeated to --seconds of FLAC, and one command makes
+subtitles of it: time, peak memory, encoder and decoder apart; a parser reads them.
 """
 
 from __future__ import annotations

@@ -36,6 +36,9 @@ from wfstdec.transcription.pieces import CutOptions, Piece, Track
 _AHEAD = 2
 """Pieces that may wait for the decoder, for each worker."""
 
+_STOP_S = 1.0
+"""How long to wait for what reads: a file may never answer, such as a FIFO."""
+
 _Item = TypeVar("_Item")
 
 
@@ -337,7 +340,8 @@ def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
             yield item
     finally:
         stopped.set()
-        while thread.is_alive():  # it may wait for room
+        give_up = time.monotonic() + _STOP_S
+        while thread.is_alive() and time.monotonic() < give_up:  # it may wait for room
             with contextlib.suppress(queue.Empty):
                 made.get_nowait()
             thread.join(0.05)
