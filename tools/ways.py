@@ -65,7 +65,6 @@ LONG = {
     "cli.flags": "one table: every flag that commands share, once",
     "search.decoder": "a public class: what users call of every decoder",
     "trie.decoder": "a public class, with what makes it of files and what reads it",
-    "boost.compile": "from a checked list to what every search takes, and its scale",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
 }
 """Modules over the limits, with the reason."""
@@ -74,12 +73,9 @@ SMALL = {
     "doctor.words": "one examination, as its neighbours are",
     "jit.message": "what people see of compiling, apart from how it is done",
     "jit.sources": "which files a kernel is made of: text, no machine code",
-    "search.warming": "runs a decoder from outside, as its users do",
     "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
-    "cli.score": "a module for each command",
     "cli.posterior_scale": "a module for each command: a way to tune",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
-    "cli.warm_up": "a module for each command",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
     "search.paths.partial": "one idea: the words that can no longer change",

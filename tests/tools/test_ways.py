@@ -31,7 +31,7 @@ def test_a_choice_by_class_is_followed_to_all_classes(library):
 
 
 def test_small_modules_name_the_one_that_needs_them(library):
-    assert library.small()["cli.score"] == "cli.demo"
+    assert library.small()["cli.posterior_scale"] == "cli.tune"
 
 
 def test_two_checkouts_stand_side_by_side(capsys):

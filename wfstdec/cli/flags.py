@@ -393,6 +393,10 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "N",
         "help": "the most evaluations (default: 80)",
     },
+    "--all": {
+        "action": "store_true",
+        "help": "what few need too: every kind of list in every way, greedy, alignment",
+    },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
     **MODEL_FLAGS,
     **LATTICE_FLAGS,

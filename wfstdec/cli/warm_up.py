@@ -11,17 +11,14 @@ from __future__ import annotations
 import argparse
 import time
 
+from wfstdec.cli.flags import add_flags
 from wfstdec.jit.cache import COMPILED, ENTRY
 from wfstdec.warm_up import ALL, USUAL, warm_up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="what few need too: every kind of list in every way, greedy, alignment",
-    )
+    add_flags(parser, "--all")
 
 
 def run(args: argparse.Namespace) -> None:
