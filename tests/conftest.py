@@ -7,6 +7,8 @@ WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs.
 import gc
 import importlib.util
 import os
+import signal
+import threading
 
 import pytest
 
@@ -21,6 +23,10 @@ REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
 
 
 def pytest_configure(config):
+    # A shell ignores Ctrl-C for what it runs in the background, tests of Ctrl-C too.
+    if threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     missing = [name for name in PEERS if importlib.util.find_spec(name) is None]
     if REQUIRED and missing:
         raise pytest.UsageError(f"the peers {missing} are required and not installed")

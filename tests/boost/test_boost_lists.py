@@ -218,5 +218,5 @@ def test_a_list_of_nothing_boosts_nothing(boosts):
     decoder = decoder_of("wfst", "cpu")
     x = random_logprobs(np.random.default_rng(6), 8, len(TOKENS))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", BoostWarning)
         assert decoder.decode([x], boosts=boosts) == decoder.decode([x])

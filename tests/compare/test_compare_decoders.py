@@ -30,10 +30,11 @@ def compare(folder, *more):
 
 
 def tune(folder, capsys, *more):
-    """The lines of trials, and the last one's setting and errors."""
+    """The lines of trials, and the best one's setting and errors."""
     assert wfstdec(folder, "tune", *SPEECH, *more) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "%WER" in line]
-    return lines[:-1], lines[-1]
+    [best] = [i for i, line in enumerate(lines) if line.startswith("best of")]
+    return lines[:best], lines[best]
 
 
 def errors_by_name(comparison):

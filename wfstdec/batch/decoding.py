@@ -262,9 +262,13 @@ def _warm_up(
 ) -> None:
     """Load or compile the kernels of a run: a frame of a few of its utterances.
 
-    What is wrong with them is said when they are decoded.
+    What is wrong with them is said when they are decoded; what is wrong with phrases,
+    when their lists are compiled, which happens once.
     """
     frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
+    if isinstance(boosts, BoostLists):
+        for utterance, _ in frames:
+            boosts.of(utterance)
     with warnings.catch_warnings(), suppress(InputError):
         warnings.simplefilter("ignore")
         _search(decoder, frames, boosts, nbest, record)
