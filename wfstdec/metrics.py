@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
 
 class WerGain(NamedTuple):
-    """How much lower one WER is than another on the same utterances.
+    """Difference of two WERs on the same utterances.
 
     Attributes:
         gain: Percent of the reference words, below 0 where it is higher.

@@ -134,7 +134,7 @@ class Transcriber:
         )
 
     def _case_hint(self, missing: Sequence[str]) -> str:
-        """How many words could be said in another case, where case counts."""
+        """Count the words that could be said in another case, where case counts."""
         if self._normalizer.flag:
             return ""
         written = {write(word) for word in missing for write in (str.lower, str.upper)}

@@ -1,4 +1,4 @@
-"""What the head and tail of an audio file say: its form, and whether it is whole.
+"""Read the head and tail of an audio file: its form, and whether it is whole.
 
 libsndfile reads a cut WAV, Ogg or MP3 as if it were a shorter one, or as if silence
 followed; the headers know better.

@@ -41,7 +41,7 @@ AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray
 
 @dataclass(frozen=True)
 class Audio:
-    """One recording as a model hears it.
+    """Recording as a model hears it.
 
     Attributes:
         waveform: Samples float32 [N], mostly in [-1, 1].
@@ -252,7 +252,7 @@ def read_audio(
 
 @contextlib.contextmanager
 def _naming(source: AudioLike) -> Iterator[None]:
-    """What is raised within begins with the path, where there is one."""
+    """Begin what is raised within with the path, where there is one."""
     try:
         yield
     except InputError as error:

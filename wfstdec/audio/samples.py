@@ -19,7 +19,7 @@ SILENT = 1e-4
 
 
 class AudioNote(NamedTuple):
-    """What was done to audio, or is odd about it.
+    """Note of what was done to audio, or is odd about it.
 
     Attributes:
         kind: `rate`, `channels`, `streams`, `silence` or `cut`: say each kind once.

@@ -29,7 +29,7 @@ _UNKNOWN = 2**40
 
 @dataclass
 class Source:
-    """One open audio file.
+    """Open audio file.
 
     Attributes:
         rate: Samples a second.

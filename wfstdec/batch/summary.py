@@ -73,7 +73,7 @@ class Tally:
             raise InputError(f"left out {len(found)} of {total}: {named(found)}")
 
     def extras(self) -> str:
-        """What a line for people says beside what was done; mostly nothing."""
+        """Add to a line for people what is beside what was done; mostly nothing."""
         kept = f"; {self.num_kept} kept from an earlier run" if self.num_kept else ""
         return kept + (f"; {len(self.failures)} left out" if self.failures else "")
 

@@ -76,7 +76,7 @@ class _Remembered(Generic[_Made]):
 
 
 class _Place(Generic[_Made]):
-    """One thing that is made, or will be."""
+    """Value that is made, or will be."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -62,7 +62,7 @@ class CompiledBoosts:
         return self.phrases is not None and self.phrases.unit == "token"
 
     def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:
-        """What an utterance is credited, as a cost: negative nats.
+        """Price what an utterance is credited: negative nats.
 
         Args:
             words: The ids of its words.

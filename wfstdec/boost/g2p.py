@@ -139,7 +139,7 @@ G2pLike = G2p | Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path
 
 
 class _Names:
-    """What phones are among the tokens."""
+    """Table from phones to tokens."""
 
     def __init__(self, phones: Mapping[str, list[str]], tokens: TokenTable) -> None:
         self._ids = tokens.ids
@@ -244,7 +244,7 @@ def _command(text: str) -> list[str]:
 
 
 def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
-    """What a program says of words."""
+    """Ask a program for pronunciations of words."""
     text = "".join(f"{word}\n" for word in words)
     shown = shlex.join(command)
     try:

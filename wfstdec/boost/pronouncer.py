@@ -1,4 +1,4 @@
-"""How words are said that a decoder does not have and no list gives pronunciations for.
+"""Pronounce words that a decoder does not have and no list has pronunciations for.
 
     pronouncer = Pronouncer(tokens, lexicon, separators, g2p)
     said = pronouncer.say(["fuchs"])        # Said
@@ -27,7 +27,7 @@ _SAMPLE = 200
 
 
 class Said(NamedTuple):
-    """How words are said.
+    """Pronounce words.
 
     Attributes:
         ways: Word to pronunciations, token ids; without words that have none.
@@ -40,7 +40,7 @@ class Said(NamedTuple):
 
 
 class Pronouncer:
-    """How words are said that no list gives pronunciations for.
+    """Pronounce words that no list gives pronunciations for.
 
     Args:
         tokens: The token table.
@@ -96,7 +96,7 @@ class Pronouncer:
         return [self._ids(word, names) for names in said]
 
     def known(self, word: str) -> set[Spelling]:
-        """How the decoder says a word already."""
+        """Look up how the decoder says a word already."""
         return self._known.get(word, set())
 
     def _ids(self, word: str, names: Sequence[str]) -> Spelling:

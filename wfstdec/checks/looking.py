@@ -38,7 +38,7 @@ Pairs = Iterable[tuple[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Heard:
-    """What a decoder makes of tokens.
+    """Parts that a decoder makes of tokens.
 
     Attributes:
         tokens: The token table.

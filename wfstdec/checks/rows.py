@@ -32,7 +32,7 @@ FEW = 0.05
 
 
 class RowKind(Enum):
-    """What rows of numbers are; the value says it in words."""
+    """Kinds of rows of numbers; the value says it in words."""
 
     LOGPROBS = "natural log-probs"
     LOG10 = "logs to base 10"

@@ -32,7 +32,7 @@ _BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split
 
 
 class Said:
-    """What wins in the frames of a model's log-probs.
+    """Counts of the tokens that win in frames of log-probs.
 
     Args:
         num_tokens: V.

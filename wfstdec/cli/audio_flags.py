@@ -60,5 +60,5 @@ AUDIO_FLAGS: dict[str, dict[str, Any]] = {
 
 
 def audio_options(args: argparse.Namespace) -> AudioOptions:
-    """How a command line wants audio to be read."""
+    """Options of reading audio, as a command line has them."""
     return AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut)

@@ -83,7 +83,7 @@ class _Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[None]:
-    """What asks us to end ends us as Ctrl-C does: with files and work in order."""
+    """Let signals that ask us to end do it as Ctrl-C does: with work in order."""
 
     def stop(number: int, _: object) -> None:
         raise _Stopped(signal.Signals(number).name, number)

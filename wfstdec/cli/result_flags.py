@@ -124,7 +124,7 @@ def _flag_of(name: str) -> str:
 
 
 def g2p_of(source: str | None, phones: str | None = None) -> G2p | None:
-    """What `--g2p` and `--g2p-phones` ask for.
+    """Make what `--g2p` and `--g2p-phones` ask for.
 
     Raises:
         OptionError: Phones without a source, or as `G2p`, whose other errors too.

@@ -122,7 +122,7 @@ class Tuning:
 
     @property
     def gain(self) -> WerGain | None:
-        """How much lower the best WER is than the default's, of paired draws."""
+        """Difference of the best WER and the default's, of paired draws."""
         errors, words = self.best.counts
         return wer_gain(errors, self.default.counts[0], words)
 

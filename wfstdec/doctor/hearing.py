@@ -32,7 +32,7 @@ Pairs = Iterable[tuple[str, np.ndarray]]
 
 @dataclass
 class Hearing:
-    """What a model says in some utterances.
+    """Tokens that a model says in some utterances.
 
     Attributes:
         said: What wins in their frames.

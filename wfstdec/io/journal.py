@@ -32,7 +32,7 @@ _VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Restart:
-    """What becomes of the work of an earlier run that was stopped.
+    """Decision on the work of an earlier run that was stopped.
 
     Where neither is asked for, a run does not start: its work could be lost.
 
@@ -282,7 +282,7 @@ def _lines(file: IO[bytes]) -> list[dict[str, Any]]:
 
 
 def _value(setting: Any) -> Any:
-    """What counts of a setting: of a file its contents, not its place."""
+    """Take of a setting what counts: of a file its contents, not its place."""
     return setting["digest"] if _is_file(setting) else setting
 
 

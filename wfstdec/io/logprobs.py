@@ -68,7 +68,7 @@ class LogprobReader:
                 yield utterance, partial(_checked, load, f"{self.path}: {utterance}")
 
     def without(self, utterances: Collection[str]) -> LogprobReader:
-        """The same without some utterances, whose log-probs are then not read."""
+        """Leave out some utterances, whose log-probs are then not read."""
         num = self.num_utterances
         return replace(
             self,

@@ -149,7 +149,7 @@ def open_results(
 
 @dataclass
 class _Target:
-    """Where results go, as a user said it."""
+    """Place of results, as a user said it."""
 
     path: PathLike | None
     format: str
@@ -210,7 +210,7 @@ class _Target:
         return self._write_alone if file is None else write
 
     def told(self, count: int, files: Sequence[Path] | None) -> str:
-        """Where what is done is, for people who stopped a run."""
+        """Tell people who stopped a run where its results are."""
         total = self.num_utterances or "an unknown number of"
         if files is None:
             return f"{count} of {total} utterances are written to {self.place}"

@@ -1,4 +1,4 @@
-"""One line for those who wait: kernels are being compiled.
+"""Tell those who wait in one line that kernels are being compiled.
 
 It is said once in a process, and only where machine code is really made: on the
 terminal or in the notebook, otherwise to the log.

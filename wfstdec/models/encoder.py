@@ -34,7 +34,7 @@ _ROWS_CHECKED = 64
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """What one must know of a model to use its log-probs.
+    """Facts of a model that its log-probs are used by.
 
     Attributes:
         tokens: The V outputs by name, the blank among them.

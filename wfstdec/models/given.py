@@ -1,4 +1,4 @@
-"""What a caller says of a model, beside what its files say.
+"""Options of a model that a caller gives, beside what its files say.
 
 given = Given(sample_rate=16000)
 given.table(folder / "vocab.txt", place)      # the caller's tokens, or the model's

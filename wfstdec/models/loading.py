@@ -41,7 +41,7 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
 class _Found:
-    """What was asked for, looked at once and only where somebody asks."""
+    """Model as it was asked for, looked at once and only where somebody asks."""
 
     def __init__(self, model: Any, given: Given) -> None:
         self.model, self.given = model, given
@@ -75,7 +75,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of model.
+    """Kind of model.
 
     Attributes:
         name: As `kind=` says it.

@@ -1,4 +1,4 @@
-"""How toolkits export streaming models: windows, states, inputs, by their metadata.
+"""Forms of streaming exports by toolkit: windows, states, inputs, from metadata.
 
 Each model takes a window of features and its states, and gives the frames of the window
 and the next states, in the order of the inputs. The window is longer than its shift:
@@ -24,7 +24,7 @@ Arrays = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Form:
-    """One way to export a streaming model.
+    """Form of a streaming export.
 
     Attributes:
         name: As sherpa-onnx calls it.

@@ -63,13 +63,13 @@ class Normalizer:
         return (NORMALIZE,) if self.ignore_case else (IGNORE_CASE, NORMALIZE)
 
     def word(self, word: str) -> tuple[str, ...]:
-        """What a word is compared as: one word, or with `normalize` any number."""
+        """Normalise a word: one word, or with `normalize` any number."""
         if self.normalize:
             return _normalized(word)
         return (word.casefold(),) if self.ignore_case else (word,)
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
-        """What the words of a text are compared as."""
+        """Normalise the words of a text."""
         if not self.flag:
             return tuple(words)
         return tuple(part for word in words for part in self.word(word))
@@ -77,7 +77,7 @@ class Normalizer:
     def texts(
         self, transcripts: Mapping[str, Iterable[str]]
     ) -> dict[str, tuple[str, ...]]:
-        """The same of the texts of many utterances."""
+        """Normalise the texts of many utterances."""
         return {name: self.words(words) for name, words in transcripts.items()}
 
 
@@ -96,7 +96,7 @@ def _normalized(word: str) -> tuple[str, ...]:
 
 
 def _character(text: str, i: int) -> str:
-    """What becomes of a character: itself, a space, or nothing."""
+    """Map a character to itself, a space, or nothing."""
     category = unicodedata.category(text[i])
     if category == "Cf":
         return text[i] if text[i] in _JOINERS else ""

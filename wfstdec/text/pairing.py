@@ -221,7 +221,7 @@ def _core(utterance: str) -> str:
 
 
 def _difference(pair: _Pair, names: tuple[str, str]) -> str:
-    """How two ids differ."""
+    """Difference of two ids."""
     left, right = pair.left.casefold(), pair.right.casefold()
     if left == right:
         return "they differ in case"

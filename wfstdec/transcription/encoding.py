@@ -106,7 +106,7 @@ Part = Encoded | Done | Failed
 
 @dataclass(frozen=True)
 class AudioOptions:
-    """How recordings are read; see `open_audio`.
+    """Options of reading recordings; see `open_audio`.
 
     Attributes:
         channel: The channel to take; None mixes all.

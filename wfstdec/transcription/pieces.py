@@ -48,7 +48,7 @@ _MIN_PIECE_S = 1.0
 
 @dataclass(frozen=True)
 class CutOptions(CheckedOptions):
-    """How long audio is cut into pieces.
+    """Options of cutting long audio into pieces.
 
     Attributes:
         rules: Any of them ends a piece; see `Endpointer`.
@@ -178,7 +178,7 @@ class Track:
 
     @property
     def start_frame(self) -> int:
-        """Where the piece under way begins, in frames from the beginning."""
+        """First frame of the piece under way, from the beginning of the audio."""
         return self._start_frame
 
     def hear(self, samples: np.ndarray) -> None:
@@ -230,7 +230,7 @@ class Track:
             self._sessions.close(self.session)
 
     def _cut_frame(self, partial: Partial) -> int:
-        """Where to cut, in frames of the piece: in the best silence that there is."""
+        """Choose the frame of the piece to cut at, in the best silence there is."""
         end = partial.num_frames
         if self._one_pass:
             return end

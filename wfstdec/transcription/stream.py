@@ -47,7 +47,7 @@ class Final:
 
 
 class Stream:
-    """One stream; made by `Transcriber.stream`, used by one thread at a time.
+    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time.
 
     Args:
         model: Any encoder.

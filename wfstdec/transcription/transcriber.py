@@ -49,7 +49,7 @@ ReadLattice = Callable[[str, Lattice], list[Hypothesis]]
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said in a recording.
+    """Words of a recording, by pieces.
 
     Attributes:
         name: The recording's.

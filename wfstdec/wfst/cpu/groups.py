@@ -187,7 +187,7 @@ class GroupSearch(CpuSearch):
 def _stretch(
     given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
 ) -> tuple[tuple[np.ndarray, ...], int, int]:
-    """What a kernel is to do in one call, from `at` on.
+    """Part of a kernel's work that one call does, from `at` on.
 
     Args:
         given: The utterances.
