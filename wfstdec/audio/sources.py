@@ -22,7 +22,7 @@ from wfstdec.audio.samples import AudioNote
 from wfstdec.errors import AudioError, BackendError
 
 SLACK_S = 0.25
-"""What a container's duration may differ by: priming of AAC, the last packet."""
+"""Seconds that a container's duration may be off: priming of AAC, last packet."""
 _UNKNOWN = 2**40
 """Samples that libsndfile says a FLAC has that does not say it."""
 
@@ -63,7 +63,7 @@ class ArraySource(Source):
         self._samples = samples
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """As of `Source`."""
+        """Yield blocks of samples; see `Source`."""
         for start in range(0, len(self._samples), size):
             yield self._samples[start : start + size]
 
@@ -79,7 +79,7 @@ class SoundfileSource(Source):
             self.duration_s = file.frames / file.samplerate
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """As of `Source`."""
+        """Yield blocks of samples; see `Source`."""
         soundfile = _soundfile()
         done = 0
         while True:
@@ -114,7 +114,7 @@ class AvSource(Source):
             self.notes.append(AudioNote("streams", text))
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """As of `Source`; packets are as long as they are."""
+        """Yield the packets of the stream, each as long as it is; see `Source`."""
         resampler = self._av.AudioResampler(format="fltp", rate=self.rate)
         done = 0
         try:

@@ -58,7 +58,7 @@ class CompiledBoosts:
 
     @property
     def of_tokens(self) -> bool:
-        """Whether there are phrases of tokens."""
+        """Tell whether there are phrases of tokens."""
         return self.phrases is not None and self.phrases.unit == "token"
 
     def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:

@@ -81,7 +81,7 @@ class G2p:
 
     @classmethod
     def of(cls, given: G2pLike) -> G2p:
-        """The same, or one of a source that is given by itself."""
+        """Take a `G2p` as it is, or make one of a source that is given by itself."""
         return given if isinstance(given, G2p) else cls(given)
 
     def say(
@@ -101,7 +101,7 @@ class G2p:
         }
 
     def _found(self, source: Any) -> Any:
-        """What makes pronunciations of words, or a lexicon."""
+        """Load what makes pronunciations of words, or a lexicon."""
         if isinstance(source, Lexicon):
             return source
         if isinstance(source, Mapping):

@@ -136,7 +136,7 @@ class Pronouncer:
 
     @cached_property
     def _spells_by_itself(self) -> bool:
-        """Whether most words of the lexicon are what their tokens spell, in a sample.
+        """Tell from a sample whether most words are what their tokens spell.
 
         However they are cut: a model may have cut them otherwise than into the fewest
         pieces.

@@ -31,7 +31,7 @@ FRAMES = 200
 BATCH_PAIRS = 512
 """Pairs of neighbours that tell the axes of a batch."""
 LEAST_SHARED, MORE_SHARED = 0.1, 1.5
-"""What neighbours in time share at least, and times what utterances share."""
+"""Least that neighbours in time share, and its factor over what utterances share."""
 
 Pairs = Iterable[tuple[str, np.ndarray]]
 
@@ -183,7 +183,7 @@ class FirstLook:
 
 
 def _are_axes_swapped(utterances: Sequence[Any], blank: int) -> bool:
-    """Whether what follows in time follows along the first axis.
+    """Tell whether time runs along the first axis.
 
     In time, neighbours share much of what is no blank; utterances share it by chance.
     On real speech one axis shares 2.4 times as much as the other, or more.

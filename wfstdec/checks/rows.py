@@ -43,7 +43,7 @@ class RowKind(Enum):
 
     @property
     def remedy(self) -> str:
-        """What makes log-probs [T, V] of them; empty where they are."""
+        """Say how to make log-probs [T, V] of the rows; empty where they are."""
         return _REMEDIES[self]
 
     @property
@@ -119,7 +119,7 @@ def spread(array: np.ndarray, most: int) -> np.ndarray:
 
 
 def _are_logs(sums: np.ndarray) -> bool:
-    """Whether sums are as of log-probs, rounded, or with tokens pruned away."""
+    """Tell whether sums are as of log-probs, rounded, or with tokens pruned."""
     high = np.count_nonzero(sums > TOO_HIGH)
     return bool(high <= FEW * len(sums) and np.median(sums) >= TOO_LOW)
 
@@ -129,7 +129,7 @@ def _are_ones(sums: np.ndarray) -> bool:
 
 
 def _are_columns_logs(logprobs: np.ndarray) -> bool:
-    """Whether the columns are log-probs; of an array with few rows, as V is."""
+    """Tell whether columns are log-probs, in an array with few rows, as V is."""
     columns = spread(logprobs.T, MOST_ROWS).astype(np.float32)
     sums = row_sums(columns)
     if len(sums) < FEWEST_ROWS or not (sums < np.inf).all():

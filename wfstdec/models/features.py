@@ -61,15 +61,15 @@ class KaldiFbank:
 
     @property
     def num_ready(self) -> int:
-        """As of `Features`."""
+        """Count the frames that are ready; see `Features`."""
         return self._fbank.num_frames_ready
 
     def accept(self, samples: np.ndarray) -> None:
-        """As of `Features`."""
+        """Take samples; see `Features`."""
         self._fbank.accept_waveform(RATE, samples * np.float32(self._scale))
 
     def frames(self, first: int, num: int) -> np.ndarray:
-        """As of `Features`."""
+        """Compute frames from a position on; see `Features`."""
         self._fbank.pop(first - self._dropped)
         self._dropped = first
         return np.stack([self._fbank.get_frame(first + i) for i in range(num)])
@@ -97,16 +97,16 @@ class NemoFbank:
 
     @property
     def num_ready(self) -> int:
-        """As of `Features`."""
+        """Count the frames that are ready; see `Features`."""
         ready = self._fbank.num_frames_ready - self._EDGE
         return self._num_zeros + ready if ready > 0 else 0
 
     def accept(self, samples: np.ndarray) -> None:
-        """As of `Features`."""
+        """Take samples; see `Features`."""
         self._fbank.accept_waveform(RATE, samples)
 
     def frames(self, first: int, num: int) -> np.ndarray:
-        """As of `Features`."""
+        """Compute frames from a position on; see `Features`."""
         start, stop = first - self._num_zeros, first - self._num_zeros + num
         zeros = np.zeros((min(num, max(0, -start)), self._num_bins), np.float32)
         start = max(start, 0)
@@ -127,15 +127,15 @@ class RawFrames:
 
     @property
     def num_ready(self) -> int:
-        """As of `Features`."""
+        """Count the frames that are ready; see `Features`."""
         return self._dropped + len(self._rest) // self.num_samples
 
     def accept(self, samples: np.ndarray) -> None:
-        """As of `Features`."""
+        """Take samples; see `Features`."""
         self._rest = np.concatenate([self._rest, samples])
 
     def frames(self, first: int, num: int) -> np.ndarray:
-        """As of `Features`."""
+        """Compute frames from a position on; see `Features`."""
         self._rest = self._rest[(first - self._dropped) * self.num_samples :]
         self._dropped = first
         return self._rest[: num * self.num_samples].reshape(num, self.num_samples)
