@@ -1,0 +1,109 @@
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("soxr")
+
+import shutil
+
+import numpy as np
+from real_speech import speech_graph, utterances
+from row_streams import long_rows
+from scripted_server import ScriptedServer
+from wav_files import wav_bytes
+
+from tools.bench.row_encoder import StreamingRowEncoder
+from wfstdec import WfstDecoder, WfstOptions
+
+
+@pytest.fixture(scope="session")
+def decoder():
+    """On a small graph of real words; the n-best lists of others come of options."""
+    options = WfstOptions(beam=10.0, lm_scale=0.8)
+    return WfstDecoder(speech_graph("normal"), options, "cpu", threads=2)
+
+
+@pytest.fixture(scope="session")
+def encoder(decoder):
+    return StreamingRowEncoder(decoder.graph.tokens)
+
+
+@pytest.fixture(scope="session")
+def speech():
+    """Makes rows of so many seconds of speech with pauses, other ones for each seed."""
+    some = utterances(3)
+    return lambda seconds, seed: long_rows(some, seconds, seed).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def launch(tmp_path_factory):
+    """Starts Chromium with a microphone that hears these samples, once each time."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no browser is installed")
+    folder = tmp_path_factory.mktemp("microphones")
+    with playwright.sync_playwright() as play:
+
+        def launch(heard, rate):
+            path = folder / f"{len(list(folder.iterdir()))}.wav"
+            path.write_bytes(wav_bytes(heard, rate=rate))
+            flags = [
+                "--no-sandbox",
+                "--use-fake-ui-for-media-stream",
+                "--use-fake-device-for-media-stream",
+                f"--use-file-for-fake-audio-capture={path}%noloop",
+            ]
+            return play.chromium.launch(executable_path=chromium, args=flags)
+
+        yield launch
+
+
+@pytest.fixture(scope="session")
+def heard():
+    """Noise of 48 kHz that the microphone of `browser` hears: unlike itself later."""
+    return np.random.default_rng(0).normal(0, 0.1, 48000 * 8)
+
+
+@pytest.fixture(scope="session")
+def browser(launch, heard):
+    browser = launch(heard, 48000)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens the page of a server; the browser must have had nothing to complain of."""
+    contexts = []
+
+    def open_page(address, script="", in_browser=browser, **options):
+        context = in_browser.new_context(**options)
+        context.grant_permissions(["clipboard-read", "clipboard-write", "microphone"])
+        contexts.append(context)
+        page = context.new_page()
+        page.complaints, page.asked = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda said: said.type == "error" and page.complaints.append(said.text),
+        )
+        page.add_init_script(script)
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        for page in context.pages:
+            assert not page.complaints
+        context.close()
+
+
+@pytest.fixture
+def scripted():
+    server = ScriptedServer()
+    server.start()
+    yield server
+    server.stop()

@@ -1,0 +1,378 @@
+"""The engine: any streams in any company give what `decode` gives between endpoints."""
+
+import io
+import threading
+import time
+
+import numpy as np
+import pytest
+from row_streams import (
+    SHIFT_S,
+    CollectedMeasures,
+    FaultyEncoder,
+    Said,
+    bytes_of,
+    check_utterances,
+    random_cuts,
+)
+
+from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
+from wfstdec.server.engine import Engine
+from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words
+from wfstdec.server.limits import Limits
+from wfstdec.server.stream_settings import StreamSettings
+
+LISTS = (None, ["bartley"], {"i": 2.0, "was wrong": 3.0}, ["understand", "he"])
+
+
+def give(events):
+    for stream, event in events:
+        stream.context.take(event)
+
+
+@pytest.fixture
+def make_engine(decoder):
+    engines = []
+
+    def make(model, limits=None, **more):
+        measures = CollectedMeasures()
+        engine = Engine(model, decoder, limits or Limits(), measures, post=give, **more)
+        engine.measures = measures
+        engines.append(engine)
+        engine.start()
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.stop()
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("wfstdec-")], names
+
+
+def wait_for(saids, seconds=60):
+    deadline = time.monotonic() + seconds
+    while any(said.finished is None for said in saids):
+        assert time.monotonic() < deadline, "streams did not come to their end"
+        time.sleep(0.005)
+
+
+def wait_until(is_so, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class Talker:
+    """A client: sends rows in messages of any size, and asks for this and that."""
+
+    def __init__(self, engine, rows, seed, *, wishes=True, **settings):
+        self.rng, self.rows = np.random.default_rng(seed), rows
+        boosts = LISTS[self.rng.integers(len(LISTS))] if wishes else None
+        interims = bool(self.rng.integers(2))
+        self.said = Said(boosts)
+        if boosts is not None:
+            self.said.lists.append(boosts)
+        settings = {"boosts": boosts, "interims": interims} | settings
+        self.stream = engine.open(StreamSettings("linear16", **settings), self.said)
+        self.wishes, self.messages = wishes, self._messages()
+
+    def _messages(self):
+        data, row_bytes = bytes_of(self.rows), 640
+        parts = (
+            random_cuts(self.rng, len(self.rows), 4)
+            if self.wishes
+            else [len(self.rows)]
+        )
+        at = 0
+        for part in parts:
+            piece = data[at * row_bytes : (at + part) * row_bytes]
+            at += part
+            first = 0
+            for size in random_cuts(self.rng, len(piece), 12):
+                yield piece[first : first + size]
+                first += size
+            if at < len(self.rows) and self.rng.random() < 0.5:
+                yield "flush"
+            if at < len(self.rows) and self.rng.random() < 0.5:
+                yield LISTS[self.rng.integers(len(LISTS))] or []
+
+    def send_one(self):
+        """Send one message; False at the end."""
+        message = next(self.messages, None)
+        if message is None:
+            self.stream.finish()
+            return False
+        if isinstance(message, bytes):
+            self.stream.send(message)
+        elif message == "flush":
+            self.stream.flush()
+        else:
+            self.said.lists.append(message)
+            self.stream.change_boosts(message)
+        return True
+
+
+KINDS = {
+    "best": {},
+    "list": {"nbest": 4},
+    "confidence": {"confidence": True, "nbest": 2},
+    "two passes": {},
+    "two passes, list": {"nbest": 3},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streams_give_what_decode_gives(kind, decoder, encoder, speech, make_engine):
+    tokens, options = encoder.spec.tokens, KINDS[kind]
+    model = RowEncoder(tokens) if kind.startswith("two") else encoder
+    engine = make_engine(model, **options)
+    rng = np.random.default_rng(7)
+    talkers = [
+        Talker(engine, speech(rng.uniform(2, 14), seed), seed) for seed in range(10)
+    ]
+    left = list(talkers)
+    while left:
+        one = left[rng.integers(len(left))]
+        if not one.send_one():
+            left.remove(one)
+        time.sleep(rng.choice([0, 0, 0.01]))
+    wait_for([one.said for one in talkers])
+
+    lister = decoder.with_options(nbest=options.get("nbest", 1))
+    reading = LatticeReading(nbest=options.get("nbest", 1), confidence=True)
+
+    def decode(rows, boosts):
+        if options.get("confidence"):
+            [lattice] = decoder.decode_lattice([rows], boosts=[boosts])
+            return reading("", lattice)
+        if options.get("nbest"):
+            return lister.decode_nbest([rows], boosts=[boosts])[0]
+        return decoder.decode([rows], boosts=[boosts])
+
+    num_words = 0
+    for one in talkers:
+        assert one.said.finished.error is None and not one.said.lists
+        assert one.said.finished.heard_s == pytest.approx(len(one.rows) * SHIFT_S)
+        num_words += check_utterances(one.said, one.rows, decode)
+    assert num_words > 100
+    assert not len(engine)
+
+
+def test_interims_and_events_of_an_utterance(encoder, speech, make_engine):
+    """Words appear before they are final, speech begins, and an utterance ends."""
+    engine = make_engine(encoder)
+    said = Said()
+    settings = StreamSettings(
+        "linear16", interims=True, speech_started=True, utterance_end_s=1.0
+    )
+    stream = engine.open(settings, said)
+    rows = speech(12, 3)
+    for first in range(0, len(rows), 20):
+        num = engine.measures.calls["heard"]
+        before = len(num)
+        stream.send(bytes_of(rows[first : first + 20]))
+        wait_until(lambda: len(num) > before)  # noqa: B023
+    stream.finish()
+    wait_for([said])
+    words = [event for event in said.events if isinstance(event, Words)]
+    assert sum(not event.is_final for event in words) > 10
+    assert sum(event.is_final and not event.ends_utterance for event in words) >= 1
+    begun = [event.at_s for event in said.events if isinstance(event, SpeechStarted)]
+    assert begun == sorted(begun) and len(begun) >= 1
+    ends = [e.last_word_end_s for e in said.events if isinstance(e, UtteranceEnd)]
+    last_words = {w.end_s for _, words, _ in said.utterances for w in words}
+    assert len(ends) == len(set(ends)) and set(ends) <= last_words
+
+
+def test_silence_that_a_client_asks_for(encoder, speech, make_engine):
+    """Pauses of 0.8 s: half a second ends utterances, three do not."""
+    engine, rows, counts = make_engine(encoder), speech(30, 5), []
+    for silence_s in (0.5, 3.0, float("inf")):
+        said = Said()
+        settings = StreamSettings("linear16", endpoint_silence_s=silence_s)
+        stream = engine.open(settings, said)
+        stream.send(bytes_of(rows))
+        stream.finish()
+        wait_for([said])
+        counts.append(len(said.utterances))
+    assert counts[0] > counts[1] >= counts[2] == 2  # one cut at 20 s
+
+
+def test_each_flush_has_one_answer(encoder, speech, make_engine):
+    engine, said = make_engine(encoder), Said()
+    stream = engine.open(StreamSettings("linear16"), said)
+    stream.flush()
+    stream.send(bytes_of(speech(3, 1)))
+    stream.flush()
+    stream.flush()
+    stream.finish()
+    wait_for([said])
+    answers = [e for e in said.events if isinstance(e, Words) and e.is_answer]
+    assert [bool(answer.words) for answer in answers] == [False, True, False]
+
+
+def test_boosts_that_are_wrong_leave_the_stream_alone(encoder, speech, make_engine):
+    engine, said = make_engine(encoder), Said()
+    stream = engine.open(StreamSettings("linear16"), said)
+    stream.send(bytes_of(speech(2, 1)))
+    stream.change_boosts({"bartley": float("nan")})
+    said.lists.append(["zzyzx"])
+    stream.change_boosts(["zzyzx"])
+    stream.finish()
+    wait_for([said])
+    refused, unknown = [e for e in said.events if isinstance(e, BoostsChanged)]
+    assert isinstance(refused.error, BoostError)
+    assert "zzyzx" in unknown.warnings[0] and said.finished.error is None
+
+    said = Said()
+    engine.open(StreamSettings("linear16", boosts={"a": float("nan")}), said)
+    wait_for([said])
+    assert isinstance(said.finished.error, BoostError)
+
+
+def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine):
+    """A model that fails, rows that are no log-probs, bytes that are no audio."""
+    tokens = encoder.spec.tokens
+
+    class Spoilt(StreamingRowEncoder):
+        def step(self, states, chunks, last):
+            found = super().step(states, chunks, last)
+            return [np.where(rows > 2000, np.nan, rows) for rows in found]
+
+    poison = np.full(320 * 20, 32767, "<i2").tobytes()
+    for model, error in (
+        (Spoilt(tokens), LogprobError),
+        (FaultyEncoder(tokens), RuntimeError),
+    ):
+        engine = make_engine(model)
+        good = [
+            Talker(engine, speech(6, seed), seed, wishes=False) for seed in range(4)
+        ]
+        said = Said()
+        bad = engine.open(StreamSettings("linear16"), said)
+        bad.send(poison)
+        for one in good:
+            while one.send_one():
+                pass
+        bad.finish()
+        wait_for([said, *(one.said for one in good)])
+        assert isinstance(said.finished.error, error)
+        for one in good:
+            assert one.said.finished.error is None
+            check_utterances(one.said, one.rows, lambda rows, _: decoder.decode([rows]))
+    said = Said()
+    stream = engine.open(StreamSettings(None), said)
+    stream.send(b"this is no audio at all" * 100)
+    stream.finish()
+    wait_for([said])
+    assert isinstance(said.finished.error, AudioError)
+
+
+def test_giving_up_at_any_moment_leaves_nothing(encoder, speech, make_engine):
+    engine = make_engine(encoder, nbest=2, confidence=True)
+    rng = np.random.default_rng(0)
+    silent = Said()
+    for seed in range(60):
+        said = Said()
+        stream = engine.open(StreamSettings("linear16", boosts=["bartley"]), said)
+        said.lists.append(["bartley"])
+        stream.send(bytes_of(speech(1.5, seed)))
+        if rng.random() < 0.3:
+            stream.flush()
+        if rng.random() < 0.3:
+            stream.finish()
+        time.sleep(rng.choice([0, 0.001, 0.01]))
+        stream.abort()
+    wait_until(lambda: not len(engine))
+    stream = engine.open(StreamSettings("linear16"), silent)
+    stream.send(bytes_of(speech(3, 1)))
+    stream.finish()
+    wait_for([silent])
+    assert silent.utterances[0][1]
+    assert not len(engine) and not engine._courses
+    assert not len(engine._means.sessions)
+
+
+def test_limits_draining_and_stopping(encoder, speech, make_engine):
+    engine = make_engine(encoder, Limits(streams=2))
+    saids = [Said(), Said()]
+    streams = [engine.open(StreamSettings("linear16"), said) for said in saids]
+    with pytest.raises(LimitError, match="--max-streams"):
+        engine.open(StreamSettings("linear16"))
+    assert engine.measures.calls["refused"] == [("full",)]
+    for stream in streams:
+        stream.send(bytes_of(speech(3, 2)))
+    engine.drain()
+    wait_for(saids)
+    assert all(said.utterances[-1][1] for said in saids)
+    with pytest.raises(LimitError, match="about to stop"):
+        engine.open(StreamSettings("linear16"))
+
+
+def test_a_stream_that_sends_too_fast_is_told_to_wait(encoder, speech, make_engine):
+    engine, said = make_engine(encoder, Limits(buffered_s=2.0)), Said()
+    stream = engine.open(StreamSettings("linear16"), said)
+    data = bytes_of(speech(60, 1))
+    stream.send(data)
+    assert stream.buffered_s > 2 and stream.is_full
+    wait_until(lambda: any(type(event).__name__ == "Room" for event in said.events))
+    assert stream.buffered_s <= 2
+    stream.finish()
+    wait_for([said])
+
+
+def test_warming_leaves_no_stream(encoder, make_engine):
+    engine = make_engine(encoder, Limits(streams=1))
+    engine.warm()
+    assert not len(engine) and not len(engine._means.sessions)
+
+
+def test_stopping_ends_all_threads_and_streams(decoder, encoder, speech):
+    """Those of the decoder too, in the midst of a container."""
+    before = set(threading.enumerate())
+    engine = Engine(encoder, decoder, Limits(), CollectedMeasures(), post=give)
+    engine.start()
+    saids = [Said() for _ in range(4)]
+    for said in saids:
+        stream = engine.open(StreamSettings("linear16"), said)
+        stream.send(bytes_of(speech(6, 1)))
+    engine.open(StreamSettings(None), Said()).send(b"OggS" + bytes(20))
+    wait_until(lambda: all(said.events for said in saids))
+    engine.stop()
+    engine.stop()
+    assert not len(engine) and all(said.finished is None for said in saids)
+
+    def left():
+        names = [t.name for t in set(threading.enumerate()) - before]
+        return [name for name in names if name != "tqdm_monitor"]
+
+    wait_until(lambda: not left())  # FFmpeg's thread ends by itself
+
+
+@pytest.mark.parametrize("form", ["WAV", "FLAC"])
+def test_containers_give_what_decode_gives(form, decoder, encoder, speech, make_engine):
+    """Their bytes cut anywhere; what is sent behind a flush is another utterance."""
+    soundfile = pytest.importorskip("soundfile")
+    pytest.importorskip("av")
+    rows, file, rng = speech(9, 4), io.BytesIO(), np.random.default_rng(5)
+    samples = np.frombuffer(bytes_of(rows), "<i2")
+    soundfile.write(file, samples, 16000, format=form, subtype="PCM_16")
+    data, said = file.getvalue(), Said()
+    stream = make_engine(encoder).open(StreamSettings(None, interims=True), said)
+    flush_at = 44 + 640 * 200 if form == "WAV" else None  # a head, and whole rows
+    for part in (data[:flush_at], data[flush_at or len(data) :]):
+        first = 0
+        for size in random_cuts(rng, len(part), 15):
+            stream.send(part[first : first + size])
+            first += size
+        if first == flush_at:
+            stream.flush()
+    stream.finish()
+    wait_for([said])
+    assert said.finished.error is None
+    assert check_utterances(said, rows, lambda r, _: decoder.decode([r])) > 10
+    answers = [e for e in said.events if isinstance(e, Words) and e.is_answer]
+    assert len(answers) == (form == "WAV")

@@ -1,0 +1,118 @@
+"""The outbox of a stream: order, the newest interim, and its end."""
+
+import asyncio
+import random
+
+from wfstdec.server.outbox import Outbox
+
+
+def taken(outbox):
+    """What is given out now."""
+
+    async def take():
+        found = []
+        while len(outbox):
+            found.append(await outbox.next())
+        return found
+
+    return asyncio.run(take())
+
+
+def test_only_the_newest_interim_is_sent():
+    outbox = Outbox(9)
+    outbox.put("final 1")
+    outbox.put_interim("a")
+    outbox.put_interim("a b")
+    outbox.put("speech started")
+    outbox.put_interim("a b c")
+    assert len(outbox) == 3
+    assert taken(outbox) == ["final 1", "speech started", "a b c"]
+
+
+def test_what_comes_behind_an_interim_stays_behind_it():
+    outbox = Outbox(9)
+    outbox.put_interim("a")
+    outbox.put("utterance end")
+    assert taken(outbox) == ["a", "utterance end"]
+
+
+def test_a_final_takes_out_the_interim_that_waits():
+    outbox = Outbox(9)
+    outbox.put_interim("a")
+    outbox.drop_interim()
+    outbox.put("final")
+    assert taken(outbox) == ["final"]
+    outbox.drop_interim()  # none waits
+    assert not len(outbox)
+
+
+def test_an_interim_that_was_sent_takes_out_nothing():
+    outbox = Outbox(9)
+    outbox.put_interim("a")
+    assert taken(outbox) == ["a"]
+    outbox.put("a")  # equal, and another one
+    outbox.put_interim("b")
+    outbox.drop_interim()
+    assert taken(outbox) == ["a"]
+
+
+def test_who_waits_is_woken_and_the_end_comes_behind_all():
+    async def run():
+        outbox, found = Outbox(9), []
+
+        async def read():
+            while (one := await outbox.next()) is not None:
+                found.append(one)
+
+        reader = asyncio.create_task(read())
+        for number in range(3):
+            await asyncio.sleep(0)
+            outbox.put(number)
+        outbox.put_interim("last")
+        outbox.close()
+        outbox.put("too late")
+        await asyncio.wait_for(reader, 5)
+        return found
+
+    assert asyncio.run(run()) == [0, 1, 2, "last"]
+
+
+def test_more_than_may_wait_ends_it():
+    async def run():
+        outbox = Outbox(2)
+        for number in range(4):
+            outbox.put(number)
+        return await outbox.next(), outbox.overflowed
+
+    assert asyncio.run(run()) == (None, True)
+    kept = Outbox(2)
+    for number in range(99):
+        kept.put_interim(number)
+    assert not kept.overflowed and taken(kept) == [98]
+
+
+def test_any_order_of_calls_keeps_finals_in_order():
+    random.seed(0)
+    for _ in range(200):
+        outbox, given, expected = Outbox(99), [], []
+        interim = None
+        for number in range(random.randrange(30)):
+            if random.random() < 0.5:
+                if interim is not None:
+                    expected.remove(interim)
+                interim = ("interim", number)
+                outbox.put_interim(interim)
+                expected.append(interim)
+            else:
+                if random.random() < 0.5 and interim is not None:
+                    expected.remove(interim)
+                    interim = None
+                    outbox.drop_interim()
+                outbox.put(("final", number))
+                expected.append(("final", number))
+            if random.random() < 0.2 and expected:
+                [one] = [asyncio.run(outbox.next())]
+                given.append(one)
+                assert one == expected.pop(0)
+                interim = None if one == interim else interim
+        assert taken(outbox) == expected

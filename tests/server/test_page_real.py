@@ -1,0 +1,87 @@
+"""The page in a real browser, a real model behind it: names appear when boosted."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from served import serving
+
+import wfstdec
+from wfstdec.cli.demo import AUDIO, MODEL, OTHER_TOKENS, SAME_TOKENS
+from wfstdec.models import MappedTokens, load_model
+from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
+from wfstdec.server.service import Service
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytest.importorskip("soundfile")
+SPOKEN = "1462-170142-0030.mp3"
+PLAIN, BOOSTED = (f"i understand {name} i was wrong" for name in ("partly", "bartley"))
+RATE = 16000
+LISTENS_S = 20000
+
+
+@pytest.fixture(scope="module")
+def server():
+    if importlib.util.find_spec(MODEL) is None:
+        pytest.skip(f"needs {MODEL}")
+    decoder = wfstdec.WfstDecoder(build_or_load(find_recipe()), OPTIONS, threads=2)
+    tokens = decoder.vocabulary.tokens
+    model = MappedTokens(load_model(MODEL), tokens, same=SAME_TOKENS, rest=OTHER_TOKENS)
+    service = Service.of(model, decoder, name=MODEL, nbest=3, confidence=True)
+    with serving(service) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def speaking(launch):
+    """A browser whose microphone hears somebody speak, then silence."""
+    from wfstdec.audio import read_audio
+
+    spoken = read_audio(find_recipe() / AUDIO / SPOKEN, RATE).waveform
+    pause = np.random.default_rng(1).normal(0, 1e-3, 3 * RATE)
+    browser = launch(np.concatenate([pause[: RATE // 3], spoken, pause]), RATE)
+    yield browser
+    browser.close()
+
+
+def words_of(page):
+    return page.locator("#transcript .word").all_inner_texts()
+
+
+def test_a_boosted_name_appears(server, open_page, speaking):
+    page = open_page(server.url, in_browser=speaking)
+    expect(page.locator("#model-name")).to_have_text(MODEL)
+    for boosts, text in (("", PLAIN), ("bartley 4\nzzyzx", BOOSTED)):
+        page.fill("#boosts", boosts)
+        page.get_by_role("button", name="Use these words").click()
+        page.get_by_role("button", name="Listen").click()
+        words = page.locator("#transcript .open")
+        expect(words.first).to_contain_text("i", timeout=LISTENS_S)
+        expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_S)
+        page.locator("#listen").click()
+        expect(page.locator("#listen")).to_have_text("Listen", timeout=LISTENS_S)
+        assert " ".join(words_of(page)) == text
+        page.locator("#transcript .word").nth(2).click()
+        expect(page.locator("#about-word")).to_contain_text("confidence 0.")
+        page.locator(".readings summary").first.click()
+        expect(page.locator(".readings mark").first).to_be_visible()
+        page.get_by_role("button", name="Clear").click()
+    expect(page.locator("#boost-notes")).to_contain_text("zzyzx")
+
+
+def test_a_file_is_transcribed_and_played(server, open_page):
+    page = open_page(server.url)
+    page.set_input_files("#files", find_recipe() / AUDIO / SPOKEN)
+    expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_S)
+    assert " ".join(words_of(page)) == PLAIN
+    page.fill("#boosts", "bartley 4")
+    page.get_by_role("button", name="Use these words").click()
+    page.get_by_role("button", name="Clear").click()
+    page.set_input_files("#files", find_recipe() / AUDIO / SPOKEN)
+    expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_S)
+    assert " ".join(words_of(page)) == BOOSTED
+    page.locator("#transcript .word", has_text="bartley").click()
+    expect(page.locator(".playing")).to_have_text("bartley")
+    expect(page.locator(".playing")).to_have_count(0)
+    expect(page.locator("#trouble")).to_be_hidden()
+    assert float(page.locator("#factor-meter").inner_text()) > 0

@@ -1,0 +1,360 @@
+"""The server as a program runs it: signals, draining, limits and keys as flags."""
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+httpx = pytest.importorskip("httpx")
+websockets = pytest.importorskip("websockets.sync.client")
+
+from served import serving, still_service, wait_until  # noqa: E402
+from starlette.applications import Starlette  # noqa: E402
+from starlette.middleware import Middleware  # noqa: E402
+from starlette.responses import PlainTextResponse  # noqa: E402
+from starlette.routing import Route, WebSocketRoute  # noqa: E402
+from websockets.exceptions import ConnectionClosed  # noqa: E402
+
+from wfstdec.cli.main import main, make_parser  # noqa: E402
+from wfstdec.cli.serve import read_key  # noqa: E402
+from wfstdec.cli.serve_flags import limits_of  # noqa: E402
+from wfstdec.errors import FormatError, OptionError  # noqa: E402
+from wfstdec.server.access import Access  # noqa: E402
+from wfstdec.server.app import make_app  # noqa: E402
+from wfstdec.server.limits import Limits  # noqa: E402
+from wfstdec.server.running import open_socket  # noqa: E402
+from wfstdec.server.service import Service  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+
+
+class Held:
+    """An app whose requests and streams last until they are let go."""
+
+    def __init__(self, service):
+        self.let_go, self.begun = threading.Event(), 0
+        self.app = Starlette(
+            routes=[
+                Route("/v1/hold", self._hold),
+                Route("/ready", self._ready),
+                WebSocketRoute("/v1/stream", self._stream),
+            ],
+            middleware=[Middleware(Access, service=service)],
+            lifespan=make_app(service).router.lifespan_context,
+        )
+        self.app.state.service = service
+
+    async def _until_let_go(self):
+        self.begun += 1
+        while not self.let_go.is_set():
+            await asyncio.sleep(0.005)
+
+    async def _hold(self, request):
+        await self._until_let_go()
+        return PlainTextResponse("held")
+
+    async def _ready(self, request):
+        return PlainTextResponse(f"{request.app.state.service.unready}")
+
+    async def _stream(self, websocket):
+        await websocket.accept()
+        await self._until_let_go()
+        await websocket.send_text("last words")
+        await websocket.close(1001)
+
+
+@contextlib.contextmanager
+def asked(url):
+    """A GET in a thread, under way; its answer, or error, in the list in the end."""
+    found = []
+
+    def ask():
+        try:
+            found.append(httpx.get(url, timeout=20))
+        except httpx.HTTPError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield found
+    finally:
+        thread.join(20)
+
+
+def test_what_is_under_way_ends_and_nothing_new_begins():
+    service = still_service()
+    held = Held(service)
+    with (
+        serving(service, held.app) as running,
+        websockets.connect(f"{running.ws}/v1/stream") as stream,
+        asked(f"{running.url}/v1/hold") as found,
+    ):
+        wait_until(lambda: held.begun == 2)
+        running.server.handle_exit(signal.SIGTERM, None)
+        wait_until(lambda: service.draining)
+        refused = httpx.get(f"{running.url}/v1/hold")
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "draining"
+        assert refused.headers["retry-after"]
+        with pytest.raises(websockets.InvalidStatus) as handshake:
+            websockets.connect(f"{running.ws}/v1/stream")
+        assert handshake.value.response.status_code == 503
+        assert httpx.get(f"{running.url}/ready").text == "draining"
+        assert not found and running.thread.is_alive()
+        held.let_go.set()
+        assert stream.recv(10) == "last words"
+        with pytest.raises(ConnectionClosed):
+            stream.recv(10)
+        assert stream.close_code == 1001
+        running.thread.join(20)
+        assert not running.thread.is_alive()
+    assert found[0].text == "held"
+    assert service.engine.calls == ["start", "warm", "drain", "stop"]
+
+
+def test_what_takes_too_long_is_cut_off(caplog):
+    service = still_service(Limits(drain_s=0.3))
+    held = Held(service)
+    with (
+        serving(service, held.app) as running,
+        websockets.connect(f"{running.ws}/v1/stream") as stream,
+        asked(f"{running.url}/v1/hold") as found,
+    ):
+        wait_until(lambda: held.begun == 2)
+        began = time.monotonic()
+        running.server.handle_exit(signal.SIGTERM, None)
+        with pytest.raises(ConnectionClosed):
+            stream.recv(10)
+        assert stream.close_code == 1012
+        assert time.monotonic() - began > 0.3
+        running.thread.join(20)
+        assert time.monotonic() - began < 5
+    assert not getattr(found[0], "is_success", False)
+    assert "--max-drain-s" in caplog.text
+    assert service.engine.calls[-1] == "stop"
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_at_once(second):
+    service = still_service()
+    held = Held(service)
+    with serving(service, held.app) as running, asked(f"{running.url}/v1/hold"):
+        wait_until(lambda: held.begun)
+        running.server.handle_exit(signal.SIGTERM, None)
+        wait_until(lambda: service.draining)
+        began = time.monotonic()
+        running.server.handle_exit(second, None)
+        running.thread.join(20)
+        assert time.monotonic() - began < 2
+
+
+def test_a_signal_while_kernels_are_compiled_ends_at_once():
+    """They may take half a minute, and a container's patience is 10 s."""
+    service = still_service()
+    service.engine.is_warm.clear()
+    with serving(service, wait_for_kernels=False) as running:
+        began = time.monotonic()
+        running.server.handle_exit(signal.SIGTERM, None)
+        running.thread.join(20)
+        assert time.monotonic() - began < 2
+        service.engine.is_warm.set()
+
+
+def test_what_cannot_be_warmed_up_ends():
+    service = still_service()
+    fault = RuntimeError("no such kernel")
+
+    def warm():
+        raise fault
+
+    service.engine.warm = warm
+    with serving(service, wait_for_kernels=False) as running:
+        running.thread.join(20)
+        assert not running.thread.is_alive()
+        assert running.server.fault is fault
+    assert service.engine.calls == ["start", "stop"]
+
+
+def test_a_signal_that_spoils_the_warming_is_no_fault():
+    """The engine takes no stream while it drains, nor the one that warms it."""
+    service = still_service()
+    service.engine.is_warm.clear()
+
+    def warm():
+        service.engine.is_warm.wait(10)
+        raise OptionError("the server is about to stop")
+
+    service.engine.warm = warm
+    held = Held(service)
+    with serving(service, held.app, wait_for_kernels=False) as running:
+        with asked(f"{running.url}/ready") as found:
+            wait_until(lambda: found)
+        running.server.handle_exit(signal.SIGTERM, None)
+        wait_until(lambda: service.draining)
+        service.engine.is_warm.set()
+        running.thread.join(20)
+        assert running.server.fault is None
+
+
+def test_warming_up_is_not_measured(encoder, decoder):
+    service = Service.of(encoder, decoder, confidence=True)
+    assert service.confidence
+    with serving(service) as running:
+        text = httpx.get(f"{running.url}/metrics").text
+    assert "wfstdec_audio_seconds_total 0.0" in text
+    assert "wfstdec_round_streams_count 0.0" in text
+
+
+def test_no_thread_of_files_is_left():
+    service = still_service()
+    ended = threading.Event()
+
+    def work(job):
+        try:
+            while True:
+                job.check()
+                time.sleep(0.005)
+        finally:
+            ended.set()
+
+    async def hold(request):
+        with service.jobs.place() as place:
+            return await place.start(work).result()
+
+    app = make_app(service)
+    app.router.routes.append(Route("/hold", hold))
+    with (
+        serving(service, app, timeout_graceful_shutdown=1) as running,
+        asked(f"{running.url}/hold"),
+    ):
+        wait_until(lambda: len(service.jobs) == 1)
+        running.server.should_exit = True
+        running.thread.join(20)
+    assert ended.wait(5) and len(service.jobs) == 0
+    assert not [t for t in threading.enumerate() if "wfstdec-request" in t.name]
+
+
+def test_a_taken_port_is_named():
+    with contextlib.closing(open_socket("127.0.0.1", 0)) as one:
+        one.listen()
+        port = one.getsockname()[1]
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}"):
+            open_socket("127.0.0.1", port)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+def test_it_listens_by_ipv6():
+    try:
+        listening = open_socket("::1", 0)
+    except OSError:
+        pytest.skip("this machine has no address of IPv6")
+    with contextlib.closing(listening):
+        assert listening.family == socket.AF_INET6
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_tls_and_the_headers_of_proxies(tmp_path, caplog):
+    """What a proxy on this machine says of its client is believed where asked for."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
+    command += " -addext subjectAltName=IP:127.0.0.1"
+    command += f" -keyout {key} -out {certificate}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
+    trust = ssl.create_default_context(cafile=certificate)
+    header = {"X-Forwarded-For": "203.0.113.9"}
+    for believed in (True, False):
+        caplog.clear()
+        with (
+            serving(still_service(), proxy_headers=believed, **tls) as running,
+            caplog.at_level(logging.INFO, "wfstdec.server.requests"),
+        ):
+            url = running.url.replace("http:", "https:")
+            own = {**header, "Origin": url}
+            assert httpx.get(f"{url}/", headers=own, verify=trust).status_code == 200
+            wait_until(lambda: "GET / 200" in caplog.text)
+        assert ("203.0.113.9 GET / 200" in caplog.text) == believed
+
+
+# Flags
+
+
+def given(*flags):
+    return make_parser("serve").parse_args(["serve", "model", *flags])
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+def test_each_limit_has_the_flag_that_its_errors_name(name):
+    default = getattr(Limits(), name)
+    limits = limits_of(given(Limits.flag(name), "7"))
+    assert getattr(limits, name) == 7 != default
+    others = {field.name for field in fields(Limits)} - {name}
+    assert all(getattr(limits, one) == getattr(Limits(), one) for one in others)
+    with pytest.raises(OptionError, match=f"^{name}=0"):
+        limits_of(given(Limits.flag(name), "0"))
+
+
+def test_keys_of_files_and_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("WFSTDEC_KEY", raising=False)
+    assert read_key(None) is None
+    monkeypatch.setenv("WFSTDEC_KEY", "of-the-environment")
+    assert read_key(None) == "of-the-environment"
+    path = tmp_path / "key"
+    path.write_text("  of-the-file\nits second line\n")
+    assert read_key(str(path)) == "of-the-file"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\nkey", "two words", "schlüssel", "a\tb", "a\0b"]
+)
+def test_keys_that_no_header_carries(tmp_path, monkeypatch, text):
+    path = tmp_path / "key"
+    path.write_text(text)
+    with pytest.raises(FormatError, match="expected one or more of ASCII") as error:
+        read_key(str(path))
+    assert str(path) in str(error.value)
+    assert not text.strip() or text not in str(error.value)
+    if text == "":  # set, and empty, is a mistake: else everybody might come
+        monkeypatch.setenv("WFSTDEC_KEY", text)
+        with pytest.raises(FormatError, match="WFSTDEC_KEY"):
+            read_key(None)
+
+
+@pytest.mark.parametrize(
+    "flags, told",
+    [
+        (("--origin", "example.org"), "--origin 'example.org', expected"),
+        (("--origin", "https://example.org/"), "scheme, host and port alone"),
+        (("--ssl-keyfile", "key.pem"), "without --ssl-certfile, expected both"),
+        (("--decoder", "transducer"), "expected wfst, trie or greedy"),
+        ((), "--decoder wfst without --graph"),
+    ],
+)
+def test_flags_that_do_not_go_together(flags, told, capsys):
+    assert main(["serve", "model", *flags]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("wfstdec serve: ") and told in line
+
+
+def test_missing_packages_are_named():
+    program = (
+        "import sys; sys.modules['uvicorn'] = None; from wfstdec.cli.main import main; "
+        "sys.exit(main(['serve', 'model', '--graph', 'graph.npz']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 1 and "needs uvicorn: pip install" in line

@@ -1,0 +1,164 @@
+"""`wfstdec serve` as a program: its first lines, signals, and how it ends."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from row_streams import bytes_of, long_rows
+from websockets.asyncio.client import connect
+
+ROOT = Path(__file__).parents[2]
+QUERY = "encoding=linear16&sample_rate=16000"
+
+
+@pytest.fixture(scope="module")
+def graph(decoder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("serving") / "graph.npz"
+    decoder.graph.save(path)
+    return path
+
+
+class Program:
+    """The server as a process; its lines, and its end."""
+
+    def __init__(self, graph, *flags, env=None, **popen):
+        command = [sys.executable, "-m", "wfstdec", "serve"]
+        command += ["tools.bench.row_encoder:streaming", "--graph", str(graph)]
+        command += ["--beam", "10", "--lm-scale", "0.8", "--port", "0", *flags]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+            **popen,
+        )
+        self.url = self.process.stdout.readline().strip()
+
+    def wait_until_ready(self):
+        assert re.fullmatch(r"https?://127\.0\.0\.1:\d+", self.url), self.errors()
+        assert self.process.stdout.readline() == "ready\n"
+
+    def errors(self):
+        return self.process.communicate(timeout=60)[1]
+
+    def end(self, seconds=40):
+        return self.process.wait(seconds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate()
+
+
+def listen_until_drained(program, rows, num):
+    """Streams under way when the signal comes; their messages and close codes."""
+
+    async def one(begun):
+        found = []
+        url = f"{program.url.replace('http', 'ws')}/v1/listen?{QUERY}"
+        async with connect(f"{url}&interim_results=true") as socket:
+            for part in np.array_split(rows, 8):
+                await socket.send(bytes_of(part))
+            try:
+                async for text in socket:
+                    found.append(json.loads(text))
+                    begun.append(found[-1].get("is_final") is False)  # it has words
+            except Exception as error:  # 1001 is an end as good as 1000 here
+                del error
+        return found, socket.close_code
+
+    async def run():
+        begun = []
+        tasks = [asyncio.create_task(one(begun)) for _ in range(num)]
+        while sum(begun) < num:
+            await asyncio.sleep(0.01)
+        program.process.send_signal(signal.SIGTERM)
+        return await asyncio.gather(*tasks)
+
+    return asyncio.run(run())
+
+
+def test_a_signal_drains_streams_and_the_second_ends_at_once(graph, speech):
+    with Program(graph) as program:
+        program.wait_until_ready()
+        assert httpx.get(f"{program.url}/ready").status_code == 200
+        assert "wfstdec" in httpx.get(f"{program.url}/").text
+        found = listen_until_drained(program, speech(5, 1), 6)
+        assert program.end() == 0
+    for messages, code in found:
+        words = [
+            word
+            for one in messages
+            if one["type"] == "Results" and one["is_final"]
+            for word in one["channel"]["alternatives"][0]["words"]
+        ]
+        assert code == 1001 and len(words) > 5
+        assert messages[-1]["type"] == "Metadata"
+
+    with Program(graph, "--max-drain-s", "30") as program:
+        program.wait_until_ready()
+        url = f"{program.url.replace('http', 'ws')}/v1/listen?{QUERY}"
+
+        async def hold():
+            async with connect(url) as socket:
+                socket.transport.pause_reading()
+                await socket.send(bytes_of(speech(2, 1)))
+                program.process.send_signal(signal.SIGTERM)
+                await asyncio.sleep(0.3)
+                program.process.send_signal(signal.SIGTERM)
+                began = time.monotonic()
+                assert await asyncio.to_thread(program.end) == 0
+                return time.monotonic() - began
+
+        assert asyncio.run(hold()) < 10
+
+
+def test_a_job_in_the_background_ignores_ctrl_c(graph):
+    """As `sh -c 'wfstdec serve ... &'` starts it: SIGINT is ignored, SIGTERM is not."""
+
+    def ignore():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    key = {"WFSTDEC_KEY": "sesame"}
+    with Program(graph, env=key, preexec_fn=ignore) as program:
+        program.wait_until_ready()
+        program.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        models = f"{program.url}/v1/models"
+        assert httpx.get(models).status_code == 401
+        headers = {"Authorization": "Bearer sesame"}
+        assert httpx.get(models, headers=headers).status_code == 200
+        program.process.send_signal(signal.SIGTERM)
+        assert program.end() == 0
+
+
+def test_what_is_wrong_is_said_in_a_line(graph, tmp_path):
+    for flags, told in (
+        (["--max-streams", "0"], "streams=0, expected 1"),
+        (["--key-file", str(tmp_path / "nowhere")], "nowhere"),
+        (["--host", "192.0.2.1"], "192.0.2.1"),
+        (["--ssl-certfile", "cert.pem"], "cert.pem"),
+    ):
+        with Program(graph, *flags) as program:
+            errors = program.errors()
+            assert program.process.returncode in (1, 2)
+            assert told in errors and "Traceback" not in errors
+
+
+def test_rows_of_the_streams_are_those_of_the_test(speech):
+    """The rows that all these tests speak are log-probs, as far as 1/16 nat goes."""
+    rows = long_rows([speech(3, 1)], 3, 0)
+    assert np.exp(rows).sum(1) == pytest.approx(1, abs=0.1)

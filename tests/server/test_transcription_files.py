@@ -1,0 +1,481 @@
+"""Files to words over HTTP, to the bit; audio of all forms; clients that go or wait."""
+
+import io
+import json
+import re
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from row_streams import bytes_of
+from served import serving, wait_until
+from wav_files import wav_bytes
+
+from tools.bench.row_encoder import RowEncoder
+from wfstdec import GreedyDecoder, Transcriber
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.io.subtitles import srt_text, vtt_text
+from wfstdec.models import MappedTokens, load_model
+from wfstdec.recipes import find_recipe
+from wfstdec.server.limits import Limits
+from wfstdec.server.service import Service
+from wfstdec.transcription import Recording
+
+httpx = pytest.importorskip("httpx")
+soundfile = pytest.importorskip("soundfile")
+
+LIMITS = Limits(requests=4, body_bytes=8 << 20, file_s=200.0, idle_s=1.0)
+
+
+class GatedEncoder(RowEncoder):
+    """Waits at each piece until it may go on; counts pieces."""
+
+    def __init__(self, tokens):
+        super().__init__(tokens)
+        self.may_run, self.num_pieces = threading.Event(), 0
+        self.may_run.set()
+
+    def encode(self, waveforms):
+        self.num_pieces += len(waveforms)
+        assert self.may_run.wait(30)
+        return super().encode(waveforms)
+
+
+@pytest.fixture(scope="module")
+def model(encoder):
+    return GatedEncoder(encoder.spec.tokens)
+
+
+@pytest.fixture(scope="module")
+def server(model, decoder):
+    service = Service.of(model, decoder, LIMITS, name="rows", confidence=True)
+    with serving(service) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def openai_client(server):
+    openai = pytest.importorskip("openai")
+    url = f"{server.url}/v1"
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=2) as client:
+        yield client
+
+
+def samples_of(rows):
+    return np.frombuffer(bytes_of(rows), "<i2")
+
+
+def wav_of(rows):
+    return wav_bytes(samples_of(rows) / 32768)
+
+
+def post(server, data, timeout=60, **fields):
+    files = {"file": ("a", data)}
+    url = f"{server.url}/v1/audio/transcriptions"
+    return httpx.post(url, files=files, data=fields, timeout=timeout)
+
+
+def verbose(server, data, **fields):
+    answer = post(server, data, response_format="verbose_json", **fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def error_of(answer):
+    error = answer.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    return error
+
+
+# ----------------------------------------------------------------------- to the bit
+@pytest.mark.parametrize("seconds", [7, 75])
+def test_words_are_those_of_a_transcriber_to_the_bit(server, decoder, speech, seconds):
+    """Of one piece and of several: times, confidences, and costs of the list."""
+    recording = wav_of(speech(seconds, 3))
+    reading = LatticeReading(nbest=4, confidence=True)
+    transcriber = Transcriber(server.service.model, decoder, lattices=reading)
+    [transcript] = transcriber.run([Recording("a", recording, {"bartley": 3.0})])
+    expected = transcript.hypotheses(4)
+    assert len(expected) > 1
+    boosts = json.dumps({"bartley": 3.0})
+    found = verbose(server, recording, nbest=4, boosts=boosts)
+    costs = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
+    for one, hypothesis in zip(found["nbest"], expected, strict=True):
+        assert {name: one[name] for name in costs} == {
+            name: getattr(hypothesis, name) for name in costs
+        }
+        assert one["text"] == hypothesis.text
+    shown = [
+        {
+            "word": word.text,
+            "start": round(word.start_s, 6),
+            "end": round(word.end_s, 6),
+            "confidence": round(word.confidence, 6),
+        }
+        for word in expected[0].words
+    ]
+    assert found["words"] == shown and len(shown) > 5
+    assert found["duration"] == found["usage"]["seconds"] == transcript.audio_s
+    srt = post(server, recording, response_format="srt", boosts=boosts)
+    assert srt.text == srt_text(expected[0].words)
+    vtt = post(server, recording, response_format="vtt", boosts=boosts)
+    assert vtt.text == vtt_text(expected[0].words)
+    assert vtt.headers["content-type"] == "text/vtt; charset=utf-8"
+
+
+def test_segments_are_cues_and_have_every_field(server, speech):
+    found = verbose(server, wav_of(speech(30, 5)))
+    segments, words = found["segments"], found["words"]
+    assert " ".join(one["text"] for one in segments) == found["text"]
+    sizes = [len(one["text"].split()) for one in segments]
+    starts = np.cumsum([0, *sizes])
+    for first, end, one in zip(starts[:-1], starts[1:], segments, strict=True):
+        assert one["start"] == words[first]["start"]
+        assert one["end"] == words[end - 1]["end"]
+        assert one["seek"] == round(100 * one["start"])
+        sure = [word["confidence"] for word in words[first:end]]
+        mean = np.mean(np.log(np.maximum(sure, 1e-10)))
+        assert one["avg_logprob"] == pytest.approx(mean, abs=1e-4)
+        assert one["compression_ratio"] > 0
+    assert len(segments) > 3 and min(one["avg_logprob"] for one in segments) < 0
+
+
+def test_many_at_once_get_each_their_own(server, decoder, speech):
+    """Different files side by side, as many as there are places."""
+    import concurrent.futures
+
+    recordings = [wav_of(speech(4 + seed, 10 + seed)) for seed in range(4)]
+    transcriber = Transcriber(server.service.model, decoder)
+    expected = [transcriber(one).text for one in recordings]
+    assert len(set(expected)) == 4
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            answers = pool.map(lambda one: post(server, one), recordings)
+            assert [answer.json()["text"] for answer in answers] == expected
+
+
+def test_other_fields_of_openais_clients_change_nothing(server, openai_client, speech):
+    recording = wav_of(speech(3, 1))
+    plain = post(server, recording).json()
+    found = openai_client.audio.transcriptions.create(
+        file=("a.wav", recording),
+        model="whisper-1",
+        prompt="names",
+        temperature=0.2,
+        language="en",
+        include=["logprobs"],
+        chunking_strategy={"type": "server_vad", "threshold": 0.5},
+        known_speaker_names=["a"],
+        timestamp_granularities=["word"],
+    )
+    assert found.text == plain["text"] and found.text
+    assert "warnings" not in found.model_dump() and "warnings" not in plain
+    other = verbose(server, recording, langauge="en", language="de")
+    assert other["language"] == "en"
+    assert any("'langauge'" in text for text in other["warnings"])
+    assert any("'de'" in text and "'en'" in text for text in other["warnings"])
+
+
+def test_values_that_are_none(server, speech):
+    recording = wav_of(speech(1, 1))
+    for name, value, told in (
+        ("response_format", "xml", "'json', 'text', 'srt', 'verbose_json', 'vtt'"),
+        ("stream", "maybe", "'true', 'false'"),
+        ("nbest", "0", "1 to 100"),
+        ("nbest", "three", "1 to 100"),
+        ("temperature", "nan", "0 to 1"),
+        ("timestamp_granularities[]", "phone", "'word', 'segment'"),
+        ("channel", "-1", "0 or more"),
+        ("boosts", "{", "JSON"),
+        ("boosts", '{"a": 1, "a": 2}', "once"),
+        ("boosts", "[" * 100_000, "JSON"),
+        ("boosts", '"quilter"', "list"),
+        ("keywords[]", " ", "keyterm"),
+    ):
+        answer = post(server, recording, **{name: value})
+        error = error_of(answer)
+        assert answer.status_code == 400 and told in error["message"], (name, error)
+        assert error["param"] == name.removesuffix("[]")
+    twice = post(server, recording, response_format=["json", "text"])
+    assert "2 times" in error_of(twice)["message"]
+    streamed = post(server, recording, stream="true", response_format="srt")
+    assert streamed.status_code == 400
+    latin = {"file": ("a", recording), "keywords[]": (None, b"\xe9t\xe9")}
+    url = f"{server.url}/v1/audio/transcriptions"
+    answer = httpx.post(url, files=latin)
+    assert answer.status_code == 400 and "UTF-8" in error_of(answer)["message"]
+
+
+# ------------------------------------------------------------------- forms of audio
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+def test_widths_that_hold_the_samples_give_the_same_words(server, speech, subtype):
+    rows = speech(5, 4)
+    data = io.BytesIO()
+    samples = samples_of(rows) / 32768
+    soundfile.write(data, samples, 16000, format="WAV", subtype=subtype)
+    text = post(server, data.getvalue()).json()["text"]
+    assert text == post(server, wav_of(rows)).json()["text"] and text
+
+
+def test_a_channel_may_be_chosen(server, speech):
+    first, second = samples_of(speech(4, 1)), samples_of(speech(4, 2))
+    data = io.BytesIO()
+    soundfile.write(data, np.stack([first, second], 1), 16000, format="WAV")
+    for channel, seed in enumerate((1, 2)):
+        found = post(server, data.getvalue(), channel=str(channel)).json()
+        assert found["text"] == post(server, wav_of(speech(4, seed))).json()["text"]
+    answer = post(server, data.getvalue(), channel="2")
+    assert answer.status_code == 400 and "0 to 1" in error_of(answer)["message"]
+
+
+@pytest.mark.parametrize("rate", [8000, 48000])
+def test_opus_and_what_ffmpeg_reads(server, rate):
+    noise = np.random.default_rng(0).normal(0, 0.01, 2 * rate).astype(np.float32)
+    data = io.BytesIO()
+    soundfile.write(data, noise, rate, format="OGG", subtype="OPUS")
+    found = verbose(server, data.getvalue())
+    assert found["duration"] == pytest.approx(2, abs=0.1)
+    av = pytest.importorskip("av")
+    for form, codec in (("mp4", "aac"), ("webm", "libopus")):
+        data = io.BytesIO()
+        with av.open(data, "w", format=form) as container:
+            stream = container.add_stream(codec, rate=48000)
+            stream.layout = "mono"
+            resampler = av.AudioResampler(
+                stream.format, "mono", 48000, frame_size=stream.frame_size or None
+            )
+            frame = av.AudioFrame.from_ndarray(noise[None], "fltp", "mono")
+            frame.rate = rate
+            for given in (frame, None):
+                for piece in resampler.resample(given):
+                    container.mux(stream.encode(piece))
+            container.mux(stream.encode(None))
+        found = verbose(server, data.getvalue())
+        assert found["duration"] == pytest.approx(2, abs=0.1)
+
+
+def test_what_is_no_audio_is_said_and_costs_nobody_anything(server, speech):
+    rows = speech(4, 1)
+    wav = wav_of(rows)
+    random = np.random.default_rng(1)
+    noise = [random.bytes(size) for size in (1, 15, 16, 500, 70_000)]
+    headers = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\x1a\x45\xdf\xa3", b"0000ftypisom")
+    for data in (
+        b"",
+        wav[:44],
+        wav[:20],
+        wav[: len(wav) // 2],
+        wav.replace(b"WAVE", b"EVAW"),
+        *noise,
+        *(head + random.bytes(3000) for head in headers),
+        b"<html>",
+    ):
+        answer = post(server, data)
+        error = error_of(answer)
+        assert answer.status_code in (400, 415), (data[:16], error)
+        assert error["param"] == "file" and error["message"]
+    half = post(server, wav[: len(wav) // 2], allow_cut="true")
+    whole = post(server, wav_of(rows[:100])).json()["text"].split()
+    assert half.status_code == 200
+    assert half.json()["text"].split()[: len(whole) - 1] == whole[:-1]
+    assert any("cut short" in text for text in half.json()["warnings"])
+    silence = post(server, wav_bytes(np.zeros(16000))).json()
+    assert any("silent" in text for text in silence["warnings"])
+
+
+def test_a_header_that_promises_much_is_not_believed(server):
+    """A thousand channels at a megahertz: refused, or read in small blocks."""
+    wide = wav_bytes(np.zeros((3000, 1000)), 1, 1_000_000)
+    assert post(server, wide).status_code in (200, 400, 415)
+    slow = wav_bytes(np.full(3000, 0.1), 1, 1)  # a sample a second: fifty minutes
+    answer = post(server, slow)
+    assert answer.status_code == 400 and "1 Hz" in error_of(answer)["message"]
+
+
+# ------------------------------------------------------------------------- streams
+def test_what_fails_under_way_is_an_event(server, openai_client, speech):
+    import openai
+
+    data = io.BytesIO()
+    soundfile.write(data, samples_of(speech(120, 6)), 16000, format="FLAC")
+    damaged = bytearray(data.getvalue())
+    at = len(damaged) * 9 // 10
+    damaged[at : at + 3000] = bytes(3000)
+    deltas = []
+    with pytest.raises(openai.APIError, match="damaged|cut"):
+        for one in openai_client.audio.transcriptions.create(
+            file=("a.flac", bytes(damaged)), model="m", stream=True
+        ):
+            deltas.append(one.delta)
+    assert len("".join(deltas).split()) > 20
+    answer = post(server, b"no audio at all, but some bytes", stream="true")
+    assert answer.status_code == 415  # nothing was said yet: a status
+
+
+def test_the_last_event_has_all_that_verbose_json_has(server, speech):
+    recording = wav_of(speech(40, 7))
+    answer = post(server, recording, stream="true", nbest=2)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(one[6:]) for one in answer.text.strip().split("\n\n")]
+    *deltas, done = events
+    assert {one["type"] for one in deltas} == {"transcript.text.delta"}
+    assert "".join(one["delta"] for one in deltas) == done["text"]
+    whole = verbose(server, recording, nbest=2)
+    for name in ("text", "words", "segments", "nbest", "usage"):
+        assert done[name] == whole[name]
+
+
+def test_who_leaves_a_stream_frees_its_thread(server, model, speech):
+    """Of two minutes not all pieces are encoded: nobody waits for them."""
+    recording = wav_of(speech(190, 8))
+    before = model.num_pieces
+    url = f"{server.url}/v1/audio/transcriptions"
+    model.may_run.clear()
+    try:
+        files = {"file": ("a", recording)}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, files=files, data={"stream": "true"}, timeout=1)
+        assert len(server.service.jobs) == 1  # its thread waits for the model
+    finally:
+        time.sleep(0.2)
+        model.may_run.set()
+    wait_until(lambda: not len(server.service.jobs))
+    left = model.num_pieces - before
+    before = model.num_pieces
+    assert post(server, recording).status_code == 200
+    assert left < model.num_pieces - before
+
+
+# --------------------------------------------------------------- places and patience
+def test_openais_client_comes_again_when_there_is_room(server, openai_client, speech):
+    import openai
+
+    recording = wav_of(speech(2, 1))
+    jobs = server.service.jobs
+    taken = [jobs.place() for _ in range(LIMITS.requests)]
+    answer = post(server, recording)
+    assert answer.status_code == 503 and error_of(answer)["code"]
+    assert 1 <= int(answer.headers["retry-after"]) <= 30
+    assert "--max-requests" in error_of(answer)["message"]
+    with pytest.raises(openai.InternalServerError):
+        openai_client.with_options(max_retries=0).audio.transcriptions.create(
+            file=("a.wav", recording), model="m"
+        )
+
+    def leave():
+        for place in taken:
+            with place:
+                pass
+
+    timer = threading.Timer(0.5, leave)
+    timer.start()
+    found = openai_client.audio.transcriptions.create(
+        file=("a.wav", recording), model="m"
+    )
+    timer.join()
+    assert found.text
+    wait_until(lambda: not len(jobs))
+
+
+def test_a_body_that_stops_is_given_up(server):
+    head = (
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n"
+        "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(head.encode())
+        client.settimeout(20)
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert b" 408 " in answer.split(b"\r\n")[0] and b"--max-idle-s" in answer
+    wait_until(lambda: not len(server.service.jobs))
+
+
+def test_measures_count_files(server, speech):
+    def count(name):
+        text = httpx.get(f"{server.url}/metrics").text
+        found = re.findall(rf"^{name} (\S+)$", text, re.M)
+        return sum(map(float, found))
+
+    before = count("wfstdec_file_audio_seconds_total")
+    failed = count(r'wfstdec_errors_total\{kind="file"\}')
+    post(server, wav_of(speech(3, 1)))
+    post(server, b"none of it")
+    assert count("wfstdec_file_audio_seconds_total") == pytest.approx(before + 3)
+    assert count(r'wfstdec_errors_total\{kind="file"\}') == failed + 1
+
+
+def test_a_fault_of_the_server_says_no_more_than_that(decoder, encoder, speech, caplog):
+    class Breaking(RowEncoder):
+        is_broken = False
+
+        def encode(self, waveforms):
+            if self.is_broken:
+                raise RuntimeError("secret of the house")
+            return super().encode(waveforms)
+
+    model = Breaking(encoder.spec.tokens)
+    with serving(Service.of(model, decoder, LIMITS)) as server:
+        model.is_broken = True
+        answer = post(server, wav_of(speech(2, 1)))
+    assert answer.status_code == 500 and "secret" not in answer.text
+    assert error_of(answer)["type"] == "server_error"
+    assert "secret of the house" in caplog.text
+
+
+def test_requests_stop_with_the_app(decoder, encoder, speech):
+    """One under way is given up at its next piece; its thread does not stay."""
+    model = GatedEncoder(encoder.spec.tokens)
+    service = Service.of(model, decoder, LIMITS)
+    answers, before = [], set(threading.enumerate())
+
+    def ask():
+        try:
+            answers.append(post(server, wav_of(speech(100, 2)), timeout=20).status_code)
+        except httpx.TransportError:  # cut off
+            answers.append(None)
+
+    with serving(service) as server:
+        model.may_run.clear()
+        pieces = model.num_pieces
+        client = threading.Thread(target=ask)
+        client.start()
+        wait_until(lambda: model.num_pieces > pieces)
+        threading.Timer(1.0, model.may_run.set).start()
+    client.join(20)
+    assert answers in ([None], [200], [503])
+    assert not len(service.jobs)
+    names = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not [name for name in names if name.startswith("wfstdec-request")]
+
+
+# ------------------------------------------------------- other models and decoders
+def test_a_real_model_and_real_speech(decoder):
+    """An MP3 of a reader, through a network: the words of `Transcriber`, to the bit."""
+    pytest.importorskip("hama")
+    tokens = decoder.graph.tokens
+    model = MappedTokens(load_model("hama"), tokens, same={"ɡ": "g"}, rest="<other>")
+    path = min((find_recipe() / "audio").glob("*.mp3"), key=lambda p: p.stat().st_size)
+    expected = Transcriber(model, decoder)(path)
+    with serving(Service.of(model, decoder, LIMITS)) as server:
+        found = verbose(server, path.read_bytes())
+    shown = [(w.text, round(w.start_s, 6), round(w.end_s, 6)) for w in expected.words]
+    assert [(w["word"], w["start"], w["end"]) for w in found["words"]] == shown
+    reference = (find_recipe() / "refs.txt").read_text().splitlines()
+    [said] = [line.split()[1:] for line in reference if line.startswith(path.stem)]
+    right = set(said) & {word["word"] for word in found["words"]}
+    assert len(right) > len(set(said)) / 2
+
+
+def test_a_decoder_that_finds_only_the_best(encoder, speech):
+    """No list and no confidences, which is said; a server does not fail for it."""
+    model = RowEncoder(encoder.spec.tokens)
+    greedy = GreedyDecoder(tokens=encoder.spec.tokens)
+    recording = wav_of(speech(5, 1))
+    with serving(Service.of(model, greedy, LIMITS)) as server:
+        found = verbose(server, recording, confidence="true")
+        answer = post(server, recording, nbest="2")
+    assert found["text"] == Transcriber(model, greedy)(recording).text
+    assert any("no confidences" in text for text in found["warnings"])
+    assert answer.status_code == 400 and error_of(answer)["param"] == "nbest"

@@ -1,0 +1,275 @@
+"""`POST /v1/audio/transcriptions`: OpenAI's own client, and clients that are rude."""
+
+import concurrent.futures
+import io
+import json
+import threading
+import time
+import wave
+
+import httpx
+import numpy as np
+import pytest
+from row_streams import bytes_of
+from served import serving, wait_until
+
+from tools.bench.row_encoder import RowEncoder
+from wfstdec import Transcriber
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.server.limits import Limits
+from wfstdec.server.service import Service
+
+LIMITS = Limits(requests=8, body_bytes=4 << 20, file_s=90.0, boosts=50)
+
+
+@pytest.fixture(scope="module")
+def model(encoder):
+    return RowEncoder(encoder.spec.tokens)
+
+
+@pytest.fixture(scope="module")
+def server(model, decoder):
+    with serving(Service.of(model, decoder, LIMITS, name="rows")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    openai = pytest.importorskip("openai")
+    with openai.OpenAI(
+        base_url=f"{server.url}/v1", api_key="any", max_retries=0
+    ) as client:
+        yield client
+
+
+def wav_of(rows, rate=16000, width=2):
+    data = io.BytesIO()
+    with wave.open(data, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(width)
+        file.setframerate(rate)
+        samples = np.frombuffer(bytes_of(rows), "<i2")
+        if width == 4:
+            samples = samples.astype("<i4") << 16
+        file.writeframes(samples.tobytes())
+    return data.getvalue()
+
+
+@pytest.fixture(scope="module")
+def recording(speech):
+    return wav_of(speech(45, 1))
+
+
+@pytest.fixture(scope="module")
+def expected(model, decoder, recording):
+    return Transcriber(model, decoder)(recording)
+
+
+def ask(client, recording, **more):
+    return client.audio.transcriptions.create(
+        file=("talk.wav", recording), model="rows", **more
+    )
+
+
+# ------------------------------------------------------------- OpenAI's own client
+def test_models(client):
+    [model] = client.models.list().data
+    assert model.id == "rows" and client.models.retrieve("rows").id == "rows"
+
+
+def test_json_and_text(client, recording, expected):
+    found = ask(client, recording)
+    assert found.text == expected.text and len(found.text.split()) > 60
+    assert found.usage.type == "duration" and found.usage.seconds == 45
+    text = ask(client, recording, response_format="text")
+    assert text.strip() == expected.text
+
+
+def test_verbose_json_has_words_and_segments(client, recording, expected):
+    found = ask(
+        client,
+        recording,
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )
+    assert [w.word for w in found.words] == [w.text for w in expected.words]
+    for name in ("start", "end"):
+        times = [getattr(word, f"{name}_s") for word in expected.words]
+        assert [getattr(w, name) for w in found.words] == pytest.approx(times, abs=1e-3)
+    assert " ".join(s.text.replace("\n", " ") for s in found.segments) == expected.text
+    assert float(found.duration) == 45
+    starts = [segment.start for segment in found.segments]
+    assert starts == sorted(starts) and len(starts) > 5
+
+
+@pytest.mark.parametrize("format", ["srt", "vtt"])
+def test_subtitles(client, recording, expected, format):
+    text = ask(client, recording, response_format=format)
+    lines = [line for line in text.splitlines() if line and "-->" not in line]
+    lines = [line for line in lines if not line.isdigit() and line != "WEBVTT"]
+    assert " ".join(lines) == expected.text
+    assert ("," if format == "srt" else ".") in text.partition("-->")[0].splitlines()[
+        -1
+    ]
+
+
+def test_words_come_while_the_file_is_decoded(client, recording, expected):
+    events = list(ask(client, recording, stream=True))
+    deltas = [one.delta for one in events if one.type == "transcript.text.delta"]
+    assert "".join(deltas) == expected.text and len(deltas) > 1
+    assert events[-1].type == "transcript.text.done"
+    assert events[-1].text == expected.text
+
+
+def test_boosts_lists_and_confidences(client, recording, model, decoder):
+    body = {"keywords[]": ["bartley", "zzyzx"], "nbest": 3, "confidence": "true"}
+    raw = client.audio.transcriptions.with_raw_response.create(
+        file=("talk.wav", recording),
+        model="rows",
+        response_format="verbose_json",
+        extra_body=body,
+    )
+    found = json.loads(raw.content)
+    transcriber = Transcriber(
+        model, decoder, lattices=LatticeReading(nbest=3, confidence=True)
+    )
+    with pytest.warns(match="zzyzx"):
+        whole = transcriber(recording, boosts=["bartley", "zzyzx"])
+    sure = [word.confidence for word in whole.words]
+    assert [w["confidence"] for w in found["words"]] == pytest.approx(sure, abs=1e-3)
+    assert len(found["nbest"]) == 3
+    assert any("zzyzx" in text for text in found["warnings"])
+    best = ask(client, recording, extra_body={"boosts": json.dumps({"bartley": 4.0})})
+    assert (
+        best.text == Transcriber(model, decoder)(recording, boosts={"bartley": 4}).text
+    )
+
+
+def test_what_is_wrong_is_said(client, recording):
+    import openai
+
+    with pytest.raises(openai.BadRequestError, match="diarized_json.*expected"):
+        ask(client, recording, response_format="diarized_json")
+    with pytest.raises(openai.BadRequestError, match="bonus|many"):
+        ask(client, recording, extra_body={"boosts": '{"a": "many"}'})
+    with pytest.raises(openai.BadRequestError, match="--max-boosts"):
+        words = json.dumps([f"w{i}" for i in range(60)])
+        ask(client, recording, extra_body={"boosts": words})
+    with pytest.raises(openai.APIStatusError, match="expected") as refused:
+        ask(client, b"this is no recording" * 99)
+    assert refused.value.status_code in (400, 415)
+    with pytest.raises(openai.BadRequestError, match="cut|short"):
+        ask(client, recording[: len(recording) // 2])
+
+
+# ------------------------------------------------------------------- rude clients
+def post(server, **more):
+    more.setdefault("timeout", 60)
+    return httpx.post(f"{server.url}/v1/audio/transcriptions", **more)
+
+
+def error_of(answer):
+    return answer.json()["error"]
+
+
+def test_requests_that_are_none(server, recording):
+    assert post(server).status_code in (400, 415)
+    assert post(server, content=b"{}").status_code in (400, 415)
+    assert post(server, data={"model": "rows"}).status_code in (400, 415)
+    assert "file" in error_of(post(server, files={"model": (None, "x")}))["message"]
+    two = [("file", ("a.wav", recording)), ("file", ("b.wav", recording))]
+    assert post(server, files=two).status_code == 400
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    for body in (b"--x\r\n", b"\x00" * 5000, b"--x--"):
+        assert post(server, content=body, headers=headers).status_code == 400
+    files = {"file": ("a.wav", recording), "temperature": (None, "hot")}
+    assert "temperature" in error_of(post(server, files=files))["message"]
+
+
+def test_a_body_that_is_too_large_is_refused_while_it_is_read(server):
+    def endless():
+        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"'
+        yield b"\r\n\r\n"
+        while True:
+            yield bytes(1 << 16)
+
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    try:
+        answer = post(server, content=endless(), headers=headers)
+    except httpx.WriteError:  # it was cut off in the midst of its sending
+        return
+    assert answer.status_code == 413 and "--max-body-bytes" in answer.text
+
+
+def test_audio_that_is_too_long_is_refused_while_it_is_decoded(server):
+    """Half an hour of silence in a few kilobytes."""
+    soundfile = pytest.importorskip("soundfile")
+    data = io.BytesIO()
+    silence = np.full((50 * 1800, 43), -24, np.float32)
+    silence[:, 0] = 0
+    samples = np.frombuffer(bytes_of(silence), "<i2")
+    soundfile.write(data, samples, 16000, format="FLAC")
+    assert len(data.getvalue()) < LIMITS.body_bytes
+    answer = post(server, files={"file": ("a.flac", data.getvalue())})
+    assert answer.status_code == 413 and "--max-file-s" in error_of(answer)["message"]
+
+
+@pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG", "MP3"])
+@pytest.mark.parametrize("rate", [8000, 11025, 44100, 48000])
+def test_forms_and_rates(server, form, rate):
+    """Whatever is in it: it is heard to its end."""
+    soundfile = pytest.importorskip("soundfile")
+    if form == "MP3" and rate == 11025:
+        pytest.skip("libmp3lame writes it as MPEG 2.5, other tests have that")
+    data, rng = io.BytesIO(), np.random.default_rng(0)
+    soundfile.write(data, rng.normal(0, 0.01, rate * 2), rate, format=form)
+    files = {"file": (f"a.{form.lower()}", data.getvalue())}
+    answer = post(server, files=files, data={"response_format": "verbose_json"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["duration"] == pytest.approx(2, abs=0.1)
+
+
+def test_many_at_once_are_served_or_told_to_come_again(server, recording, expected):
+    def one(_):
+        return post(server, files={"file": ("a.wav", recording)})
+
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        answers = list(pool.map(one, range(24)))
+    good = [answer for answer in answers if answer.status_code == 200]
+    assert len(good) >= 8
+    assert {answer.json()["text"] for answer in good} == {expected.text}
+    for answer in answers:
+        if answer.status_code != 200:
+            assert answer.status_code == 503 and "retry-after" in answer.headers
+    wait_until(lambda: not len(server.service.jobs))
+
+
+def test_who_goes_away_frees_the_place(server, speech):
+    long = wav_of(speech(85, 2))
+    for _ in range(3):
+        with pytest.raises(httpx.TimeoutException):  # reading or sending
+            post(server, files={"file": ("a.wav", long)}, timeout=0.02)
+    wait_until(lambda: not len(server.service.jobs))
+
+
+def test_one_that_never_ends_does_not_stop_others(server, recording, expected):
+    """A body that comes byte by byte; meanwhile others are answered."""
+    stop = threading.Event()
+
+    def crawl():
+        yield b"--x\r\n"
+        while not stop.wait(0.05):
+            yield b"C"
+
+    def slow():
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        return post(server, content=crawl(), headers=headers)
+
+    thread = threading.Thread(target=slow, daemon=True)
+    thread.start()
+    time.sleep(0.2)
+    answer = post(server, files={"file": ("a.wav", recording)})
+    assert answer.json()["text"] == expected.text
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()

@@ -1,0 +1,92 @@
+"""A server on a free port, in a thread of the test's process, for its real clients.
+
+    with serving(service) as server:
+        httpx.get(f"{server.url}/health")
+        websockets.sync.client.connect(f"{server.ws}/v1/listen")
+
+`still_service()` has an engine that advances nothing: for what stands before it.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+from wfstdec.server.limits import Limits
+from wfstdec.server.measures import Measures
+from wfstdec.server.service import Service
+
+
+class StillEngine:
+    """An engine without a thread; tests say how many streams it has."""
+
+    def __init__(self):
+        self.streams, self.is_warm = 0, threading.Event()
+        self.is_warm.set()
+        self.calls = []
+
+    def __len__(self):
+        return self.streams
+
+    def start(self):
+        self.calls.append("start")
+
+    def warm(self):
+        self.is_warm.wait(10)
+        self.calls.append("warm")
+
+    def drain(self):
+        self.calls.append("drain")
+
+    def stop(self):
+        self.calls.append("stop")
+
+
+def still_service(limits=None, **more):
+    """A service without a model."""
+    return Service(
+        "still", None, None, StillEngine(), limits or Limits(), Measures(), **more
+    )
+
+
+@contextlib.contextmanager
+def serving(service, app=None, *, wait_for_kernels=True, **config):
+    """Run the app of a service; ready when the block begins, stopped when it ends."""
+    from wfstdec.server.app import make_app
+    from wfstdec.server.running import DrainingServer, make_config
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        settings = make_config(app or make_app(service), service.limits, **config)
+        server = DrainingServer(settings, service)
+        thread = threading.Thread(
+            target=lambda: asyncio.run(server.serve([listening])), daemon=True
+        )
+        thread.start()
+        try:
+            wait_until(lambda: server.started)
+            if wait_for_kernels:  # fresh ones take minutes on a busy machine
+                wait_until(lambda: not service.warming or server.should_exit, 400)
+                assert server.fault is None
+            yield SimpleNamespace(
+                url=f"http://127.0.0.1:{port}",
+                ws=f"ws://127.0.0.1:{port}",
+                port=port,
+                server=server,
+                service=service,
+                thread=thread,
+            )
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def wait_until(is_so, seconds=20):
+    """Wait for something to become true; a test that waits too long fails."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)

@@ -1,0 +1,184 @@
+r"""Serve a model: streams and files of audio in, words out, for clients that exist.
+
+    wfstdec serve hama --graph graph.npz --lm-scale 0.8
+    wfstdec serve model.onnx --tokens tokens.txt --graph graph.npz --host 0.0.0.0 \
+        --key-file key.txt --max-streams 100
+
+OpenAI's clients POST files to /v1/audio/transcriptions, Deepgram's clients stream to
+/v1/listen, and browsers find a page at /. The first line says the address; `ready`
+comes when all kernels are there. SIGTERM, or Ctrl-C, drains: streams get their final
+words. A second one ends at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ipaddress
+import logging
+import os
+import resource
+import sys
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
+from wfstdec.cli.flags import add_flags
+from wfstdec.cli.serve_flags import LIMIT_FLAGS, SERVE_FLAGS, limits_of
+from wfstdec.cli.transcribe import load_acoustic_model
+from wfstdec.errors import BackendError, FormatError, OptionError
+
+KEY_VARIABLE = "WFSTDEC_KEY"
+_MODEL_FLAGS = ("--kind", "--sample-rate", "--logits", "--workers")
+_FILES_OF_A_STREAM, _FILES_BESIDE = 2, 256
+
+_log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    parser.add_argument("acoustic_model", metavar="MODEL", help="what makes log-probs")
+    add_flags(parser, *(flag for flag in SERVE_FLAGS if flag not in LIMIT_FLAGS))
+    add_flags(parser, "--confidence", *_MODEL_FLAGS)
+    add_flags(parser.add_argument_group("limits"), *LIMIT_FLAGS)
+    add_decoder_flags(parser)
+    parser.set_defaults(frame_shift=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    if args.decoder == "transducer":
+        raise OptionError(
+            "--decoder transducer, expected wfst, trie or greedy: the model is a CTC "
+            "model"
+        )
+    try:
+        from wfstdec.server import app, running, service
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise BackendError(
+            f"wfstdec serve needs {package}: pip install starlette uvicorn "
+            "websockets python-multipart prometheus_client soundfile soxr"
+        ) from None
+    limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
+    tls = _tls(args)
+    options = search_options(args)
+    with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
+        host, port = listening.getsockname()[:2]
+        _warn_of_strangers(host, key)
+        model = load_acoustic_model(args)
+        serving = service.Service.of(
+            model,
+            make_decoder(args, options),
+            limits,
+            name=args.name or Path(args.acoustic_model).stem,
+            confidence=args.confidence,
+            nbest=getattr(options, "nbest", None) or 1,
+            workers=args.workers,
+            key=key,
+            origins=origins,
+            language=args.lang,
+        )
+        _allow_open_files(limits.streams * _FILES_OF_A_STREAM + _FILES_BESIDE)
+        scheme = "https" if tls else "http"
+        shown = f"[{host}]" if ":" in host else host
+        print(f"{scheme}://{shown}:{port}", flush=True)
+        server = running.DrainingServer(
+            running.make_config(
+                app.make_app(serving, page=not args.no_page),
+                limits,
+                proxy_headers=args.proxy_headers,
+                forwarded_allow_ips=args.forwarded_allow_ips,
+                **tls,
+            ),
+            serving,
+            on_ready=lambda: print("ready", flush=True),
+        )
+        _show_errors_of("uvicorn")
+        server.run([listening])
+    if server.fault is not None:
+        raise server.fault
+    if threading.active_count() > 1:  # cut off: nobody waits for what is under way
+        _end_at_once()
+    return 0
+
+
+def read_key(path: str | None) -> str | None:
+    """Read the key of a file, or of the environment; None where there is none.
+
+    Raises:
+        OSError: The file cannot be read.
+        FormatError: It is empty, or has what no header can carry.
+    """
+    where = path or KEY_VARIABLE
+    text = os.environ.get(KEY_VARIABLE) if path is None else None
+    if path is not None:
+        with open(path, encoding="utf-8") as file:
+            text = file.readline()
+    if text is None:
+        return None
+    key = text.strip()
+    if not (key.isascii() and key.isprintable() and key and " " not in key):
+        raise FormatError(
+            f"{where}: a key of {len(key)} characters, expected one or more of ASCII, "
+            "no spaces; letters, digits, '-' and '_' can be sent by browsers too"
+        )
+    return key
+
+
+def _origins(args: argparse.Namespace) -> tuple[str, ...]:
+    """Origins whose pages may use the server, as browsers write them."""
+    for origin in args.origin:
+        parts = urlsplit(origin)
+        if origin != "*" and f"{parts.scheme}://{parts.netloc}" != origin.lower():
+            raise OptionError(
+                f"--origin {origin!r}, expected '*' or scheme, host and port alone, "
+                "such as https://example.org:8443"
+            )
+    return tuple(origin.lower() for origin in args.origin)
+
+
+def _tls(args: argparse.Namespace) -> dict[str, str]:
+    """Settings of TLS, for uvicorn; none where there is no certificate."""
+    if args.ssl_keyfile and not args.ssl_certfile:
+        raise OptionError("--ssl-keyfile without --ssl-certfile, expected both")
+    given = {"ssl_certfile": args.ssl_certfile, "ssl_keyfile": args.ssl_keyfile}
+    for path in filter(None, given.values()):
+        open(path, "rb").close()  # its error names the file
+    return {name: path for name, path in given.items() if path}
+
+
+def _warn_of_strangers(host: str, key: str | None) -> None:
+    if key is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        _log.warning(
+            "everybody who reaches %s may use the server; --key-file sets a key", host
+        )
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise the soft limit of open files, as far as the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        _log.warning(
+            "%d files may be open, expected %d; raise the limit (ulimit -n)",
+            allowed,
+            wanted,
+        )
+
+
+def _show_errors_of(name: str) -> None:
+    """Have another library's warnings and errors come out where ours do."""
+    logger = logging.getLogger(name)
+    logger.handlers, logger.propagate = logging.getLogger("wfstdec").handlers, False
+
+
+def _end_at_once() -> None:
+    """End the process; threads that compile or wait for a model would keep it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,457 @@
+"""Bytes of a stream to samples at a model's rate, however they were cut.
+
+    audio = open_bytes(settings, model.spec.sample_rate, wake)
+    audio.give(data, arrived)                     # as they came; never waits
+    samples, arrived = audio.take(seconds)        # float32 [n], what is ready, at most
+    audio.end()                                   # no more bytes come
+    audio.is_through, audio.rest()                # all is taken; the resampler's tail
+
+The samples are the same for every cutting. Encodings and WAV are read here; other
+containers by FFmpeg in a thread of their own, which holds no more than some seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from wfstdec.audio.headers import UNKNOWN_SIZE
+from wfstdec.audio.resampling import ResampleStream
+from wfstdec.audio.samples import checked_peak
+from wfstdec.errors import AudioError
+from wfstdec.server.containers import Piped
+from wfstdec.server.stream_settings import StreamSettings
+
+_NOTHING = np.zeros(0, np.float32)
+_HEAD = 12
+"""Bytes that tell what a container is."""
+_MAX_CHUNK = 1 << 20
+"""Bytes of a chunk of a WAV file before its samples, at most."""
+
+Taken = tuple[np.ndarray, float]
+"""Samples, and when the last of their bytes arrived."""
+
+
+class AudioBytes(Protocol):
+    """Bytes on their way to samples; `take` and `rest` may be called by any thread."""
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds that wait to be taken, about."""
+
+    @property
+    def waits_since(self) -> float | None:
+        """When the oldest bytes that wait came; None where that is not known."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to take now, or an error to be raised."""
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all that was given has been taken, but for a part of a sample."""
+
+    def give(self, data: bytes, arrived: float) -> None:
+        """Take bytes, cut anywhere."""
+
+    def end(self) -> None:
+        """Say that no more bytes come."""
+
+    def take(self, seconds: float) -> Taken:
+        """Take what is ready, at most so much.
+
+        Raises:
+            AudioError: The bytes are no audio, or damaged.
+        """
+
+    def rest(self) -> np.ndarray:
+        """Take what a resampler holds; it begins anew."""
+
+    def close(self) -> None:
+        """Give up; no thread is left."""
+
+
+class Coding(NamedTuple):
+    """Numbers of one channel as bytes.
+
+    Attributes:
+        width: Bytes of one.
+        decode: Makes float32 of the bytes.
+    """
+
+    width: int
+    decode: Callable[[bytes], np.ndarray]
+
+
+class RawBytes:
+    """Bytes of an encoding.
+
+    Args:
+        coding: Of a number.
+        rate: Samples a second of each channel.
+        channels: Interleaved; they are mixed.
+        model_rate: Samples a second that go out.
+    """
+
+    def __init__(
+        self, coding: Coding, rate: int, channels: int, model_rate: int
+    ) -> None:
+        self._decode, self._channels = coding.decode, channels
+        self._size = coding.width * channels
+        self._rates = rate, model_rate
+        self._resample = ResampleStream(*self._rates)
+        self._waiting: deque[tuple[bytes, float]] = deque()
+        self._num_bytes = 0
+        self._arrived = 0.0
+
+    @property
+    def waiting_s(self) -> float:
+        """As of `AudioBytes`."""
+        return self._num_bytes / (self._size * self._rates[0])
+
+    @property
+    def waits_since(self) -> float | None:
+        """As of `AudioBytes`."""
+        return self._waiting[0][1] if self._waiting else None
+
+    @property
+    def is_ready(self) -> bool:
+        """As of `AudioBytes`."""
+        return not self.is_through
+
+    @property
+    def is_through(self) -> bool:
+        """As of `AudioBytes`."""
+        return self._num_bytes < self._size
+
+    def give(self, data: bytes, arrived: float) -> None:
+        """As of `AudioBytes`."""
+        self._waiting.append((data, arrived))
+        self._num_bytes += len(data)
+
+    def end(self) -> None:
+        """As of `AudioBytes`."""
+
+    def take(self, seconds: float) -> Taken:
+        """As of `AudioBytes`."""
+        most = max(1, math.ceil(seconds * self._rates[0])) * self._size
+        data = self._joined(min(most, self._num_bytes // self._size * self._size))
+        if not data:
+            return _NOTHING, self._arrived
+        samples = self._decode(data)
+        if self._channels > 1:
+            samples = samples.reshape(-1, self._channels).mean(axis=1)
+        return self._resample(samples), self._arrived
+
+    def _joined(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        parts: list[bytes] = []
+        left = size
+        while left:
+            data, self._arrived = self._waiting.popleft()
+            if len(data) > left:
+                self._waiting.appendleft((data[left:], self._arrived))
+                data = data[:left]
+            parts.append(data)
+            left -= len(data)
+        self._num_bytes -= size
+        return b"".join(parts)
+
+    def rest(self) -> np.ndarray:
+        """As of `AudioBytes`."""
+        found = self._resample.finish()
+        self._resample = ResampleStream(*self._rates)
+        return found
+
+    def close(self) -> None:
+        """As of `AudioBytes`."""
+        self._waiting.clear()
+        self._num_bytes = 0
+
+
+class ContainerBytes:
+    """Bytes that say by their first ones what they are.
+
+    Args:
+        model_rate: Samples a second that go out.
+        most_s: Seconds of decoded samples that may wait.
+        wake: Called by another thread when there is something to take.
+    """
+
+    def __init__(
+        self, model_rate: int, most_s: float, wake: Callable[[], object]
+    ) -> None:
+        self._model_rate, self._most_s, self._wake = model_rate, most_s, wake
+        self._head = b""
+        self._has_ended = False
+        self._arrived = 0.0
+        self._inner: RawBytes | Piped | None = None
+        self._left = math.inf  # bytes of samples in a WAV file
+        self._error: AudioError | None = None
+
+    @property
+    def waiting_s(self) -> float:
+        """As of `AudioBytes`."""
+        return 0.0 if self._inner is None else self._inner.waiting_s
+
+    @property
+    def waits_since(self) -> float | None:
+        """As of `AudioBytes`."""
+        return None if self._inner is None else self._inner.waits_since
+
+    @property
+    def is_ready(self) -> bool:
+        """As of `AudioBytes`."""
+        if self._error is not None:
+            return True
+        return self._inner is not None and self._inner.is_ready
+
+    @property
+    def is_through(self) -> bool:
+        """As of `AudioBytes`."""
+        if self._error is not None:
+            return True
+        return self._inner is None or self._inner.is_through
+
+    def give(self, data: bytes, arrived: float) -> None:
+        """As of `AudioBytes`."""
+        self._arrived = arrived
+        if self._error is not None:
+            return
+        if self._inner is not None:
+            self._pass_on(data, arrived)
+            return
+        self._head += data
+        try:
+            self._begin()
+        except AudioError as error:
+            self._error = error
+
+    def _pass_on(self, data: bytes, arrived: float) -> None:
+        """Give bytes of samples; what follows them in a WAV file is no audio."""
+        assert self._inner is not None
+        if len(data) > self._left:
+            data = data[: int(self._left)]
+        self._left -= len(data)
+        self._inner.give(data, arrived)
+
+    def _begin(self) -> None:
+        """Choose a decoder once the first bytes are there."""
+        head = self._head
+        if len(head) < _HEAD:
+            return
+        if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+            found = _wav_header(head)
+            if found is None:
+                return
+            coding, rate, channels, start, self._left = found
+            self._inner = RawBytes(coding, rate, channels, self._model_rate)
+        else:
+            start = 0
+            form = container_form(head)
+            self._inner = Piped(form, self._model_rate, self._most_s, self._wake)
+        self._head = b""
+        self._pass_on(head[start:], self._arrived)
+
+    def end(self) -> None:
+        """As of `AudioBytes`."""
+        self._has_ended = True
+        if self._inner is not None:
+            self._inner.end()
+        elif self._head and self._error is None:
+            self._error = AudioError(
+                f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
+                "expected the head of an audio file and what follows it"
+            )
+
+    def take(self, seconds: float) -> Taken:
+        """As of `AudioBytes`."""
+        if self._error is not None:
+            raise self._error
+        if self._inner is None:
+            return _NOTHING, self._arrived
+        return self._inner.take(seconds)
+
+    def rest(self) -> np.ndarray:
+        """As of `AudioBytes`."""
+        return _NOTHING if self._inner is None else self._inner.rest()
+
+    def close(self) -> None:
+        """As of `AudioBytes`."""
+        if self._inner is not None:
+            self._inner.close()
+
+
+def open_bytes(
+    settings: StreamSettings,
+    model_rate: int,
+    most_s: float,
+    wake: Callable[[], object],
+) -> AudioBytes:
+    """Choose what reads the bytes of a stream.
+
+    Args:
+        settings: Say the encoding, its rate and its channels.
+        model_rate: Samples a second that go out.
+        most_s: Seconds of samples of a container that may wait.
+        wake: Called by another thread when a container has something to take.
+    """
+    if settings.encoding is None:
+        return ContainerBytes(model_rate, most_s, wake)
+    coding = _ENCODINGS[settings.encoding]
+    return RawBytes(coding, settings.sample_rate, settings.channels, model_rate)
+
+
+def container_form(head: bytes) -> str:
+    """Name of a container by its first 12 bytes.
+
+    Raises:
+        AudioError: It is none.
+    """
+    for name, begins in _FORMS.items():
+        if head.startswith(begins):
+            return name
+    if head[4:8] == b"ftyp":
+        return "MP4"
+    if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:
+        return "MP3 or AAC"
+    raise AudioError(
+        f"audio that begins with {head[:_HEAD]!r}, expected WAV, FLAC, Ogg, WebM, MP3, "
+        "AAC, MP4 or AIFF; samples alone need their encoding"
+    )
+
+
+_FORMS = {
+    "FLAC": b"fLaC",
+    "Ogg": b"OggS",
+    "WebM or Matroska": b"\x1a\x45\xdf\xa3",
+    "MP3": b"ID3",
+    "AIFF": b"FORM",
+    "WAV": b"RF64",
+    "AMR": b"#!AMR",
+}
+
+
+def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
+    """Read a WAV file's head, as far as it has come.
+
+    Returns:
+        What a number is, samples a second, channels, where the samples begin, and how
+        many bytes of them there are; None where more of the head is needed.
+    """
+    at, found = 12, None
+    while len(head) >= at + 8:
+        name, size = head[at : at + 4], int.from_bytes(head[at + 4 : at + 8], "little")
+        at += 8
+        if name == b"data":
+            if found is None:
+                raise AudioError("WAV samples before their form, expected a fmt chunk")
+            is_known = 0 < size < UNKNOWN_SIZE  # a pipe's header says 0, or all ones
+            return *found, at, size if is_known else math.inf
+        if size > _MAX_CHUNK:
+            raise AudioError(
+                f"{size} bytes of {name!r} before the samples of a WAV file, expected "
+                f"at most {_MAX_CHUNK}"
+            )
+        if name == b"fmt ":
+            if len(head) < at + size:
+                return None
+            found = _wav_form(head[at : at + size])
+        at += size + size % 2
+    return None
+
+
+def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
+    """What a number is, samples a second, and channels, of a fmt chunk."""
+    if len(chunk) < 16:
+        raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
+    kind, channels, rate, bits = (
+        int.from_bytes(chunk[a:b], "little") for a, b in _WAV_FIELDS
+    )
+    if kind == _EXTENSIBLE and len(chunk) >= 26:
+        kind = int.from_bytes(chunk[24:26], "little")
+    coding = _WAV_CODINGS.get((kind, bits))
+    if coding is None or not 1 <= channels <= 64 or not 1000 <= rate <= 1_000_000:
+        raise AudioError(
+            f"WAV of kind {kind} with {bits} bits, {channels} channels, {rate} Hz, "
+            "expected PCM, float, A-law or mu-law, 1 to 64 channels, 1000 to 1000000 Hz"
+        )
+    return coding, rate, channels
+
+
+_WAV_FIELDS = (0, 2), (2, 4), (4, 8), (14, 16)
+_EXTENSIBLE = 0xFFFE
+
+
+def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
+    full = -float(np.iinfo(dtype).min)
+
+    def decode(data: bytes) -> np.ndarray:
+        return (np.frombuffer(data, dtype) / np.float64(full)).astype(np.float32)
+
+    return decode
+
+
+def _of_int16(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
+
+
+def _of_int24(data: bytes) -> np.ndarray:
+    wide = np.zeros((len(data) // 3, 4), np.uint8)
+    wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+    return (wide.view("<i4")[:, 0] / np.float64(2**31)).astype(np.float32)
+
+
+def _of_uint8(data: bytes) -> np.ndarray:
+    return (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / 128
+
+
+def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
+    def decode(data: bytes) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            samples = np.frombuffer(data, dtype).astype(np.float32)
+        checked_peak(samples)
+        return samples
+
+    return decode
+
+
+def _of_table(table: np.ndarray) -> Callable[[bytes], np.ndarray]:
+    def decode(data: bytes) -> np.ndarray:
+        return table[np.frombuffer(data, np.uint8)]
+
+    return decode
+
+
+def _mulaw() -> np.ndarray:
+    """Samples of all bytes, by ITU-T G.711: mu-law, 14 bits in 16."""
+    byte = ~np.arange(256) & 0xFF
+    size = ((((byte & 0x0F) << 3) + 0x84) << ((byte & 0x70) >> 4)) - 0x84
+    return (np.where(byte & 0x80, -size, size) / 2**15).astype(np.float32)
+
+
+def _alaw() -> np.ndarray:
+    """Samples of all bytes, by ITU-T G.711: A-law, 13 bits in 16."""
+    byte = np.arange(256) ^ 0x55
+    step, size = (byte & 0x70) >> 4, (byte & 0x0F) << 4
+    size = np.where(step == 0, size + 8, (size + 0x108) << np.maximum(step - 1, 0))
+    return (np.where(byte & 0x80, size, -size) / 2**15).astype(np.float32)
+
+
+_LINEAR16 = Coding(2, _of_int16)
+_MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
+_ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
+_WAV_CODINGS = {
+    (1, 8): Coding(1, _of_uint8),
+    (1, 16): _LINEAR16,
+    (1, 24): Coding(3, _of_int24),
+    (1, 32): Coding(4, _of_integers("<i4")),
+    (3, 32): Coding(4, _of_floats("<f4")),
+    (3, 64): Coding(8, _of_floats("<f8")),
+    (6, 8): _ALAW,
+    (7, 8): _MULAW,
+}

@@ -1,0 +1,217 @@
+"""Boosts that a request asks for: read from its words, and held to the limits.
+
+    requested_boosts(keyterms=["new york"], limits=limits)       {"new york": None}
+    requested_boosts(keywords=["quilter:4"], limits=limits)      {"quilter": 4.0}
+    requested_boosts(boosts={"quilter": 4}, limits=limits)       as in a line of a file
+    requested_boosts(boosts=["quilter", {"text": "fuchs", ...}], limits=limits)
+
+A word may come in more than one way, with one bonus. Nothing is compiled here: that a
+word is unknown is found later, and is a warning.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from wfstdec.boost.lists import BoostEntry, BoostsLike
+from wfstdec.boost.phrases import MAX_WEIGHT
+from wfstdec.errors import BoostError, OptionError
+from wfstdec.server.limits import Limits
+
+_FIELDS = ("text", "pronunciations", "bonus")
+_LISTS = "{word: bonus}, or a list of words and {text, pronunciations, bonus}"
+
+Item = tuple[str, float | None | BoostEntry]
+"""A text, and its bonus (None follows from the list) or all that is known of it."""
+
+
+def requested_boosts(
+    *,
+    keyterms: Sequence[str] = (),
+    keywords: Sequence[str] = (),
+    boosts: Any = None,
+    limits: Limits,
+) -> BoostsLike:
+    """Make the boost list of a request.
+
+    Args:
+        keyterms: Words and phrases whose bonuses follow from the list.
+        keywords: `word` or `word:bonus`, nats; phrases too.
+        boosts: Parsed JSON: word to bonus or null, or a list of words and of objects
+            with `text`, `pronunciations`, `bonus`; either may be under `boosts`, as
+            in a line of a boost file.
+        limits: How many entries there may be, and how long one may be. A
+            pronunciation counts as an entry.
+
+    Returns:
+        Text to bonus or `BoostEntry`; None where nothing is boosted.
+
+    Raises:
+        BoostError: Not of these forms, a bonus that is no number in range, or two
+            bonuses for one text.
+        OptionError: More, or longer, than the limits allow.
+    """
+    found: dict[str, float | None | BoostEntry] = {}
+    counted = _Counted(limits)
+    for text, what in chain(
+        _items(keyterms, "keyterm", _keyterm),
+        _items(keywords, "keyword", _keyword),
+        _listed(boosts),
+    ):
+        counted.take(text, what)
+        known = found.setdefault(text, what)
+        if known != what:
+            raise BoostError(
+                f"{_short(text)} has the bonuses {_said(known)} and {_said(what)}, "
+                "expected one"
+            )
+    return found or None
+
+
+class _Counted:
+    """Entries so far, and whether there may be one more."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._entries = 0
+
+    def take(self, text: str, what: float | None | BoostEntry) -> None:
+        """Count an entry; raises OptionError where it is too long or one too many."""
+        limits = self._limits
+        said = what.pronunciations if isinstance(what, BoostEntry) else ()
+        self._entries += 1 + len(said)
+        if self._entries > limits.boosts:
+            raise OptionError(
+                f"more than {limits.boosts} boosts and pronunciations, expected at "
+                f"most so many; the server's {limits.flag('boosts')} allows more"
+            )
+        longest = max(len(text), *map(len, said), 0)
+        if longest > limits.boost_chars:
+            raise OptionError(
+                f"boost {_short(text)} has {longest} characters or tokens, expected at "
+                f"most {limits.boost_chars}; the server's "
+                f"{limits.flag('boost_chars')} allows more"
+            )
+
+
+def _items(given: Any, name: str, read: Callable[[Any], Item]) -> Iterator[Item]:
+    """Read a list of strings one by one."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise BoostError(f"{name}s is {_short(given)}, expected a list of strings")
+    return (read(one) for one in given)
+
+
+def _keyterm(given: Any) -> Item:
+    return _text(given, "keyterm"), None
+
+
+def _keyword(given: Any) -> Item:
+    """Split `word:bonus` at its last colon."""
+    text = _text(given, "keyword")
+    word, colon, number = text.rpartition(":")
+    if not colon:
+        return text, None
+    try:
+        bonus = float(number)
+    except ValueError:
+        bonus = math.nan
+    if not word.strip() or math.isnan(bonus):
+        raise BoostError(
+            f"keyword {_short(given)}, expected 'word' or 'word:bonus' with a number "
+            "of nats"
+        )
+    return word.strip(), _bonus(bonus, word.strip())
+
+
+def _listed(given: Any) -> Iterator[Item]:
+    """Read parsed JSON, as a line of a boost file has it."""
+    if isinstance(given, dict) and given.keys() == {"boosts"}:
+        within = given["boosts"]
+        given = within if isinstance(within, dict | list) else given
+    if given is None:
+        return
+    if isinstance(given, dict):
+        for key, value in given.items():
+            text = _text(key, "word")
+            yield text, _bonus(value, text)
+    elif isinstance(given, list | tuple):
+        for one in given:
+            yield _entry(one) if isinstance(one, dict) else (_text(one, "word"), None)
+    else:
+        raise BoostError(f"boosts is {_short(given)}, expected {_LISTS}")
+
+
+def _entry(given: dict[str, Any]) -> Item:
+    """Read a word with what is known of it."""
+    if "text" not in given or not given.keys() <= set(_FIELDS):
+        raise BoostError(
+            f"boost {_short(given)}, expected 'text', and 'pronunciations' or 'bonus'"
+        )
+    text = _text(given["text"], "word")
+    bonus = _bonus(given.get("bonus"), text)
+    said = given.get("pronunciations")
+    if said is None:
+        return text, bonus
+    if not isinstance(said, list):
+        raise BoostError(
+            f"pronunciations of {_short(text)} are {_short(said)}, expected a list of "
+            "strings of tokens"
+        )
+    for one in said:
+        names = one if isinstance(one, list) else [one]
+        if not all(isinstance(name, str) and _is_text(name) for name in names):
+            raise BoostError(
+                f"a pronunciation of {_short(text)} is {_short(one)}, expected the "
+                "names of tokens"
+            )
+    return text, BoostEntry(text, said, bonus) if said else bonus
+
+
+def _text(given: Any, what: str) -> str:
+    """Check a word or phrase; with one space between its words."""
+    if not isinstance(given, str) or not given.strip():
+        raise BoostError(f"{what} {_short(given)}, expected a string of words")
+    if not _is_text(given):
+        raise BoostError(
+            f"{what} {_short(given)} has half a surrogate pair, expected Unicode text"
+        )
+    return " ".join(given.split())
+
+
+def _bonus(given: Any, text: str) -> float | None:
+    """Check a bonus; None follows from the list."""
+    if given is None:
+        return None
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not number or not abs(given) <= MAX_WEIGHT:
+        raise BoostError(
+            f"bonus {_short(given)} of {_short(text)}, expected a number of nats, "
+            f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}, or null"
+        )
+    return float(given)
+
+
+def _is_text(given: str) -> bool:
+    """Whether it can be written: JSON may hold halves of surrogate pairs."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _said(what: float | None | BoostEntry) -> str:
+    return "none" if what is None else reprlib.repr(what)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+
+
+def _short(given: Any) -> str:
+    """Show a value of any size in a line."""
+    return _SHORT.repr(given)

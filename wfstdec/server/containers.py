@@ -1,0 +1,219 @@
+"""Containers that come in as a stream: FFmpeg reads a pipe, in a thread for each.
+
+    piped = Piped("Ogg", 16000, most_s=10.0, wake=wake)
+    piped.give(data, arrived)                    # never waits
+    samples, arrived = piped.take(1.0)           # what is decoded
+    piped.close()                                # the thread ends
+
+The thread waits where nobody takes what it has decoded: a small file of many hours
+fills no memory. FFmpeg is behind what came: by 0.1 s of WebM, by a page of Ogg (a
+second, most often), by ten frames of FLAC (2.4 s at 16 kHz). What it has not decoded
+when an utterance is flushed belongs to the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import IO, cast
+
+import numpy as np
+
+from wfstdec.audio.reading import AudioReader
+from wfstdec.audio.sources import open_av
+from wfstdec.errors import AudioError, WfstdecError
+
+BYTES_PER_S = 16_000
+"""What bytes that are not decoded yet are counted for."""
+_SOON = {"probesize": "4096", "analyzeduration": "0"}
+"""Options of FFmpeg: it begins by the first packets, and waits for no more. With
+`nobuffer` it would drop the packets that it looked at: up to 0.9 s of MP3."""
+_NOTHING = np.zeros(0, np.float32)
+
+
+class _Closed(Exception):
+    """Nobody wants the stream any more."""
+
+
+class _Pipe:
+    """File of the bytes that have come; reading waits for more.
+
+    Args:
+        idle: Called when a reader begins to wait.
+    """
+
+    def __init__(self, idle: Callable[[], object]) -> None:
+        self._idle = idle
+        self._changed = threading.Condition()
+        self._data = bytearray()
+        self._has_ended = self._is_closed = False
+        self.is_waiting = False
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def write(self, data: bytes) -> None:
+        """Take bytes, without waiting."""
+        with self._changed:
+            self._data += data
+            if data:
+                self.is_waiting = False
+            self._changed.notify_all()
+
+    def end(self, *, close: bool = False) -> None:
+        """Say that no more come; with `close` that nobody wants those that came."""
+        with self._changed:
+            self._has_ended, self._is_closed = True, self._is_closed or close
+            self.is_waiting = False
+            self._changed.notify_all()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read what is there, at least a byte; nothing at the end."""
+        if not self._data and not self._has_ended:
+            with self._changed:
+                waits = self.is_waiting = not self._data and not self._has_ended
+            if waits:
+                self._idle()
+        with self._changed:
+            while not self._data and not self._has_ended:
+                self._changed.wait()
+            if self._is_closed:
+                raise _Closed
+            found = bytes(self._data if size < 0 else self._data[:size])
+            del self._data[: len(found)]
+            return found
+
+
+class Piped:
+    """An `AudioBytes` of a container that FFmpeg reads.
+
+    Args:
+        form: Its name, for errors.
+        model_rate: Samples a second that go out.
+        most_s: Seconds of samples that may wait.
+        wake: Called by the thread when there is something to take, or all is taken.
+    """
+
+    def __init__(
+        self, form: str, model_rate: int, most_s: float, wake: Callable[[], object]
+    ) -> None:
+        self._form, self._rate, self._wake = form, model_rate, wake
+        self._most = int(most_s * model_rate)
+        self._pipe = _Pipe(wake)
+        self._changed = threading.Condition()
+        self._blocks: list[np.ndarray] = []
+        self._waiting = 0  # samples
+        self._arrived = 0.0
+        self._is_closed = self._is_done = self._has_begun = False
+        self._error: WfstdecError | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="wfstdec-container", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def waiting_s(self) -> float:
+        """As of `AudioBytes`."""
+        return self._waiting / self._rate + len(self._pipe) / BYTES_PER_S
+
+    @property
+    def waits_since(self) -> float | None:
+        """Not known: bytes of a container are not those of its samples."""
+        return None
+
+    @property
+    def is_ready(self) -> bool:
+        """As of `AudioBytes`."""
+        return self._waiting > 0 or self._error is not None
+
+    @property
+    def is_through(self) -> bool:
+        """As of `AudioBytes`."""
+        return not self._waiting and (self._is_done or self._pipe.is_waiting)
+
+    def give(self, data: bytes, arrived: float) -> None:
+        """As of `AudioBytes`."""
+        self._arrived = arrived
+        if not self._is_done:
+            self._pipe.write(data)
+
+    def end(self) -> None:
+        """As of `AudioBytes`."""
+        self._pipe.end()
+
+    def take(self, seconds: float) -> tuple[np.ndarray, float]:
+        """As of `AudioBytes`."""
+        most = max(1, math.ceil(seconds * self._rate))
+        with self._changed:
+            if self._error is not None and not self._waiting:
+                raise self._error
+            if not self._waiting:
+                return _NOTHING, self._arrived
+            samples = np.concatenate(self._blocks)
+            found, rest = samples[:most], samples[most:]
+            self._blocks = [rest] if len(rest) else []
+            self._waiting = len(rest)
+            self._changed.notify_all()
+        return found, self._arrived
+
+    def rest(self) -> np.ndarray:
+        """Nothing: the thread resamples, to its end."""
+        return _NOTHING
+
+    def close(self) -> None:
+        """As of `AudioBytes`."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._pipe.end(close=True)
+
+    def _run(self) -> None:
+        try:
+            # PyAV asks for nothing but `read`.
+            file = cast(IO[bytes], self._pipe)
+            with open_av(file, self._form, options=_SOON) as source:
+                reader = AudioReader(
+                    source,
+                    self._rate,
+                    channel=None,
+                    max_seconds=math.inf,
+                    allow_cut=True,
+                )
+                for block in reader:
+                    self._put(block)
+        except _Closed:
+            pass
+        except WfstdecError as error:
+            self._error = self._explained(error)
+        except Exception as error:  # of FFmpeg, or ours: the stream's, nobody else's
+            self._error = AudioError(
+                f"cannot read {self._form} ({error!r}), expected audio"
+            )
+            self._error.__cause__ = error
+        finally:
+            self._is_done = True
+            self._pipe.end(close=True)
+            self._wake()
+
+    def _explained(self, error: WfstdecError) -> WfstdecError:
+        """Say why a whole file may be no stream."""
+        if self._form != "MP4" or self._has_begun:
+            return error
+        found = AudioError(
+            f"an MP4 that cannot be read as it comes ({error}), expected one in "
+            "fragments; one with its index at the end goes by a request with a file"
+        )
+        found.__cause__ = error
+        return found
+
+    def _put(self, block: np.ndarray) -> None:
+        with self._changed:
+            while self._waiting >= self._most and not self._is_closed:
+                self._changed.wait()
+            if self._is_closed:
+                raise _Closed
+            self._has_begun = True
+            self._blocks.append(block)
+            self._waiting += len(block)
+        self._wake()

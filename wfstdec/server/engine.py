@@ -1,0 +1,659 @@
+"""The engine: one thread that advances all streams in rounds, without a timer.
+
+    engine = Engine(model, decoder, limits, measures, post=hand_over)
+    engine.start()
+    engine.warm()                      # before anybody waits
+    stream = engine.open(settings)     # at once; compiled and opened by the engine
+    stream.send(data)                  # bytes, as they came
+    stream.flush()                     # what is new becomes final, and an answer comes
+    stream.change_boosts(boosts)
+    stream.finish()                    # the rest becomes final; `Finished` comes
+    engine.stop()
+
+A round takes all streams that have something new, and the next round gathers
+meanwhile: under load rounds grow by themselves.
+
+    take in    what handlers have sent; lists that were compiled
+    hear       bytes to samples to log-probs, shared out among workers
+    search     all sessions together, up to where an utterance may end, again and again
+    notice     words so far
+    find       finals: at once, or by workers, whole utterances encoded again
+    post       all events of the round
+
+What fails in one stream ends it with `Finished(error=...)`, and no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from wfstdec.boost.compile import collected_warnings
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import InputError, LimitError, ModelError
+from wfstdec.models.encoder import Encoder, StreamingEncoder
+from wfstdec.models.windowed import Windowed
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.endpoints import EndpointRule
+from wfstdec.search.sessions import SessionId
+from wfstdec.search.warming import one_word
+from wfstdec.server.course import Course, Final, Means
+from wfstdec.server.events import Event, Finished, Room
+from wfstdec.server.finals import Finals
+from wfstdec.server.limits import Limits
+from wfstdec.server.stream import Stream
+from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.transcription.pieces import CutOptions
+from wfstdec.transcription.stream import STREAM_CUTS
+from wfstdec.transcription.transcriber import check_fit
+
+_log = logging.getLogger("wfstdec.server")
+
+_ROUND_S = 1.0
+"""Seconds of audio of a stream that a round takes, at most: what sends faster than it
+is spoken costs others no more than that."""
+_LONGEST = EndpointRule(length_s=20.0, needs_speech=False)
+"""Ends utterances where a stream leaves no other rule."""
+_WARM_S = 600.0
+
+SERVER_CUTS = replace(STREAM_CUTS, look_s=0.04)
+"""Of streams, which people wait for."""
+
+Post = Callable[[Sequence[tuple[Stream, Event]]], None]
+"""Takes what a round found, in order; called by the engine's thread, must not wait."""
+
+
+class EngineMeasures(Protocol):
+    """What the engine tells of its work; called by its thread, but for `refused`."""
+
+    def round_done(self, streams: int, encoder_s: float, decoder_s: float) -> None:
+        """A round with so many streams took so long in both."""
+
+    def queued(self, seconds: float) -> None:
+        """Audio waited so long for its round."""
+
+    def final_after(self, seconds: float) -> None:
+        """A final went out so long after the last of its words came in."""
+
+    def heard(self, seconds: float) -> None:
+        """So much audio was searched."""
+
+    def failed(self, kind: str) -> None:
+        """A stream ended with an error of this class."""
+
+    def refused(self, reason: str) -> None:
+        """A stream was refused."""
+
+
+class Engine:
+    """Advances streams; see the module.
+
+    Args:
+        model: Any encoder; one that does not stream makes two passes.
+        decoder: Over its tokens.
+        limits: How many streams, and how much of each may wait.
+        measures: Is told of all work.
+        post: Takes events; called by the engine's thread, must not wait.
+        confidence: Whether words of finals have confidences.
+        nbest: Hypotheses of finals, at most.
+        workers: Threads that encode; None is one for each processor.
+        cuts: Where utterances end, and windows.
+
+    Raises:
+        OptionError: The decoder is of another model, or has no confidences or lists.
+        BackendError: It has none of sessions.
+    """
+
+    def __init__(
+        self,
+        model: Encoder,
+        decoder: Decoder[Any, Any],
+        limits: Limits,
+        measures: EngineMeasures,
+        *,
+        post: Post,
+        confidence: bool = False,
+        nbest: int = 1,
+        workers: int | None = None,
+        cuts: CutOptions = SERVER_CUTS,
+    ) -> None:
+        check_fit(model, decoder)
+        self._finals = Finals(model, decoder, confidence, nbest)
+        self._spec, self._limits, self._measures = model.spec, limits, measures
+        self._post, self._cuts = post, cuts
+        one_pass = isinstance(model, StreamingEncoder)
+        self._means = Means(
+            model
+            if isinstance(model, StreamingEncoder)
+            else Windowed(model, cuts.window_s, cuts.left_s, cuts.right_s),
+            one_pass,
+            self._finals.sessions(),
+        )
+        self._no_boosts = decoder.compile_boosts(None)
+        self._num_workers = workers or len(os.sched_getaffinity(0))
+        self._hearers = ThreadPoolExecutor(
+            max(1, self._num_workers - 1), "wfstdec-encoder"
+        )
+        # Apart: neither a long list nor a long utterance may keep rounds waiting.
+        self._finders = ThreadPoolExecutor(self._num_workers, "wfstdec-final")
+        self._compilers = ThreadPoolExecutor(1, "wfstdec-boosts")
+        self._thread = threading.Thread(
+            target=self._run, name="wfstdec-engine", daemon=True
+        )
+        self._lock = threading.Condition()
+        self._streams: set[Stream] = set()
+        self._touched: dict[Stream, None] = {}
+        self._is_draining = self._is_stopping = self._is_idle = False
+        self._courses: dict[Stream, Course] = {}  # the engine's thread's alone
+
+    def __len__(self) -> int:
+        """Streams under way."""
+        return len(self._streams)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def open(self, settings: StreamSettings, context: Any = None) -> Stream:
+        """Begin a stream; its boosts are compiled meanwhile.
+
+        What is wrong with them comes as `Finished(error=...)`.
+
+        Args:
+            settings: What its client asks for.
+            context: Anything of the handler's own.
+
+        Raises:
+            LimitError: There are `Limits.streams`, or the engine is about to stop.
+            BackendError: Another sample rate needs soxr.
+        """
+        stream = Stream(
+            settings,
+            context,
+            sample_rate=self._spec.sample_rate,
+            buffered_s=self._limits.buffered_s,
+            wake=self._wake,
+        )
+        with self._lock:
+            reason = self._reason_to_refuse(context)
+            if reason is None:
+                self._streams.add(stream)
+        if reason is not None:
+            self._measures.refused(reason)
+            most = self._limits.streams
+            raise LimitError(
+                "the server is about to stop and takes no streams, expected another one"
+                if reason == "draining"
+                else f"{most} streams are under way, expected fewer; "
+                f"{Limits.flag('streams')} raises the limit"
+            )
+        self._wake(stream)
+        return stream
+
+    def _reason_to_refuse(self, context: Any) -> str | None:
+        if self._is_draining or self._is_stopping:
+            return "draining"
+        is_full = len(self._streams) >= self._limits.streams
+        return "full" if is_full and not isinstance(context, _Warming) else None
+
+    def drain(self) -> None:
+        """Take no more streams and finish all: each gets its finals and `Finished`."""
+        with self._lock:
+            self._is_draining = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.finish()
+
+    def stop(self) -> None:
+        """End all streams without a word, and all threads; may be called again."""
+        with self._lock:
+            self._is_stopping = True
+            self._lock.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+        for pool in (self._hearers, self._finders, self._compilers):
+            pool.shutdown(cancel_futures=True)
+        self._means.sessions.end_threads()
+
+    def warm(self) -> None:
+        """Run all that rounds use once: made-up rows, and a made-up stream.
+
+        Nothing of it is measured: kernels are compiled, and no client waits.
+
+        Raises:
+            WfstdecError: The model or the decoder fails.
+        """
+        kept, self._measures = self._measures, _Unmeasured()
+        try:
+            self._run_once()
+        finally:
+            self._measures = kept
+
+    def _run_once(self) -> None:
+        finals, sessions = self._finals, self._means.sessions
+        finals.decoder.warm_up(lattices=not finals.are_quick)
+        rows = one_word(finals.decoder.vocabulary, finals.decoder.num_tokens)
+        session = sessions.open(self._no_boosts)
+        sessions.advance({session: rows})
+        sessions.partial(session)
+        _ = finals.of_session(sessions, session)[0].text
+        warming = _Warming()
+        rate = self._spec.sample_rate
+        stream = self.open(StreamSettings("linear16", rate, interims=True), warming)
+        noise = np.random.default_rng(0).normal(0, 30, rate)
+        stream.send(noise.astype("<i2").tobytes())
+        stream.finish()
+        if not warming.is_done.wait(_WARM_S):
+            raise ModelError(
+                f"a second of noise took more than {_WARM_S:g} s, expected words"
+            )
+        if warming.error is not None:
+            raise warming.error
+
+    # ------------------------------------------------------------ the thread
+    def _wake(self, stream: Stream) -> None:
+        """Have a stream looked at by the next round; for any thread."""
+        with self._lock:
+            self._touched[stream] = None
+            if self._is_idle:
+                self._lock.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._is_idle = True
+                while not self._touched and not self._is_stopping:
+                    self._lock.wait()
+                self._is_idle = False
+                touched, self._touched = list(self._touched), {}
+            if self._is_stopping:
+                break
+            self._round(touched)
+        for course in self._courses.values():
+            with contextlib.suppress(Exception):
+                course.abort()
+        self._courses.clear()
+        self._streams.clear()
+
+    def _round(self, touched: Sequence[Stream]) -> None:
+        """Do a round; a fault that is nobody's ends the streams that were in it."""
+        courses: list[Course] = []
+        try:
+            courses = self._taken_in(touched)
+            self._work(courses)
+        except Exception as error:
+            _log.exception("a round of %d streams failed", len(touched))
+            for course in courses:
+                with contextlib.suppress(Exception):
+                    course.fail(error, at_once=True)
+        self._tell(courses)
+
+    def _taken_in(self, touched: Sequence[Stream]) -> list[Course]:
+        """The courses of a round; those that were given up end."""
+        courses = []
+        for stream in touched:
+            course = self._courses.get(stream)
+            if stream.is_aborted:
+                self._drop(stream)
+            elif course is None and stream in self._streams:
+                courses.append(self._begun(stream))
+            elif course is not None:
+                courses.append(course)
+        for course in courses:
+            self._attempt(course, partial(self._take_in, course))
+        return courses
+
+    def _begun(self, stream: Stream) -> Course:
+        silence_s = stream.settings.endpoint_silence_s
+        cuts = self._cuts
+        if silence_s is not None:
+            cuts = replace(cuts, rules=rules_with_silence(cuts.rules, silence_s))
+        course = self._courses[stream] = Course(stream, self._means, cuts)
+        if stream.settings.boosts is None:
+            course.change_boosts(self._no_boosts, ())
+        else:
+            self._compile(course, stream.settings.boosts)
+        return course
+
+    def _take_in(self, course: Course) -> None:
+        while not course.is_over and course.compiling and course.compiling[0].done():
+            self._take_boosts(course)
+        if course.is_over or course.boosts is None:
+            return
+        while (new := course.take_in()) is not None:
+            self._compile(course, new.boosts)
+        course.open()
+
+    def _compile(self, course: Course, boosts: BoostsLike) -> None:
+        job = self._compilers.submit(self._compiled, boosts)
+        course.compiling.append(job)
+        job.add_done_callback(lambda _: self._wake(course.stream))
+
+    def _compiled(self, boosts: BoostsLike) -> tuple[CompiledBoosts, tuple[str, ...]]:
+        with collected_warnings() as texts:
+            compiled = self._finals.decoder.compile_boosts(boosts)
+        return compiled, tuple(texts)
+
+    def _take_boosts(self, course: Course) -> None:
+        try:
+            found = course.compiling.popleft().result()
+        except Exception as error:
+            course.refuse_boosts(error)
+        else:
+            course.change_boosts(*found)
+
+    def _work(self, courses: Sequence[Course]) -> None:
+        """Encode and search what is new of all streams."""
+        hearing = [c for c in courses if not c.is_over and c.wants_to_hear]
+        if not hearing:
+            return
+        now = time.monotonic()
+        for course in hearing:
+            if (since := course.waits_since) is not None:
+                self._measures.queued(now - since)
+        began = time.perf_counter()
+        ended = self._hear(hearing)
+        heard = time.perf_counter()
+        self._search(hearing)
+        for course in hearing:
+            if not course.is_over:
+                self._attempt(course, course.notice)
+                if course in ended:
+                    self._attempt(course, course.end_segment)
+            self._find(course)
+        searched = time.perf_counter()
+        self._measures.round_done(len(hearing), heard - began, searched - heard)
+
+    def _attempt(self, course: Course, act: Callable[[], object]) -> None:
+        """Do something of one stream; what fails ends it."""
+        try:
+            act()
+        except Exception as error:
+            if not isinstance(error, InputError):
+                _log.exception("a stream failed")
+            course.fail(error)
+
+    # ------------------------------------------------------------ encoding
+    def _hear(self, courses: Sequence[Course]) -> set[Course]:
+        """Encode what came in, by workers; the courses whose segments ended."""
+        num = max(1, min(self._num_workers, -(-len(courses) // self._spec.max_batch)))
+        groups = [courses[i::num] for i in range(num)]
+        jobs = [self._hearers.submit(self._encoded, group) for group in groups[1:]]
+        found = [self._encoded(groups[0]), *(job.result() for job in jobs)]
+        ended = set()
+        for course, samples, rows, is_last in (one for some in found for one in some):
+            if isinstance(rows, Exception):
+                self._attempt(course, partial(_raise, rows))
+            else:
+                self._measures.heard(len(samples) / self._spec.sample_rate)
+                self._attempt(course, partial(course.hear, samples, rows))
+                if is_last:
+                    ended.add(course)
+        return ended
+
+    def _encoded(
+        self, courses: Sequence[Course]
+    ) -> list[tuple[Course, np.ndarray, Any, bool]]:
+        """Samples, log-probs or what went wrong, and whether a segment ends."""
+        given: list[tuple[Course, np.ndarray, bool]] = []
+        found: list[tuple[Course, np.ndarray, Any, bool]] = []
+        for course in courses:
+            try:
+                samples, is_last = course.next_samples(_ROUND_S)
+            except Exception as error:
+                found.append((course, _NOTHING, error, True))
+                continue
+            if course.encoder_state is None:
+                found.append((course, samples, _NO_ROWS, is_last))
+            elif len(samples) or is_last:
+                given.append((course, samples, is_last))
+        size = self._spec.max_batch
+        for start in range(0, len(given), size):
+            found += self._stepped(given[start : start + size])
+        return found
+
+    def _stepped(
+        self, given: Sequence[tuple[Course, np.ndarray, bool]]
+    ) -> list[tuple[Course, np.ndarray, Any, bool]]:
+        """Log-probs of a batch, or what is wrong with them.
+
+        An error of windows is looked for one by one. Of a model that streams it is
+        everybody's: nobody knows what became of the other states.
+        """
+        before = [copy.copy(course.encoder_state) for course, *_ in given]
+        rows: list[Any] = self._stepped_together(given)
+        is_lost = len(given) > 1 and isinstance(rows[0], Exception)
+        if is_lost and not self._means.one_pass:
+            for at, one in enumerate(given):
+                one[0].encoder_state = before[at]
+                rows[at] = self._stepped_together([one])[0]
+        return [
+            (course, samples, _checked(some), is_last)
+            for (course, samples, is_last), some in zip(given, rows, strict=True)
+        ]
+
+    def _stepped_together(
+        self, given: Sequence[tuple[Course, np.ndarray, bool]]
+    ) -> list[Any]:
+        """Log-probs of a batch, or the same error for each."""
+        states, samples, last = (
+            [course.encoder_state for course, *_ in given],
+            [samples for _, samples, _ in given],
+            [is_last for *_, is_last in given],
+        )
+        try:
+            rows = self._means.encoder.step(states, samples, last)
+            if len(rows) != len(given):
+                raise ModelError(
+                    f"{len(rows)} log-probs of {len(given)} chunks, expected as many"
+                )
+            return list(rows)
+        except Exception as error:
+            return [error] * len(given)
+
+    # ------------------------------------------------------------ searching
+    def _search(self, courses: Iterable[Course]) -> None:
+        """Pass all sessions through what is new, up to where utterances may end."""
+        left = list(courses)
+        while left := [c for c in left if not c.is_over]:
+            chunks: dict[SessionId, np.ndarray] = {}
+            under_way: dict[SessionId, Course] = {}
+            for course in left:
+                rows = course.next_rows()
+                if len(rows):
+                    chunks[course.session] = rows
+                    under_way[course.session] = course
+            if not chunks:
+                return
+            self._advance(chunks, under_way)
+            left = list(under_way.values())
+            for course in left:
+                if not course.is_over:
+                    self._attempt(course, course.advanced)
+
+    def _advance(
+        self,
+        chunks: Mapping[SessionId, np.ndarray],
+        courses: Mapping[SessionId, Course],
+    ) -> None:
+        """Advance sessions together; one by one where one of them fails."""
+        try:
+            self._means.sessions.advance(chunks)
+        except Exception:
+            for session, rows in chunks.items():
+                act = partial(self._advance_one, courses[session], session, rows)
+                self._attempt(courses[session], act)
+
+    def _advance_one(
+        self, course: Course, session: SessionId, rows: np.ndarray
+    ) -> None:
+        """Advance a session that may have passed through some of its rows."""
+        sessions = self._means.sessions
+        done = sessions.partial(session).num_frames - course.num_frames
+        try:
+            sessions.advance({session: rows[done:]})
+        except InputError as error:
+            error.utterance = None  # sessions have no names that clients know
+            raise
+
+    # ------------------------------------------------------------ finals
+    def _find(self, course: Course) -> None:
+        """Find the finals of utterances that have ended: at once, or by workers."""
+        finals, course.finals = course.finals, []
+        for final in finals:
+            if self._means.one_pass and self._finals.are_quick:
+                self._found(final)
+            else:
+                final.job = self._finders.submit(self._found, final)
+                final.job.add_done_callback(lambda _: self._wake(course.stream))
+
+    def _found(self, final: Final) -> None:
+        """Find a final; what goes wrong is its error."""
+        try:
+            if self._means.one_pass:
+                session = final.piece.first_pass
+                final.found = self._finals.of_session(self._means.sessions, session)
+            else:
+                piece = final.piece
+                [final.found] = self._finals.of_pieces([(piece, piece.boosts)])
+            _ = final.found[0].words  # made here, not in a round
+        except Exception as error:
+            if not isinstance(error, InputError):
+                _log.exception("a final failed")
+            final.error = error
+
+    # ------------------------------------------------------------ telling
+    def _tell(self, courses: Sequence[Course]) -> None:
+        """Post what may go out; streams that are over are forgotten."""
+        batch: list[tuple[Stream, Event]] = []
+        for course in courses:
+            stream = course.stream
+            try:
+                self._collect(course, batch)
+            except Exception as error:
+                _log.exception("a final cannot be told")
+                self._drop(stream)
+                batch.append((stream, Finished(course.heard_s, error)))
+            if course.has_more:
+                self._wake(stream)
+        if batch:
+            try:
+                self._post(batch)
+            except Exception:
+                _log.exception("%d events could not be handed over", len(batch))
+
+    def _collect(self, course: Course, batch: list[tuple[Stream, Event]]) -> None:
+        stream = course.stream
+        for event, said in course.events():
+            if isinstance(stream.context, _Warming):
+                stream.context.take(event)
+            else:
+                batch.append((stream, event))
+            if said is not None:
+                self._measures.final_after(time.monotonic() - said)
+            if isinstance(event, Finished):
+                if event.error is not None:
+                    self._measures.failed(type(event.error).__name__)
+                self._drop(stream)
+        if stream.awaits_room and stream.has_room:
+            stream.awaits_room = False
+            batch.append((stream, Room()))
+
+    def _drop(self, stream: Stream) -> None:
+        """Forget a stream and all that it has."""
+        course = self._courses.pop(stream, None)
+        with self._lock:
+            self._streams.discard(stream)
+        if course is not None:
+            course.abort()
+
+
+class _Unmeasured:
+    """Measures that note nothing."""
+
+    def round_done(self, streams: int, encoder_s: float, decoder_s: float) -> None:
+        """Forget a round."""
+
+    def queued(self, seconds: float) -> None:
+        """Forget seconds."""
+
+    def failed(self, kind: str) -> None:
+        """Forget a word."""
+
+    final_after = heard = queued
+    refused = failed
+
+
+class _Warming:
+    """Takes the events of the stream that warms an engine."""
+
+    def __init__(self) -> None:
+        self.is_done = threading.Event()
+        self.error: Exception | None = None
+
+    def take(self, event: Event) -> None:
+        """Take note of the end."""
+        if isinstance(event, Finished):
+            self.error = event.error
+            self.is_done.set()
+
+
+def rules_with_silence(
+    rules: Sequence[EndpointRule], silence_s: float
+) -> tuple[EndpointRule, ...]:
+    """Endpoint rules with another silence after a good end of speech.
+
+    Those after worse ends keep their distance, and what ends an utterance in which
+    nothing was said does not come before them.
+
+    Args:
+        rules: The server's.
+        silence_s: Seconds; `inf` leaves no rule of silence.
+    """
+    lengths = tuple(rule for rule in rules if rule.silence_s == 0)
+    if math.isinf(silence_s):
+        return lengths or (_LONGEST,)
+    after_speech = [r for r in rules if r.silence_s > 0 and r.needs_speech]
+    if not after_speech:
+        return (EndpointRule(silence_s=silence_s), *rules)
+    later = silence_s - min(rule.silence_s for rule in after_speech)
+    longest = max(rule.silence_s for rule in after_speech) + later
+    changed = []
+    for rule in rules:
+        if rule in after_speech:
+            rule = replace(rule, silence_s=rule.silence_s + later)
+        elif rule.silence_s > 0:
+            rule = replace(rule, silence_s=max(rule.silence_s, longest))
+        changed.append(rule)
+    return tuple(changed)
+
+
+def _checked(rows: Any) -> Any:
+    """Log-probs [T, V], or what is wrong with them."""
+    if isinstance(rows, Exception):
+        return rows
+    rows = np.asarray(rows)
+    if rows.ndim != 2:
+        return ModelError(f"the model gave {rows.shape}, expected [T, V]")
+    return rows
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+_NOTHING = np.zeros(0, np.float32)
+_NO_ROWS = np.empty((0, 0))

@@ -1,0 +1,89 @@
+"""Finals: the hypotheses of an utterance that is over, in all ways they are asked for.
+
+    finals = Finals(model, decoder, confidence=True, nbest=3)
+    sessions = finals.sessions()
+    hypotheses = finals.of_session(sessions, session)     # one pass: closes it
+    found = finals.of_pieces(pieces)                      # two: encoded whole, decoded
+
+Best first, the best one with confidences where they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.models.encoder import Encoder
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.sessions import SessionId, Sessions
+from wfstdec.transcription.pieces import Piece
+
+
+class Finals:
+    """Finds the hypotheses of utterances.
+
+    Args:
+        model: Encodes them.
+        decoder: Decodes them.
+        confidence: Whether the words of the best get confidences.
+        nbest: How many hypotheses are wanted, at most.
+
+    Attributes:
+        decoder: With options that give so many.
+
+    Raises:
+        OptionError: The decoder has no lattices, or no lists, and they are needed.
+        BackendError: It has none of sessions.
+    """
+
+    def __init__(
+        self, model: Encoder, decoder: Decoder[Any, Any], confidence: bool, nbest: int
+    ) -> None:
+        self._model = model
+        self._reading = LatticeReading(nbest=nbest, confidence=True)
+        self._from_lattice = confidence
+        self._from_list = not confidence and nbest > 1
+        if self._from_list and decoder.options.nbest != nbest:
+            decoder = decoder.with_options(nbest=nbest)
+        self.decoder = decoder
+        self._records = confidence or (self._from_list and decoder.nbest_of_lattices)
+        if self._from_list:
+            self.decoder.decode_nbest([])  # raises where there are no lists
+        self.sessions()
+
+    @property
+    def are_quick(self) -> bool:
+        """Whether `of_session` is so quick that nobody minds waiting for it."""
+        return not self._records
+
+    def sessions(self) -> Sessions:
+        """Make sessions that record what finals need."""
+        return self.decoder.sessions(lattices=self._records)
+
+    def of_session(self, sessions: Sessions, session: SessionId) -> list[Hypothesis]:
+        """Close a session; its hypotheses, best first."""
+        if self._from_lattice:
+            return self._reading(str(session), sessions.close_lattice(session))
+        if self._from_list:
+            return sessions.close_nbest(session)
+        return [sessions.close(session)]
+
+    def of_pieces(
+        self, pieces: Sequence[tuple[Piece, BoostsLike]]
+    ) -> list[list[Hypothesis]]:
+        """Encode and decode pieces whole; the hypotheses of each, best first.
+
+        Raises:
+            InputError: One of them cannot be encoded or decoded.
+        """
+        rows = self._model.encode([piece.waveform for piece, _ in pieces])
+        boosts = [one for _, one in pieces]
+        if self._from_lattice:
+            lattices = self.decoder.decode_lattice(rows, boosts=boosts)
+            return [self._reading("", lattice) for lattice in lattices]
+        if self._from_list:
+            return self.decoder.decode_nbest(rows, boosts=boosts)
+        return [[best] for best in self.decoder.decode(rows, boosts=boosts)]

@@ -1,0 +1,258 @@
+"""Forms with a file, as requests send them: read in bounded memory, off the loop.
+
+    form = await read_form(request.headers, request.stream(), place, limits)
+    form.file                    # a temporary file, at its beginning
+    form.fields                  # [("model", "hama"), ("keywords[]", "quilter"), ...]
+
+The body is counted while it comes in, fields apart from the file, and a client that
+sends nothing for too long is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from wfstdec.server.jobs import Place
+from wfstdec.server.limits import Limits
+from wfstdec.server.problems import Problem
+
+FILE = "file"
+"""The name of the file among the fields."""
+_MULTIPART = b"multipart/form-data"
+_IN_MEMORY = 1 << 20
+_OTHER_FIELDS = 200
+"""Fields that may come beside those of a boost list."""
+
+
+@dataclass
+class Form:
+    """What a request sent.
+
+    Attributes:
+        file: The file.
+        fields: Names and values of all else, in order.
+    """
+
+    file: IO[bytes]
+    fields: list[tuple[str, str]] = field(default_factory=list)
+
+
+async def read_form(
+    headers: Mapping[str, str],
+    body: AsyncIterator[bytes],
+    place: Place,
+    limits: Limits,
+) -> Form:
+    """Read a request's form.
+
+    Args:
+        headers: Of the request, by names in lower case.
+        body: What comes in; see `starlette.requests.Request.stream`.
+        place: Keeps the file.
+        limits: How large the body may be, and how long it may pause.
+
+    Raises:
+        Problem: 415 no form, 413 too large, 408 nothing comes, 400 cut short,
+            malformed, no file, or several; 503 no room for it on the disk.
+    """
+    _check_size(headers, limits)
+    receiver = _Receiver(_boundary(headers), place, limits)
+    size = 0
+    async for chunk in _not_idle(body, limits):
+        size += len(chunk)
+        if size > limits.body_bytes:  # by nobody's word: the rest may have no end
+            raise _too_large(f"more than {limits.body_bytes} bytes", limits, close=True)
+        if chunk:
+            await asyncio.to_thread(receiver.write, chunk)
+    return receiver.finish()
+
+
+def _check_size(headers: Mapping[str, str], limits: Limits) -> None:
+    """Refuse at once what says that it is too large."""
+    said = headers.get("content-length", "")
+    if said.isdecimal() and int(said) > limits.body_bytes:
+        raise _too_large(f"{int(said)} bytes", limits)
+
+
+def _too_large(what: str, limits: Limits, *, close: bool = False) -> Problem:
+    return Problem(
+        413,
+        f"a request of {what}, expected at most {limits.body_bytes}; the server's "
+        f"{limits.flag('body_bytes')} allows more",
+        FILE,
+        code="file_too_large",
+        headers={"Connection": "close"} if close else None,
+    )
+
+
+def _boundary(headers: Mapping[str, str]) -> bytes:
+    kind, options = parse_options_header(headers.get("content-type"))
+    if kind != _MULTIPART:
+        raise Problem(
+            415,
+            f"content type {kind.decode('latin-1', 'replace')!r}, expected "
+            "'multipart/form-data' with a field 'file'",
+        )
+    if not options.get(b"boundary"):
+        raise Problem(400, "a form without a boundary, expected one in Content-Type")
+    return options[b"boundary"]
+
+
+async def _not_idle(body: AsyncIterator[bytes], limits: Limits) -> AsyncIterator[bytes]:
+    """Pass a body on; raise where nothing comes."""
+    while True:
+        try:
+            async with asyncio.timeout(limits.idle_s):
+                chunk = await anext(body)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Problem(
+                408,
+                f"nothing came for {limits.idle_s:g} s, expected the rest of the "
+                f"request; the server's {limits.flag('idle_s')} allows more",
+                headers={"Connection": "close"},
+            ) from None
+        yield chunk
+
+
+class _Receiver:
+    """Parts of a form as they come; one thread at a time uses it."""
+
+    def __init__(self, boundary: bytes, place: Place, limits: Limits) -> None:
+        self._place, self._limits = place, limits
+        self._file: Any = None
+        self._fields: list[tuple[str, str]] = []
+        self._room = _room_for_fields(limits)
+        self._is_over = False
+        self._begin_part()
+        callbacks: Any = {
+            "on_part_begin": self._begin_part,
+            "on_header_field": self._take_header_name,
+            "on_header_value": self._take_header_value,
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._begin_data,
+            "on_part_data": self._take_data,
+            "on_part_end": self._end_part,
+            "on_end": self._end,
+        }
+        try:
+            self._parser = MultipartParser(boundary, callbacks)
+        except FormParserError as error:
+            raise Problem(400, f"a malformed form: {error}") from None
+
+    def write(self, chunk: bytes) -> None:
+        """Take what came in, which may end anywhere."""
+        try:
+            self._parser.write(chunk)
+        except FormParserError as error:
+            raise Problem(400, f"a malformed form: {error}") from None
+        except OSError as error:
+            raise Problem(
+                503, f"no room for the file ({error.strerror})", FILE, retry_after_s=10
+            ) from error
+
+    def finish(self) -> Form:
+        """Give the form, when all has come."""
+        if not self._is_over:
+            raise Problem(400, "a form that was cut short, expected its last boundary")
+        if self._file is None:
+            raise Problem(400, "no file, expected one in the field 'file'", FILE)
+        self._file.seek(0)
+        return Form(self._file, self._fields)
+
+    def _begin_part(self) -> None:
+        self._header = [b"", b""]
+        self._disposition = b""
+        self._name = ""
+        self._data = bytearray()
+        self._is_file = False
+
+    def _take_header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header[0] += data[start:end]
+
+    def _take_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1] += data[start:end]
+
+    def _end_header(self) -> None:
+        name, value = self._header
+        if name.lower() == b"content-disposition":
+            self._disposition = value
+        self._header = [b"", b""]
+
+    def _begin_data(self) -> None:
+        """See what a part is, when its headers are there."""
+        _, options = parse_options_header(self._disposition)
+        if b"name" not in options:
+            raise Problem(400, "a part without a name, expected 'name=' for each field")
+        self._name = _text(options[b"name"], "the name of a field")
+        self._is_file = b"filename" in options
+        if not self._is_file:
+            self._spend(len(self._name))
+            if len(self._fields) >= self._limits.boosts + _OTHER_FIELDS:
+                raise self._too_many("fields", self._limits.boosts + _OTHER_FIELDS)
+            return
+        if self._name != FILE:
+            raise Problem(
+                400, f"a file in the field {self._name!r}, expected it in 'file'", FILE
+            )
+        if self._file is not None:
+            raise Problem(400, "two files, expected one: a request for each", FILE)
+        self._file = self._place.keep(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+
+    def _take_data(self, data: bytes, start: int, end: int) -> None:
+        if self._is_file:
+            self._file.write(data[start:end])
+        else:
+            self._spend(end - start)
+            self._data += data[start:end]
+
+    def _end_part(self) -> None:
+        if self._is_file:
+            return
+        if self._name == FILE:
+            raise Problem(
+                400, "the field 'file' without a file name, expected a file", FILE
+            )
+        value = _text(bytes(self._data), f"the field {self._name!r}", self._name)
+        self._fields.append((self._name, value))
+
+    def _end(self) -> None:
+        self._is_over = True
+
+    def _spend(self, size: int) -> None:
+        """Count the bytes of fields, which are kept in memory."""
+        self._room -= size
+        if self._room < 0:
+            raise self._too_many(
+                "bytes beside the file", _room_for_fields(self._limits)
+            )
+
+    def _too_many(self, what: str, most: int) -> Problem:
+        return Problem(
+            413,
+            f"more than {most} {what}, expected at most so many; the server's "
+            f"{self._limits.flag('boosts')} allows more",
+            code="form_too_large",
+        )
+
+
+def _room_for_fields(limits: Limits) -> int:
+    """Bytes that a full boost list may need, and some."""
+    return _IN_MEMORY + limits.boosts * (4 * limits.boost_chars + 64)
+
+
+def _text(data: bytes, what: str, param: str | None = None) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Problem(
+            400, f"{what} is no UTF-8 ({error}), expected it", param
+        ) from None

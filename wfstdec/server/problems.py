@@ -1,0 +1,94 @@
+"""Problems that a client is told of over HTTP, in the words of OpenAI's protocol.
+
+    raise Problem(400, "response_format 'xml', expected 'json', ...", "response_format")
+
+    HTTP/1.1 400 Bad Request
+    {"error": {"message": "...", "type": "invalid_request_error",
+               "param": "response_format", "code": null}}
+
+The app registers `answer_problem`, and a handler raises. OpenAI's clients make of the
+status an exception (`BadRequestError`, ...), and ask again by themselves at 408, 409,
+429 and from 500 on, after `Retry-After` where it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+"""Types of problems by status, where it is none of the two common ones."""
+
+
+class Problem(Exception):
+    """What is wrong with a request, or why it cannot be served now.
+
+    Args:
+        status: Of HTTP, 400 to 599.
+        message: What was found, what was expected; the client reads it.
+        param: The parameter that it is about; None where it is about no single one.
+        type: Kind of problem in OpenAI's words; None follows from the status.
+        code: A short name for programs, such as 'file_too_large'.
+        headers: Sent with it.
+        retry_after_s: When to ask again, for the header `Retry-After`.
+
+    Attributes:
+        status, message, param, type, code, headers: As given; `headers` with
+            `Retry-After`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        *,
+        type: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.type = type or _type_of(status)
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+
+    @property
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """Body of the answer, as JSON has it."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+def problem_response(problem: Problem) -> JSONResponse:
+    """Make the answer that says a problem."""
+    return JSONResponse(problem.body, problem.status, problem.headers)
+
+
+def answer_problem(request: Request, error: Exception) -> JSONResponse:
+    """Answer a request whose handler raised `Problem`; an exception handler."""
+    assert isinstance(error, Problem)
+    return problem_response(error)
+
+
+def _type_of(status: int) -> str:
+    if status >= 500:
+        return _TYPES.get(status, "server_error")
+    return _TYPES.get(status, "invalid_request_error")

@@ -1,0 +1,280 @@
+"""Running the app under uvicorn: long addresses, signals, draining.
+
+    server = DrainingServer(make_config(app, limits), service)
+    server.run([open_socket("127.0.0.1", 8000)])
+
+A signal to stop drains: `/ready` says 503, nothing new is taken, every stream gets its
+final words and is closed with 1001, requests are answered; then uvicorn ends as ever.
+By itself it would close every WebSocket with 1012 at once, and the application could
+say nothing more. A second signal ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+import websockets.http11
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from wfstdec.errors import OptionError
+from wfstdec.server.limits import Limits
+from wfstdec.server.problems import Problem
+from wfstdec.server.service import Service, in_thread
+from wfstdec.server.sockets import SocketProtocol, socket_options
+
+_HEADERS = 64 << 10
+"""Bytes of headers beside an address."""
+_LONGEST_READ = 1 << 20
+"""Bytes of a request that h11 passes on though it would refuse to gather so many: those
+that one read brings, a quarter of this."""
+_LEAVING_S = 2
+"""For connections to be closed when all streams have ended."""
+_LOOK_S = 0.02
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = logging.getLogger(__name__)
+
+
+def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
+    """Make uvicorn's configuration; `more` are settings of its own, TLS above all."""
+    _take_long_handshakes()
+    http = type("_BoundedHttp", (_Http,), {"idle_s": limits.idle_s})
+    settings: dict[str, Any] = {
+        "http": http,
+        **socket_options(limits),
+        "h11_max_incomplete_event_size": limits.url_bytes + _HEADERS,
+        "timeout_graceful_shutdown": _LEAVING_S,
+        "lifespan": "on",
+        "log_config": None,  # its lines have queries in them; `RequestLog` writes ours
+        "access_log": False,
+        "server_header": False,
+    }
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    return uvicorn.Config(app, **{**settings, **more})
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket to listen on, before a model is loaded for nothing.
+
+    Raises:
+        OSError: The address is not ours, or taken.
+    """
+    [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"{error.strerror}: {host}:{port}") from None
+    return listening
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that lets streams come to their end before it stops.
+
+    Args:
+        config: Made by `make_config`.
+        service: Whose engine is warmed up when the server listens, and drained.
+        on_ready: Is called when it is warm.
+
+    Attributes:
+        fault: Why it could not be warmed up; it stops then.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        on_ready: Callable[[], Any] = lambda: None,
+    ) -> None:
+        super().__init__(config)
+        self.fault: BaseException | None = None
+        self._service, self._on_ready = service, on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._signals = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; then warm up, beside probes that are answered meanwhile."""
+        self._loop = asyncio.get_running_loop()
+        self._service.warming = True
+        await super().startup(sockets)
+        self._begin(self._warm_up())
+
+    def _begin(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)  # else it may be collected under way
+        task.add_done_callback(self._tasks.discard)
+
+    async def _warm_up(self) -> None:
+        try:
+            await in_thread(self._service.engine.warm)
+        except Exception as error:
+            if not self._service.draining:  # the engine takes no more streams then
+                self.fault = error
+                self.should_exit = True
+            return
+        self._service.warming = False
+        if not self._service.draining:
+            self._on_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals to stop while the server runs.
+
+        What was ignored when the program began, as Ctrl-C is by jobs in the background
+        and SIGHUP by those of nohup, stays ignored. No signal is raised again in the
+        end, as uvicorn does: to have drained is success.
+        """
+        before: dict[signal.Signals, Any] = {}
+        if threading.current_thread() is threading.main_thread():  # no other may
+            for number in _SIGNALS:
+                ignored = signal.getsignal(number) is signal.SIG_IGN
+                if number == signal.SIGTERM or not ignored:
+                    before[number] = signal.signal(number, self.handle_exit)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal; end at once at the second."""
+        self._signals += 1
+        loop = self._loop
+        if self._signals == 1 and loop is not None and not self.should_exit:
+            loop.call_soon_threadsafe(lambda: self._begin(self._drain(sig, frame)))
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def _drain(self, sig: int, frame: FrameType | None) -> None:
+        service, limits = self._service, self._service.limits
+        service.draining = True
+        _log.info(
+            "draining %d streams; a second signal ends at once", len(service.engine)
+        )
+        deadline = time.monotonic() + limits.drain_s
+        service.engine.drain()
+        while self._is_busy() and not self.should_exit:
+            if time.monotonic() > deadline:
+                _log.warning(
+                    "%d streams and requests are cut off after %g s; %s gives more",
+                    len(self.server_state.tasks),
+                    limits.drain_s,
+                    limits.flag("drain_s"),
+                )
+                break
+            await asyncio.sleep(_LOOK_S)
+        super().handle_exit(sig, frame)
+
+    def _is_busy(self) -> bool:
+        """Whether a stream or request is under way, or a client still reads its end."""
+        state = self.server_state
+        return bool(state.tasks) or any(
+            isinstance(one, SocketProtocol) for one in state.connections
+        )
+
+
+def _take_long_handshakes() -> None:
+    """Have `websockets` read all that h11 passes on.
+
+    A longer line, or more of them, is an error there that uvicorn leaves without an
+    answer. The documented variables of the environment are read when the package is
+    imported, which may have been long ago.
+    """
+    names = {"MAX_LINE_LENGTH": _LONGEST_READ, "MAX_NUM_HEADERS": _LONGEST_READ}
+    for name, least in names.items():
+        known = getattr(websockets.http11, name, None)
+        if not isinstance(known, int):
+            raise OptionError(
+                f"websockets.http11 without {name}, expected websockets 15 to 17"
+            )
+        setattr(websockets.http11, name, max(known, least))
+
+
+class _Http(H11Protocol):
+    """HTTP/1.1 that says what is too long, and waits for no request for ever."""
+
+    idle_s: float
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Expect a request."""
+        self.access_log = False  # its lines have queries in them, whoever set it up
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the time for a request does not begin anew with each."""
+        super().data_received(data)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing more."""
+        self._expect_no_more()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Leave the connection to WebSockets."""
+        self._expect_no_more()
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, or too long for one, and say which."""
+        error, status, text = sys.exception(), 400, msg
+        if isinstance(error, h11.RemoteProtocolError):
+            status = error.error_status_hint
+            if status == 431:
+                text = (
+                    f"an address and headers of more than "
+                    f"{self.config.h11_max_incomplete_event_size} bytes; the server's "
+                    f"{Limits.flag('url_bytes')} allows more"
+                )
+        problem = Problem(status, text)
+        body = json.dumps(problem.body).encode()
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+        ]
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
+            for part in (
+                h11.Response(status_code=status, headers=headers),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
+
+    def _expect(self) -> None:
+        """Begin to wait where a request is due, or stop where it has come."""
+        if self.conn.their_state is not h11.IDLE:
+            self._expect_no_more()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(self.idle_s, self._give_up)
+
+    def _expect_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
