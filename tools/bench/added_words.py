@@ -142,7 +142,7 @@ def rebuilt(
     graph = wfstdec.build_graph(
         tokens=case.tokens,
         lexicon=lexicon,
-        arpa=case.arpa,
+        lm=case.arpa,
         separator=case.separator,
         unk_cost=case.graph.calls.word_cost,
     )

@@ -117,7 +117,7 @@ def compile_kernels() -> float:
     lexicon = Lexicon(("a",), ((1,),), np.zeros(1, np.float32))
     text = "\\data\\\nngram 1=3\n\\1-grams:\n-9 <s>\n-1 </s>\n-1 a\n\\end\\\n"
     arpa = read_arpa(io.StringIO(text))
-    wfstdec.build_graph(tokens=tokens, lexicon=lexicon, arpa=arpa)
+    wfstdec.build_graph(tokens=tokens, lexicon=lexicon, lm=arpa)
     return time.perf_counter() - began
 
 
@@ -170,7 +170,7 @@ def build_ours(case: Row, folder: Path) -> Row:
     graph = wfstdec.build_graph(
         tokens=case["tokens"],
         lexicon=case["path"],
-        arpa=case["arpa"],
+        lm=case["arpa"],
         topology=case["topology"],
         separator=SEPARATOR,
     )

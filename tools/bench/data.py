@@ -192,7 +192,7 @@ def build_or_load(
     graph = wfstdec.build_graph(
         tokens=recipe.tokens,
         lexicon=recipe.lexicon,
-        arpa=arpa,
+        lm=arpa,
         topology=topology,
         separator=recipe.separator,
         progress=True,

@@ -79,7 +79,7 @@ class _Bench:
         self._graph = wfstdec.build_graph(
             tokens=self._model.spec.tokens,
             lexicon=data / "lexicon" / "lexicon_ipa.txt",
-            arpa=data / "lm" / "lm_books.3g_pruned.arpa.gz",
+            lm=data / "lm" / "lm_books.3g_pruned.arpa.gz",
             separator="<wb>",
         )
         self._graph.save(folder / "graph.npz")
