@@ -10,13 +10,14 @@ it into the package, and `wfstdec warm-up` leaves it in the cache of the machine
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy as np
 
 import wfstdec
 from wfstdec.errors import BackendError
-from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, has_level
+from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, has_level, keep_no_parts
 
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"
@@ -54,6 +55,7 @@ ngram 3=2
 \end\
 """
 _SPOKEN = (0, 2, 0, 3, 1, 3, 2, 0)
+_NO_PARTS = "--no-parts"
 
 
 def _logprobs() -> np.ndarray:
@@ -166,24 +168,39 @@ def _align() -> None:
         aligner.align(_logprobs(), "ab ba")
 
 
-def warm_up(ways: Iterable[str], environment: dict[str, str] | None = None) -> None:
-    """Run ways, each in a process of its own, as many at a time as there are cores.
+def warm_up(
+    ways: Iterable[str],
+    environment: dict[str, str] | None = None,
+    *,
+    parts: bool = True,
+) -> None:
+    """Run ways in processes of their own, as many at a time as there are cores.
 
     Args:
         ways: Names of `ALL`.
         environment: Variables that the processes are given besides those of this one.
+        parts: Whether parts of kernels are kept for kernels to come.
 
     Raises:
         BackendError: A process failed.
     """
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        started = [(way, pool.submit(_start, way, environment)) for way in ways]
-        for way, process in [(way, done.result()) for way, done in started]:
-            if process.returncode:
-                last = "".join(process.stderr.splitlines()[-1:])
-                raise BackendError(
-                    f"warming up {way!r} ended with {process.returncode}: {last}"
-                )
+    root = str(Path(wfstdec.__file__).parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "wfstdec.warm_up",
+            *ways,
+            *([] if parts else [_NO_PARTS]),
+        ],
+        env={**os.environ, **(environment or {}), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        last = "".join(done.stderr.splitlines()[-1:])
+        raise BackendError(f"warming up {last}")
 
 
 def compile_ahead(package: Path) -> int:
@@ -205,7 +222,7 @@ def compile_ahead(package: Path) -> int:
     with tempfile.TemporaryDirectory() as kept:
         level = {"NUMBA_CPU_NAME": LEVEL, "NUMBA_CPU_FEATURES": ""}
         try:
-            warm_up(USUAL, {**level, "NUMBA_CACHE_DIR": kept})
+            warm_up(USUAL, {**level, "NUMBA_CACHE_DIR": kept}, parts=False)
         finally:  # what other ways compiled is of use all the same
             target.mkdir(parents=True)
             kernels = list(Path(kept).glob(f"*/*{ENTRY}"))
@@ -214,22 +231,53 @@ def compile_ahead(package: Path) -> int:
     return len(kernels)
 
 
-def _start(way: str, environment: dict[str, str] | None) -> Any:
-    root = str(Path(wfstdec.__file__).parents[1])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return subprocess.run(
-        [sys.executable, "-m", "wfstdec.warm_up", way],
-        env={**os.environ, **(environment or {}), "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+def _run_in_branches(ways: Iterable[str]) -> bool:
+    """Run ways that are alike one after the other, others side by side; all went well.
+
+    Each branch is forked off a process that has built a graph: what that compiled, and
+    what numba has set up for any kernel, is there in all of them. Two processes of
+    their own would compile it twice.
+    """
+    branches: dict[str, list[str]] = {}
+    for way in ways:
+        branches.setdefault(way.partition("-")[0], []).append(way)
+    if len(branches) > 1:
+        _graph()
+    context = multiprocessing.get_context("fork")
+    started: list[Any] = []
+    for branch in branches.values():
+        while sum(one.is_alive() for one in started) >= len(os.sched_getaffinity(0)):
+            wait(one.sentinel for one in started if one.is_alive())
+        started.append(context.Process(target=_run_branch, args=(branch,)))
+        started[-1].start()
+    for branch, one in zip(branches.values(), started, strict=True):
+        one.join()
+        if one.exitcode not in (0, 1):  # no error that it could tell of
+            sys.stderr.write(f"{', '.join(branch)} ended with {one.exitcode}\n")
+    return not any(one.exitcode for one in started)
+
+
+def _run_branch(ways: list[str]) -> None:
+    """Run ways in a forked process; one that fails is named, and the rest is run."""
+    failed = ""
+    for way in ways:
+        try:
+            ALL[way]()
+        except Exception as error:
+            failed += f"{way!r} failed: {type(error).__name__}: {error}\n"
+    sys.stderr.write(failed)
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":
     import gc
     import warnings
 
+    import tqdm
+
     gc.disable()  # compiling makes many objects, and the process ends soon
     warnings.simplefilter("ignore")
-    for _name in sys.argv[1:]:
-        ALL[_name]()
+    tqdm.tqdm.monitor_interval = 0  # a thread, which no fork would have
+    if _NO_PARTS in sys.argv:
+        keep_no_parts()
+    sys.exit(not _run_in_branches(w for w in sys.argv[1:] if w != _NO_PARTS))

@@ -50,6 +50,8 @@ ENTRY, PART = ".kernel", ".part"
 """How files end: machine code, and code that only compiling kernels takes."""
 _VERSIONS = f"{numba.__version__} {llvmlite.__version__}"
 _DIGEST_SIZE = 16
+_not_kept: set[str] = set()
+"""Endings of cache files that are not written."""
 
 
 class KernelCache(NullCache):
@@ -88,7 +90,7 @@ class KernelCache(NullCache):
 
     def save_overload(self, signature: Any, result: CompileResult) -> None:
         """Keep what was compiled, for other processes; in memory if it must be."""
-        if result.library.has_dynamic_globals:
+        if result.library.has_dynamic_globals or self._suffix in _not_kept:
             return
         name, made_of = self._name(signature, result.codegen.magic_tuple())
         if made_of is None:
@@ -153,6 +155,11 @@ class KernelCache(NullCache):
         for one in envs:
             library.codegen.set_env(one.env_name, one)
         return result
+
+
+def keep_no_parts() -> None:
+    """Leave the parts of kernels in the memory of this process: no other wants them."""
+    _not_kept.add(PART)
 
 
 def may_use_level() -> bool:

@@ -18,18 +18,36 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import binding
+from llvmlite.binding import Linkage
+from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba.core import event, sigutils, types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import ForceLiteralArg, TypingError
 from numba.core.registry import CPUDispatcher
 
 from wfstdec.jit.cache import ENTRY, PART, KernelCache
+from wfstdec.jit.lowering import pipeline
 from wfstdec.jit.message import compiling
 
 
-class PartLibrary(JITCodeLibrary):
+class _Library(JITCodeLibrary):
+    """Intermediate code that is cleaned as it comes, and optimised once at the end."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Put variables into registers; numba optimises all of it here as well."""
+        ll_module.data_layout = self._codegen._data_layout
+        builder = self._codegen._pass_builder()
+        passes = create_new_function_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+
+
+class PartLibrary(_Library):
     """The intermediate code of a part, with that of all that it calls."""
 
     @property
@@ -49,6 +67,10 @@ class PartLibrary(JITCodeLibrary):
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
         self._verify_declare_only_symbols()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.linkonce_odr  # as many as link it have it
+        self._shared_module = self._final_module
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -67,7 +89,6 @@ class PartLibrary(JITCodeLibrary):
         name, _, bitcode = state
         library = cls(codegen, name)
         library._final_module = binding.parse_bitcode(bitcode)
-        library._shared_module = library._final_module
         library._finalize_final_module()
         return library
 
@@ -85,8 +106,13 @@ class _NoEnvironment:
         """Leave it to the kernel that the part is linked into."""
 
 
-class EntryLibrary(JITCodeLibrary):
+class EntryLibrary(_Library):
     """The machine code of a kernel that Python calls. Nothing links it."""
+
+    def _optimize_final_module(self) -> None:
+        """Optimise it once; numba does so twice, to prune reference counts between."""
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
 
     def serialize_using_object_code(self) -> tuple[str, str, Any]:
         """Its name, kind, machine code and the names of what is in it."""
@@ -108,10 +134,29 @@ class EntryLibrary(JITCodeLibrary):
         return library
 
 
+class _Flags(Flags):
+    """Flags of a compilation; numba compares them for each call in a function."""
+
+    _HASH = hash(Flags())  # numba's is the same for all flags
+
+    def __hash__(self) -> int:
+        return self._HASH
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the flags that were set, then all of them as numba does."""
+        if isinstance(other, Flags) and self._values == other._values:
+            return True
+        return super().__eq__(other)
+
+
 class _PartCompiler(Compiler):
     """numba's compiler, of parts."""
 
     library: type[JITCodeLibrary] = PartLibrary
+
+    def __init__(self, *arguments: Any) -> None:
+        *others, flags, variables = arguments
+        super().__init__(*others, _Flags(flags), variables)
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
         """Compile into a library of its own kind."""
@@ -119,6 +164,10 @@ class _PartCompiler(Compiler):
         self.state.library = self.library(codegen, function.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(function)
+
+    def define_pipelines(self) -> list[Any]:
+        """As numba's, but for how intermediate code is written."""
+        return [pipeline(self.state)]
 
 
 class _EntryCompiler(_PartCompiler):
@@ -215,7 +264,7 @@ class Entry(_Kernel):
 
     def _compile(self, args: Any, return_type: Any) -> Any:
         codegen = self.targetctx.codegen()
-        with compiling(), _parts_inside(codegen):
+        with compiling(), _parts_inside(codegen, self.targetctx):
             result = super()._compile(args, return_type)
         for environment in result._find_referenced_environments():
             result.codegen.set_env(environment.env_name, environment)
@@ -223,14 +272,20 @@ class Entry(_Kernel):
 
 
 @contextlib.contextmanager
-def _parts_inside(codegen: Any) -> Iterator[None]:
+def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
     """Make parts of what numba compiles of its own, for a kernel, under its lock."""
     before = codegen._library_class
     codegen._library_class = PartLibrary
+    target.create_cfunc_wrapper = _no_wrapper
     try:
         yield
     finally:
         codegen._library_class = before
+        del target.create_cfunc_wrapper
+
+
+def _no_wrapper(*arguments: Any) -> None:
+    """In place of a way in from C, which nobody takes."""
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:

@@ -1,0 +1,36 @@
+"""Copying rows between arrays, for kernels.
+
+numba compiles `longer[:n] = rows` together with a message for rows that do not fit,
+which takes half a second for each kernel that has it; no kernel means to raise it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wfstdec.jit import part
+
+
+@part
+def copy_rows(rows: np.ndarray, to: np.ndarray) -> None:
+    """Copy rows to the front of an array that is as long or longer.
+
+    Args:
+        rows: Numbers or records, [N].
+        to: Of the same type, [M >= N].
+    """
+    for i in range(len(rows)):
+        to[i] = rows[i]
+
+
+@part
+def copy_columns(rows: np.ndarray, to: np.ndarray) -> None:
+    """Copy rows of several columns to the front of an array as long or longer.
+
+    Args:
+        rows: [N, C].
+        to: Of the same type, [M >= N, C].
+    """
+    for i in range(len(rows)):
+        for j in range(rows.shape[1]):
+            to[i, j] = rows[i, j]
