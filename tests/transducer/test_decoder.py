@@ -1,7 +1,9 @@
 """The decoder: by hand, whatever surrounds an utterance, sessions, shapes, errors."""
 
+import copy
 import io
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -238,6 +240,7 @@ def test_dense_and_sparse_rows_give_the_same(strategy, durations):
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.share(keep=6)
 def test_a_net_gives_the_same_in_batches_and_chunks(head, strategy, dtype):
     model = TorchTransducer(small_net(dtype=dtype), head)
     decoder = TransducerDecoder(
@@ -335,6 +338,7 @@ def test_a_step_asks_for_no_number(strategy, head):
 
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.share(keep=3)
 def test_a_step_can_be_exported(strategy, head):
     class Step(torch.nn.Module):
         def __init__(self, searcher):
@@ -430,12 +434,26 @@ def test_language_models_and_boosts_over_other_tokens():
         decoder.decode([model.frames()], boosts={"a": 1.0})
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, None], ids=["deepcopy", "pickle"])
+def test_decoders_can_be_pickled_and_copied(copied):
+    model = TorchTransducer(small_net())
+    options = TransducerOptions(strategy="alsd", beam_size=3)
+    decoder = TransducerDecoder(model, lm=arpa(), separator="<sp>", options=options)
+    frames = [torch.randn(9, 16), torch.randn(4, 16)]
+    boosts = decoder.phrase_compiler().compile(["ab"])
+    expected = decoder.decode(frames, boosts=boosts)
+    made = copied(decoder) if copied else pickle.loads(pickle.dumps(decoder))
+    assert made.decode(frames, boosts=boosts) == expected
+    assert made.decode_nbest(frames) == decoder.decode_nbest(frames)
+
+
 def test_frames_that_do_not_fit():
     model = TorchTransducer(small_net())
     decoder = TransducerDecoder(model)
     frames = torch.zeros(3, 16)
-    with pytest.raises(ShapeError, match="2 axes"):
-        decoder.decode(frames)
+    assert decoder.decode(frames) == decoder.decode([frames])
+    with pytest.raises(ShapeError, match="1 axes"):
+        decoder.decode(frames[0])
     with pytest.raises(ShapeError, match=r"int64 \(3, 16\), expected floating"):
         decoder.decode([frames.long()])
     with pytest.raises(ShapeError, match="D=15, expected D=16") as caught:

@@ -252,3 +252,23 @@ def test_texts_are_told_apart_by_their_tokens():
     found = nbest(model, beam_size=700)
     assert len(found) == 2**9 - 1
     assert math.fsum(map(math.exp, found.values())) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("strategy", ["alsd", "aes"])
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_durations_cut_to_the_end_are_one_hypothesis_at_width_one(
+    beam_size, strategy, dense
+):
+    """One frame, four durations that move: all end here, so p is the blank's."""
+    model = transducer_of(
+        [{"": [0.3, 0.1, 0.6]}],
+        durations=(0, 1, 2, 3, 4),
+        lasts=[{"": [0.04, 0.24, 0.24, 0.24, 0.24]}],
+    )
+    options = {"beam_size": beam_size, "expansion_beta": 8}
+    decoder = decoder_of(model, strategy=strategy, **options)
+    decoder._backend.dense = dense
+    hyp = decoder.decode([model.frames()])[0]
+    assert hyp.text == ""
+    assert hyp.total_cost == pytest.approx(-math.log(0.6))

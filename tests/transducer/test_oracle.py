@@ -7,6 +7,7 @@ import naive_cases
 import naive_lm
 import naive_phrases
 import naive_transducer
+import naive_transducer_beam
 import numpy as np
 import pytest
 from table_transducers import random_transducer, texts_of
@@ -174,3 +175,26 @@ def greedy_text(case, decoder, boosts):
         boost = boosts.step(boost, label)[1] if boosts else None
         text, t, run = (*text, token), t + d, 0 if d else run + 1
     return text
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(300, 380))
+@pytest.mark.share(keep=16)
+def test_narrow_beams_equal_the_plain_reading(seed, beam_size):
+    case = Case(seed)
+    case.weights, case.arpas, case.phrases, case.insertion = [], [], {}, 0.0
+    merge = ("sum", "max")[seed % 2]
+    options = {"beam_size": beam_size, "merge": merge, "max_symbols": 1 + seed % 3}
+    names = case.model.tokens
+    expected = naive_transducer_beam.alsd(
+        case.model.joint(),
+        case.model.num_frames,
+        durations=case.model.durations,
+        **options,
+    )
+    decoder, _ = case.decoder(**options)
+    (hyps,) = decoder.decode_nbest([case.model.frames()])
+    found = texts_of(hyps)
+    assert found == pytest.approx(
+        {"".join(names[p] for p in text): t for text, t in expected.items()}
+    )

@@ -15,5 +15,5 @@ def need_torch() -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise BackendError(
-            f"transducers need torch ({error}): pip install wfstdec[torch]"
+            f"transducers need torch ({error}): pip install torch"
         ) from error

@@ -10,6 +10,7 @@ search.finish()
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,20 @@ class TransducerBackend:
         self.model, self.device = model, torch.device(device)
         self.batch_size, self.encodes, self.dense = batch_size, encodes, dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
+        self._made_of = model, lms
         self._alone: Once[PhraseBoosts, TorchPhrases] = Once(
             lambda one: self._laid_out([one])
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of; boosts that were laid out stay behind."""
+        more: dict[str, Any] = {
+            "device": self.device,
+            "batch_size": self.batch_size,
+            "encodes": self.encodes,
+            "dense": self.dense,
+        }
+        return partial(type(self), *self._made_of, **more), ()
 
     def searcher(
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]

@@ -28,7 +28,7 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.words import BareTokens
-from wfstdec.text.loading import token_named
+from wfstdec.text.loading import separator_of
 from wfstdec.text.symbols import TokenTable, token_table
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.transducer.automata import TorchNgramLM
@@ -97,7 +97,7 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
             raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
         self.model, self.input = model, input
         table = check_model(model)
-        between = token_named(separator, table, "separator")
+        between = separator_of(separator, table)
         self._vocabulary = Vocabulary.of(table, separator=between)
         self.lms = _models(lm, self.tokens, unk_cost)
         backend = TransducerBackend(

@@ -175,7 +175,7 @@ def _advance(
                 *(found, said, there, live, is_open[b], length[b], last[b]),
                 *(shared[b], frame[b]),
             )
-        if width > 1:
+        if width * wide > 1:  # one hypothesis may have equal ways on too
             merged[:] = -_INF
             _merge(
                 *(found, said, there, live, length[b], last[b], shared[b]),

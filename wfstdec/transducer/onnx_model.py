@@ -29,7 +29,7 @@ from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
 
-_INSTALL = "pip install wfstdec[onnx]"
+_INSTALL = "pip install onnxruntime"
 _Path = str | os.PathLike[str]
 
 

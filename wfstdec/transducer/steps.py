@@ -187,7 +187,7 @@ class Searcher:
         found = self._candidates(beam, source, is_open, rows, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
-        if self.options.width > 1:
+        if found.score[0].numel() > 1:  # one hypothesis may have equal ways on too
             found = merge(beam, found, self.options.merge, self.pricer.num_labels)
         kept = select(beam, found)
         after = moved(beam, kept)
