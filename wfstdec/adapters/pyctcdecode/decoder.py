@@ -9,11 +9,16 @@ text, lm_state, text_frames, logit_score, lm_score = beams[0]
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
+from wfstdec.adapters.pyctcdecode.beams import (
+    EMPTY_START_BEAM,
+    Beam,
+    OutputBeam,
+    OutputBeamMPSafe,
+)
 from wfstdec.adapters.pyctcdecode.constants import (
     DEFAULT_BEAM_WIDTH,
     DEFAULT_HOTWORD_WEIGHT,
@@ -24,6 +29,7 @@ from wfstdec.adapters.pyctcdecode.constants import (
 from wfstdec.adapters.pyctcdecode.folder import (
     ALPHABET,
     LANGUAGE_MODEL,
+    decoder_files,
     download,
     load_decoder,
     save_decoder,
@@ -32,7 +38,7 @@ from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
     LanguageModel,
 )
-from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, read_logits
+from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens, keep_tokens, read_logits
 from wfstdec.adapters.pyctcdecode.ngrams import LMState
 from wfstdec.adapters.pyctcdecode.parameters import (
     Limits,
@@ -40,11 +46,20 @@ from wfstdec.adapters.pyctcdecode.parameters import (
     compiled_scorer,
     make_search,
 )
-from wfstdec.adapters.pyctcdecode.prefix_tree import store_pool
+from wfstdec.adapters.pyctcdecode.partial import (
+    entered,
+    near_the_best,
+    read_beams,
+    read_ended,
+    with_words_ended,
+)
+from wfstdec.adapters.pyctcdecode.prefix_tree import give_back, store_pool
+from wfstdec.adapters.pyctcdecode.records import Search
 from wfstdec.adapters.pyctcdecode.results import Found
-from wfstdec.adapters.pyctcdecode.search import run
+from wfstdec.adapters.pyctcdecode.search import AskedModel, ended, passed, run
 from wfstdec.adapters.pyctcdecode.word_tree import (
     NO_HOTWORDS,
+    HotwordScorer,
     WordTree,
     compile_hotwords,
     split_hotwords,
@@ -52,13 +67,6 @@ from wfstdec.adapters.pyctcdecode.word_tree import (
 from wfstdec.errors import InputError, OptionError
 from wfstdec.search.interrupts import Held, Pace
 from wfstdec.search.scheduling import Workers
-
-Frames = tuple[int, int]
-WordFrames = tuple[str, Frames]
-OutputBeam = tuple[str, Any, list[WordFrames], float, float]
-"""Text, state of the language model, words with frames, logit score, whole score."""
-OutputBeamMPSafe = tuple[str, list[WordFrames], float, float]
-"""Beam of an output without the state."""
 
 
 class BeamSearchDecoderCTC:
@@ -75,7 +83,9 @@ class BeamSearchDecoderCTC:
         OptionError: `threads` is out of range.
     """
 
-    _made: weakref.WeakSet[BeamSearchDecoderCTC] = weakref.WeakSet()
+    model_container: ClassVar[dict[bytes, Any]] = {}
+    """The language models of all decoders, None of one without; as in pyctcdecode they
+    stay until `cleanup` or `clear_class_models`."""
     _ALPHABET_SERIALIZED_FILENAME = ALPHABET
     _LANGUAGE_MODEL_SERIALIZED_DIRECTORY = LANGUAGE_MODEL
 
@@ -92,12 +102,11 @@ class BeamSearchDecoderCTC:
         self._alphabet = alphabet
         self._num_tokens = len(alphabet.labels)
         self._model_key = os.urandom(16)
-        self.model_container = {self._model_key: language_model}
+        self.model_container[self._model_key] = language_model
         self._threads = threads or len(os.sched_getaffinity(0))
         self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
         self._pool, self._pace = store_pool(), Pace()
         self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
-        BeamSearchDecoderCTC._made.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are decoders of their own."""
@@ -120,8 +129,7 @@ class BeamSearchDecoderCTC:
     @classmethod
     def clear_class_models(cls) -> None:
         """Clean up all decoders."""
-        for decoder in list(cls._made):
-            decoder.cleanup()
+        cls.model_container.clear()
 
     def reset_params(
         self,
@@ -189,7 +197,7 @@ class BeamSearchDecoderCTC:
         )
         found, states = self._find(logits, limits, lm_start_state, None)
         return [
-            (one.text, states(one), one.words, one.logit_score, one.total)
+            OutputBeam(one.text, states(one), one.words, one.logit_score, one.total)
             for one in found
         ]
 
@@ -248,7 +256,10 @@ class BeamSearchDecoderCTC:
 
         def decode(logits: Any) -> list[OutputBeamMPSafe]:
             found, _ = self._find(logits, limits, None, None)
-            return [(one.text, one.words, one.logit_score, one.total) for one in found]
+            return [
+                OutputBeamMPSafe(one.text, one.words, one.logit_score, one.total)
+                for one in found
+            ]
 
         return self._of_each(logits_list, decode)
 
@@ -275,6 +286,88 @@ class BeamSearchDecoderCTC:
             logits_list, lambda logits: self._find(logits, limits, None, 1)[0][0].text
         )
 
+    def get_starting_state(self) -> tuple[list[Beam], dict[Any, Any], dict[str, float]]:
+        """The beams before an utterance that comes in parts, and two tables.
+
+        They are for `partial_decode_beams`. The first table has the state that the
+        language model starts in, at `("", False)`, last of three; the second is empty.
+        """
+        model = self._language_model
+        scores = {}
+        if model is not None:
+            scores[("", False)] = (0.0, 0.0, model.get_start_state())
+        return [EMPTY_START_BEAM], scores, {}
+
+    def partial_decode_beams(
+        self,
+        logits: Any,
+        cached_lm_scores: dict[Any, Any],
+        cached_p_lm_scores: dict[str, float],
+        beams: Sequence[Beam],
+        processed_frames: int,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        prune_history: bool = DEFAULT_PRUNE_BEAMS,
+        hotword_scorer: HotwordScorer | None = None,
+        force_next_word: bool = False,
+        is_end: bool = False,
+    ) -> list[Beam]:
+        """Decode a part of an utterance: beams in, beams out, best first.
+
+            beams, *tables = decoder.get_starting_state()
+            beams = decoder.partial_decode_beams(first, *tables, beams, 0)
+            beams = decoder.partial_decode_beams(
+                second, *tables, beams, len(first), is_end=True
+            )
+
+        Args:
+            logits: [T, V] of this part.
+            cached_lm_scores: From `get_starting_state`.
+            cached_p_lm_scores: From there too.
+            beams: Those of the part before.
+            processed_frames: Frames before this part.
+            beam_width: As this and the next three, see `decode_beams`.
+            beam_prune_logp: Nats.
+            token_min_logp: Nats.
+            prune_history: Whether beams that differ in words long past are dropped.
+            hotword_scorer: From `HotwordScorer.build_scorer`; None for no hotwords.
+            force_next_word: Whether words under way end here.
+            is_end: Whether the utterance does.
+
+        Raises:
+            As `decode_beams`.
+        """
+        scorer = hotword_scorer or HotwordScorer((), 0.0)
+        limits = Limits(
+            beam_width,
+            beam_prune_logp,
+            token_min_logp,
+            prune_history,
+            scorer.words,
+            scorer.weight,
+        )
+        start = cached_lm_scores.get(("", False), (0.0, 0.0, None))[2]
+        labels = self._alphabet.labels
+        search, asked, kept = self._prepared(logits, limits, start)
+        with Held():
+            given = self._pool, search, asked
+            store = entered(*given, beams, labels, processed_frames)
+            store = passed(store, search, kept, asked, self._pace)
+            if is_end:
+                store = ended(store, search, asked)
+                found = read_ended(store)
+            else:
+                found = read_beams(store, labels)
+                if force_next_word:
+                    whole = with_words_ended(found)
+                    frame = int(processed_frames) + len(kept.splits) - 1
+                    give_back(self._pool, store)
+                    store = entered(*given, whole, labels, frame)
+                    found = read_beams(store, labels)
+            give_back(self._pool, store)
+        return found if is_end else near_the_best(found, beam_prune_logp, beam_width)
+
     def _of_each(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list:
         """Call for every item, in threads where that helps; errors name the item."""
 
@@ -295,21 +388,28 @@ class BeamSearchDecoderCTC:
         self, logits: Any, limits: Limits, lm_start_state: Any, count: int | None
     ) -> tuple[list[Found], Callable[[Found], Any]]:
         """The endings of an utterance, and what gives their states to users."""
-        frames = read_logits(logits, self._num_tokens)
-        kept = keep_tokens(frames, limits.token_min_logp)
         model = self._language_model
-        search, asked = make_search(
-            model,
-            limits,
-            lm_start_state,
-            self._hotword_tree(limits.hotwords),
-            self._own,
-        )
+        search, asked, kept = self._prepared(logits, limits, lm_start_state)
         with Held():
             found = run(self._pool, search, kept, asked, count, pace=self._pace)
         if asked is not None:
             return found, lambda one: asked.states[one.state]
         return found, lambda one: None if model is None else LMState(one.state)
+
+    def _prepared(
+        self, logits: Any, limits: Limits, lm_start_state: Any
+    ) -> tuple[Search, AskedModel | None, KeptTokens]:
+        """Prepare the search of an utterance and the tokens that it keeps."""
+        frames = read_logits(logits, self._num_tokens)
+        kept = keep_tokens(frames, limits.token_min_logp)
+        search, asked = make_search(
+            self._language_model,
+            limits,
+            lm_start_state,
+            self._hotword_tree(limits.hotwords),
+            self._own,
+        )
+        return search, asked, kept
 
     def _hotword_tree(self, hotwords: Iterable[str] | None) -> WordTree:
         """The tree of a list; that of the last list is kept."""
@@ -327,6 +427,15 @@ class BeamSearchDecoderCTC:
             FormatError: They cannot be written.
         """
         save_decoder(self._alphabet, self._language_model, filepath)
+
+    @staticmethod
+    def parse_directory_contents(filepath: str) -> dict[str, str | None]:
+        """Find the alphabet of a folder, and the folder of its language model, if any.
+
+        Raises:
+            FormatError: The alphabet is missing, or the folder has other things.
+        """
+        return decoder_files(filepath)
 
     @classmethod
     def load_from_dir(

@@ -53,6 +53,26 @@ def load_decoder(
     Raises:
         FormatError: The alphabet is missing, or the folder has other things.
     """
+    files = decoder_files(filepath)
+    path, inside = files["alphabet"], files["language_model"]
+    assert path is not None
+    try:
+        alphabet = Alphabet.loads(_read(Path(path)))
+    except InputError as error:
+        if error.path is None and not isinstance(error, FormatError):
+            error.path = path
+        raise
+    if inside is None:
+        return alphabet, None
+    return alphabet, kind.load_from_dir(inside, unigram_encoding)
+
+
+def decoder_files(filepath: str) -> dict[str, str | None]:
+    """Find the alphabet of a decoder's folder, and the folder of its language model.
+
+    Raises:
+        FormatError: The alphabet is missing, or the folder has other things.
+    """
     folder = Path(filepath)
     names = _names(folder)
     if ALPHABET not in names:
@@ -63,16 +83,8 @@ def load_decoder(
             f"{folder}: found {names} beside {ALPHABET!r}, expected nothing or "
             f"{LANGUAGE_MODEL!r}"
         )
-    try:
-        alphabet = Alphabet.loads(_read(folder / ALPHABET))
-    except InputError as error:
-        if error.path is None and not isinstance(error, FormatError):
-            error.path = str(folder / ALPHABET)
-        raise
-    if not names:
-        return alphabet, None
-    inside = str(folder / LANGUAGE_MODEL)
-    return alphabet, kind.load_from_dir(inside, unigram_encoding)
+    inside = str(folder / LANGUAGE_MODEL) if names else None
+    return {"alphabet": str(folder / ALPHABET), "language_model": inside}
 
 
 def save_language_model(
@@ -109,6 +121,18 @@ def load_language_model(
         FormatError: It has other files than three, or attributes are missing.
         InputError: A file is damaged.
     """
+    files = {name: Path(path) for name, path in language_model_files(filepath).items()}
+    attrs = _attrs(files["json_attrs"], set(kind.JSON_ATTRS))
+    lines = _read(files["unigrams"], unigram_encoding).splitlines()
+    return kind(str(files["kenlm"]), lines, **attrs)
+
+
+def language_model_files(filepath: str) -> dict[str, str]:
+    """Find the files of a language model's folder.
+
+    Raises:
+        FormatError: It has other files than three.
+    """
     folder = Path(filepath)
     names = _names(folder)
     models = [name for name in names if name.endswith(_SUFFIXES)]
@@ -117,9 +141,8 @@ def load_language_model(
             f"{folder}: found {names}, expected {ATTRS!r}, {UNIGRAMS!r} and a model "
             f"({', '.join(_SUFFIXES)})"
         )
-    attrs = _attrs(folder / ATTRS, set(kind.JSON_ATTRS))
-    lines = _read(folder / UNIGRAMS, unigram_encoding).splitlines()
-    return kind(str(folder / models[0]), lines, **attrs)
+    found = {"json_attrs": ATTRS, "unigrams": UNIGRAMS, "kenlm": models[0]}
+    return {name: str(folder / file) for name, file in found.items()}
 
 
 def _attrs(path: Path, wanted: set[str]) -> dict[str, Any]:

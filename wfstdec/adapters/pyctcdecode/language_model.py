@@ -28,6 +28,7 @@ from wfstdec.adapters.pyctcdecode.constants import (
     LOG_BASE_CHANGE_FACTOR,
 )
 from wfstdec.adapters.pyctcdecode.folder import (
+    language_model_files,
     load_language_model,
     save_language_model,
 )
@@ -177,7 +178,7 @@ class LanguageModel(AbstractLanguageModel):
         for name in self.JSON_ATTRS[:3]:
             value = getattr(self, name)
             number = isinstance(value, int | float | np.number)
-            if not number or not np.isfinite(value):
+            if not number or np.isnan(value):
                 raise OptionError(f"{name}={value!r}, expected a number")
         if not isinstance(self.score_boundary, bool | np.bool_):
             raise OptionError(
@@ -262,6 +263,15 @@ class LanguageModel(AbstractLanguageModel):
             FormatError: They cannot be written, or the model has no file.
         """
         save_language_model(self, filepath, unigram_encoding)
+
+    @staticmethod
+    def parse_directory_contents(filepath: str) -> dict[str, str]:
+        """Find the files of a model's folder: attributes, unigrams, the model.
+
+        Raises:
+            FormatError: It has other files than three.
+        """
+        return language_model_files(filepath)
 
     @classmethod
     def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:

@@ -62,7 +62,7 @@ def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
         float32 or float64 [T, V] in C order; probabilities as their logs.
 
     Raises:
-        ShapeError: It has other axes, or not V of these, or no floating-point type.
+        ShapeError: It has other axes, or not V of these, or no numbers.
     """
     found = as_numpy(logits)
     if found.ndim != 2:
@@ -74,8 +74,10 @@ def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
             f"logits have V={found.shape[1]} tokens, expected V={num_tokens} as labels "
             "(a blank is put behind labels that have none)"
         )
+    if np.issubdtype(found.dtype, np.integer):
+        found = found.astype(np.float64)
     if not np.issubdtype(found.dtype, np.floating):
-        raise ShapeError(f"logits are {found.dtype}, expected a floating-point type")
+        raise ShapeError(f"logits are {found.dtype}, expected numbers")
     wide = np.float64 if found.dtype == np.float64 else np.float32
     frames = np.require(found, wide, ["C", "W"])
     if _are_probabilities(frames):

@@ -54,7 +54,7 @@ def check_limits(limits: Limits) -> None:
         )
     if np.isnan(limits.token_min_logp):
         raise OptionError(f"token_min_logp={limits.token_min_logp!r}, expected nats")
-    if not np.isfinite(limits.hotword_weight):
+    if not np.isfinite(limits.hotword_weight):  # infinity times no hotword is NaN
         raise OptionError(f"hotword_weight={limits.hotword_weight!r}, expected nats")
 
 

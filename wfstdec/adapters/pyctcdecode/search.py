@@ -119,6 +119,24 @@ def run(
     """
     store = pool.take(search.params.beam_width)
     begin(search, store)
+    store = ended(passed(store, search, kept, asked, pace), search, asked)
+    found = read_endings(store, count)
+    give_back(pool, store)
+    return found
+
+
+def passed(
+    store: k.Store,
+    search: k.Search,
+    kept: KeptTokens,
+    asked: AskedModel | None,
+    pace: Pace,
+) -> k.Store:
+    """Pass the beams of a store through frames; arguments as of `run`.
+
+    Returns:
+        The store, or a larger one that took its place.
+    """
     frame, num_frames = 0, len(kept.splits) - 1
     while frame < num_frames:
         part = kept.splits[: frame + pace.frames + 1]
@@ -135,6 +153,11 @@ def run(
             pace.note(frame - before, time.perf_counter() - began)
         if frame < num_frames:
             check()
+    return store
+
+
+def ended(store: k.Store, search: k.Search, asked: AskedModel | None) -> k.Store:
+    """End the utterance of a store, which leaves its endings there."""
     status = kernels.finish(search, store)
     while status != k.OK:
         if status == k.ASK:
@@ -143,6 +166,4 @@ def run(
         else:
             store = enlarged(store, status)
         status = kernels.finish(search, store)
-    found = read_endings(store, count)
-    give_back(pool, store)
-    return found
+    return store

@@ -16,6 +16,7 @@ from types import ModuleType
 
 from wfstdec.adapters.pyctcdecode import (
     alphabet,
+    beams,
     building,
     constants,
     decoder,
@@ -30,7 +31,7 @@ _MARK = "_is_shim_of_wfstdec"
 _SOURCES: Mapping[str, tuple[ModuleType, ...]] = {
     "alphabet": (alphabet,),
     "constants": (constants,),
-    "decoder": (constants, alphabet, decoder, building),
+    "decoder": (constants, alphabet, beams, decoder, building),
     "language_model": (constants, language_model, hotwords, ngrams),
 }
 """Modules of ours that each module takes its names from; later ones win."""

@@ -154,6 +154,16 @@ class HotwordScorer:
             for end in range(len(word) + 1):
                 self._shortest[word[:end]] = len(word)
 
+    @property
+    def words(self) -> list[str]:
+        """The hotwords, sorted."""
+        return sorted(self._words)
+
+    @property
+    def weight(self) -> float:
+        """Nats of each."""
+        return self._weight
+
     @classmethod
     def build_scorer(
         cls,
