@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ MODULES = (
     "doctor",
     "errors",
     "io",
+    "lattice",
     "metrics",
     "recipes",
     "transcription",
@@ -26,7 +28,7 @@ MODULES = (
 
 @pytest.mark.parametrize("name", sorted({*wfstdec.__all__} - {"__version__"}))
 def test_public_names_are_there_and_documented(name):
-    if name.startswith(("Torch", "Transducer", "load_transducer")):
+    if name.startswith(("Torch", "Transducer", "load_transducer", "load_onnx")):
         pytest.importorskip("torch")
     found = getattr(wfstdec, name)
     assert found.__doc__ and found.__name__.removeprefix("wfstdec.") == name
@@ -52,6 +54,33 @@ def test_importing_the_package_imports_nothing_else():
     assert run.stdout == f"False {len(wfstdec.__all__)}\n"
 
 
+def test_pages_use_public_names_alone():
+    """Modules that pages import, call or name; deep paths are private."""
+    public = {"adapters.pyctcdecode", "adapters.torchaudio", "adapters.transformers"}
+    public |= {*MODULES, "audio", "models"}
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    authors = ("architecture.md", "changelog.md", "gpu.md", "benchmarks.md")
+    for page in pages:
+        if page.name in authors:
+            continue
+        text = page.read_text("utf-8")
+        for name in re.findall(r"(?<![\w./-])wfstdec((?:\.\w+)+)", text):
+            path = name.removeprefix(".")
+            if path == "journal":  # the ending of a file
+                continue
+            held = [m for m in public if f"{path}.".startswith(f"{m}.")]
+            module = max(held, key=len, default=None)
+            rest = path if module is None else path[len(module) + 1 :]
+            holder = wfstdec if module is None else wfstdec_module(module)
+            first = rest.split(".")[0]
+            names = getattr(holder, "__all__", None) or dir(holder)
+            assert not first or first in names, f"{page.name}: wfstdec.{path}"
+
+
+def wfstdec_module(name):
+    return importlib.import_module(f"wfstdec.{name}")
+
+
 def test_the_notebook_uses_public_modules_alone():
     public = {"wfstdec", *(f"wfstdec.{name}" for name in MODULES)}
     for path in ROOT.glob("notebooks/*.py"):
@@ -61,3 +90,28 @@ def test_the_notebook_uses_public_modules_alone():
                 module = importlib.import_module(node.module)
                 names = getattr(module, "__all__", dir(module))
                 assert {alias.name for alias in node.names} <= set(names)
+
+
+def test_messages_name_packages_that_are_on_the_index():
+    """There is no wfstdec there, so none of its extras; versions are those of setup."""
+    setup = (ROOT / "setup.cfg").read_text("utf-8")
+    found = set()
+    for path in (ROOT / "wfstdec").rglob("*.py"):
+        text = path.read_text("utf-8")
+        assert "pip install wfstdec" not in text, path
+        for named in re.findall(r"pip install ((?:'?[a-z][\w.=\[\]-]*'?[ ]?)+)", text):
+            found |= set(named.replace("'", "").split())
+    assert {"soundfile", "soxr", "hama==1.7.0", "cupy-cuda12x[ctk]"} <= found
+    own = {
+        "kenlm",
+        "huggingface_hub",
+        "pyctcdecode==0.5.0",
+        "pygtrie",
+        "transformers",
+        "torch",
+        "nemo_toolkit[asr]",
+    }
+    for name in found - own:
+        package, _, version = name.partition("==")
+        asked = f"=={re.escape(version)}" if version else "[>=]="
+        assert re.search(rf"^    {re.escape(package)} {asked}", setup, re.M), name

@@ -35,7 +35,7 @@ ROOMS = (
     {"io", "metrics", "audio", "models"},
     {"batch", "recipes", "doctor", "warm_up"},
     {"adapters", "transcription"},
-    {"compare"},
+    {"compare", "server"},
     {"cli", "__main__"},
 )
 """The import order: a room imports from its own row and from rows above."""
@@ -60,6 +60,7 @@ STRANGERS = {
     "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy"},
     "audio": {*DECODING, "text", "models"},
     "models": DECODING,
+    "server": {"compare", "adapters", "recipes", "doctor", "fst", "trie", "greedy"},
 }
 """Rooms above, or beside, that a room has nothing to do with all the same."""
 
@@ -90,6 +91,13 @@ THIRD_PARTY = {
     "transformers": "models/",
     "hama": "models/",
     "nemo": "models/loading.py",
+    "anyio": "server/",  # comes with starlette
+    "h11": "server/running.py",  # comes with uvicorn
+    "prometheus_client": "server/measures.py",
+    "python_multipart": "server/",
+    "starlette": "server/",
+    "uvicorn": ("server/running.py", "server/sockets.py", "cli/serve.py"),
+    "websockets": "server/running.py",
 }
 """What the library may import, and under which part of it."""
 

@@ -35,6 +35,7 @@ def test_the_notebook_is_made_of_its_source(source):
 
 
 @pytest.mark.notebook
+@pytest.mark.share
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_the_notebook_runs(source):
     for module in ("nbclient", "nbformat", "ipykernel", "matplotlib"):

@@ -1,6 +1,8 @@
 """What the README and the pages under docs/ show does work, and is there."""
 
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,8 +35,10 @@ def test_it_is_for_a_first_visit():
     lines = README.splitlines()
     assert len(lines) <= README_LINES
     assert README.index("bash tools/demo.sh") < len("\n".join(lines[:40]))
+    assert "(docs/README.md)" in README
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in PAGES[1:]:
-        assert f"(docs/{page.name})" in README, page.name
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -51,13 +55,24 @@ def test_what_a_page_names_is_there(page):
         assert path.with_suffix(".py").is_file() or module.endswith("NAME"), module
 
 
-def test_the_commands_exist():
-    from wfstdec.cli.main import make_parser
+def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
+    """README's and those of `decode --help`, one after the other, as they stand."""
+    from wfstdec.cli.decode import EXAMPLES
+    from wfstdec.cli.main import main
 
-    commands = set(re.findall(r"^    wfstdec (\w+)", README, re.M))
-    assert commands
+    blocks = re.findall(r"```sh\n(cp .*?)```", README, re.S)
+    lines = "".join([*blocks, EXAMPLES]).replace("\\\n", " ").splitlines()
+    copied, *commands = [line.strip() for line in lines if line.strip()]
+    assert copied == "cp -r graphs/librispeech_demo demo && cd demo"
+    shutil.copytree(ROOT / "graphs" / "librispeech_demo", tmp_path / "demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    (tmp_path / "demo" / "graph.npz").unlink(missing_ok=True)
     for command in commands:
-        make_parser().format_help().index(command)
+        program, *argv = shlex.split(command, comments=True)
+        assert program == "wfstdec" and main(argv) == 0, command
+    assert len(commands) == 8
+    for made in ("hyp.txt", "hyp.ctm", "hyp.jsonl"):
+        assert (tmp_path / "demo" / made).stat().st_size > 0
 
 
 def test_the_scripts_exist():

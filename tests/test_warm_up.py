@@ -1,12 +1,15 @@
 """Kernels compiled before anyone waits for them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from wfstdec import warm_up as module
 from wfstdec.cli import warm_up as command
 from wfstdec.cli.main import main
 from wfstdec.errors import BackendError
@@ -50,8 +53,30 @@ def test_the_command_runs_ways_in_processes_of_their_own(monkeypatch, capsys):
 
 
 def test_a_way_that_fails_is_named_with_its_error():
-    with pytest.raises(BackendError, match=r"'no such way' ended with 1: .*KeyError"):
-        warm_up(["no such way"])
+    with pytest.raises(BackendError, match="'no such way' failed: KeyError"):
+        warm_up(["greedy", "no such way"])
+
+
+def test_a_branch_that_is_killed_is_named(monkeypatch, capfd):
+    monkeypatch.setitem(ALL, "greedy", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setitem(ALL, "trie-nothing", lambda: None)
+    monkeypatch.setattr(module, "_graph", lambda: None)
+    assert not module._run_in_branches(["greedy", "trie-nothing"])
+    assert capfd.readouterr().err == "greedy ended with -9\n"
+
+
+def test_ways_that_are_alike_run_in_one_process(monkeypatch, capfd):
+    for name in ("wfst-a", "trie", "wfst-b"):
+        monkeypatch.setitem(ALL, name, _tell_process(name))
+    monkeypatch.setattr(module, "_graph", lambda: None)
+    assert module._run_in_branches(["wfst-a", "trie", "wfst-b"])
+    said = dict(line.split() for line in capfd.readouterr().err.splitlines())
+    assert said["wfst-a"] == said["wfst-b"] != said["trie"]
+    assert str(os.getpid()) not in said.values()
+
+
+def _tell_process(name):
+    return lambda: print(name, os.getpid(), file=sys.stderr, flush=True)
 
 
 def test_all_ways_are_more_than_the_usual_ones():

@@ -10,9 +10,11 @@ when the words of a known text were said with `ForcedAligner`. Beside them stand
     wfstdec.doctor      what is wrong with files that are to be decoded together
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results
+    wfstdec.lattice     lattices: files, n-best, confidences, rescoring
     wfstdec.metrics     word error rates
     wfstdec.models      encoders: audio to log-probs
     wfstdec.recipes     the shipped recipe
+    wfstdec.transcription   audio to words
     wfstdec.errors      what is raised
 
 What is not in `__all__`, here or in one of these, may change from version to version.
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
     from wfstdec import doctor as doctor
     from wfstdec import errors as errors
     from wfstdec import io as io
+    from wfstdec import lattice as lattice
     from wfstdec import metrics as metrics
     from wfstdec import models as models
     from wfstdec import recipes as recipes
+    from wfstdec import transcription as transcription
     from wfstdec.align.aligner import ForcedAligner as ForcedAligner
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from wfstdec.graph.packed import load_graph as load_graph
     from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
     from wfstdec.greedy.options import GreedyOptions as GreedyOptions
+    from wfstdec.lattice.arrays import Lattice as Lattice
     from wfstdec.lm.kenlm_model import KenlmModel as KenlmModel
     from wfstdec.lm.loading import build_lm as build_lm
     from wfstdec.lm.ngram import NgramLM as NgramLM
@@ -64,15 +69,24 @@ if TYPE_CHECKING:
     from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
     from wfstdec.search.paths.lattice import lattice_hypotheses as lattice_hypotheses
     from wfstdec.search.paths.segments import SegmentReader as SegmentReader
+    from wfstdec.search.sessions import Partial as Partial
+    from wfstdec.search.sessions import Sessions as Sessions
+    from wfstdec.search.text_rescoring import rescore_texts as rescore_texts
+    from wfstdec.text.arpa import read_arpa as read_arpa
     from wfstdec.text.lexicon import Lexicon as Lexicon
     from wfstdec.text.lexicon import read_lexicon as read_lexicon
     from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
+    from wfstdec.text.normalize import Normalizer as Normalizer
     from wfstdec.text.symbols import TokenTable as TokenTable
     from wfstdec.text.symbols import read_tokens as read_tokens
+    from wfstdec.text.symbols import token_table as token_table
     from wfstdec.transcription.transcriber import Transcriber as Transcriber
     from wfstdec.transducer.automata import TorchNgramLM as TorchNgramLM
     from wfstdec.transducer.decoder import TransducerDecoder as TransducerDecoder
     from wfstdec.transducer.model import TransducerModel as TransducerModel
+    from wfstdec.transducer.onnx_model import (
+        load_onnx_transducer as load_onnx_transducer,
+    )
     from wfstdec.transducer.options import TransducerOptions as TransducerOptions
     from wfstdec.transducer.phrases import TorchPhrases as TorchPhrases
     from wfstdec.transducer.torch_model import load_transducer as load_transducer
@@ -87,26 +101,30 @@ __version__ = "0.1.0"
 _HOMES = {
     "AlignOptions": "wfstdec.align.options",
     "Alignment": "wfstdec.align.alignment",
-    "EndpointRule": "wfstdec.search.endpoints",
-    "Endpointer": "wfstdec.search.endpoints",
-    "ForcedAligner": "wfstdec.align.aligner",
     "BackendChoice": "wfstdec.wfst.backend_choice",
     "BoostEntry": "wfstdec.boost.lists",
     "Boosts": "wfstdec.boost.lists",
     "CompiledBoosts": "wfstdec.boost.compiled",
-    "G2p": "wfstdec.boost.g2p",
     "Decoder": "wfstdec.search.decoder",
+    "EndpointRule": "wfstdec.search.endpoints",
+    "Endpointer": "wfstdec.search.endpoints",
+    "ForcedAligner": "wfstdec.align.aligner",
+    "G2p": "wfstdec.boost.g2p",
     "GreedyDecoder": "wfstdec.greedy.decoder",
     "GreedyOptions": "wfstdec.greedy.options",
     "Hypothesis": "wfstdec.search.hypothesis",
     "KenlmModel": "wfstdec.lm.kenlm_model",
+    "Lattice": "wfstdec.lattice.arrays",
     "Lexicon": "wfstdec.text.lexicon",
     "NgramLM": "wfstdec.lm.ngram",
+    "Normalizer": "wfstdec.text.normalize",
     "OpenVocabulary": "wfstdec.search.open_vocabulary",
     "PackedGraph": "wfstdec.graph.packed",
+    "Partial": "wfstdec.search.sessions",
     "PhraseCompiler": "wfstdec.boost.compile",
     "PhraseOptions": "wfstdec.boost.phrases",
     "SegmentReader": "wfstdec.search.paths.segments",
+    "Sessions": "wfstdec.search.sessions",
     "TokenTable": "wfstdec.text.symbols",
     "TorchNgramLM": "wfstdec.transducer.automata",
     "TorchPhrases": "wfstdec.transducer.phrases",
@@ -127,11 +145,15 @@ _HOMES = {
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
     "load_model": "wfstdec.models.loading",
+    "load_onnx_transducer": "wfstdec.transducer.onnx_model",
     "load_transducer": "wfstdec.transducer.torch_model",
+    "read_arpa": "wfstdec.text.arpa",
     "read_lexicon": "wfstdec.text.lexicon",
     "read_tokens": "wfstdec.text.symbols",
+    "rescore_texts": "wfstdec.search.text_rescoring",
     "spelling_lexicon": "wfstdec.text.lexicon",
     "to_openfst": "wfstdec.fst.openfst_io",
+    "token_table": "wfstdec.text.symbols",
 }
 _MODULES = (
     "adapters",
@@ -141,6 +163,7 @@ _MODULES = (
     "doctor",
     "errors",
     "io",
+    "lattice",
     "metrics",
     "models",
     "recipes",

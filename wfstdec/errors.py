@@ -30,6 +30,9 @@ class InputError(WfstdecError, ValueError):
             it. The text then begins with it.
     """
 
+    whose = "utterance"
+    """Noun before the name of `utterance` in the text."""
+
     def __init__(self, message: str, utterance: int | str | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -39,7 +42,7 @@ class InputError(WfstdecError, ValueError):
     def __str__(self) -> str:
         place = "" if self.path is None else f"{self.path}: "
         if self.utterance is not None:
-            place += f"utterance {self.utterance!r}: "
+            place += f"{self.whose} {self.utterance!r}: "
         return place + self.message
 
 
@@ -101,12 +104,26 @@ class OptionError(InputError):
     """An option is out of its range, or does not go with another."""
 
 
+class SessionError(InputError):
+    """A session is closed, unknown, or open already; `utterance` has its name."""
+
+    whose = "session"
+
+
 class BoostError(InputError):
     """A boost list is malformed."""
 
 
 class AudioError(InputError):
     """Audio is damaged, empty, or not of the form that a model hears."""
+
+
+class AudioFormError(AudioError):
+    """Bytes are of no form of audio that can be read."""
+
+
+class AudioLengthError(AudioError):
+    """Audio lasts longer than is allowed."""
 
 
 class ModelError(InputError):
@@ -123,6 +140,10 @@ class BoostWarning(UserWarning):
 
 class BackendError(WfstdecError, RuntimeError):
     """A backend or engine is unknown, or what it needs is not installed."""
+
+
+class LimitError(WfstdecError, RuntimeError):
+    """A server has as much to do as it may, or is about to stop."""
 
 
 class DeviceError(BackendError):

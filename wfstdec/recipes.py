@@ -76,7 +76,7 @@ def build_or_load(
     graph = build_graph(
         tokens=tokens,
         lexicon=lexicon,
-        arpa=arpa,
+        lm=arpa,
         topology=topology,
         separator=SEPARATOR,
         progress=progress,

@@ -107,6 +107,7 @@ def check(alignment, best, text):
 
 
 @pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.share(keep=3)
 def test_the_text_as_it_is(chunk):
     for seed in range(chunk * CASES, (chunk + 1) * CASES):
         case, entries, text = draw(seed)
@@ -116,6 +117,7 @@ def test_the_text_as_it_is(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.share(keep=1)
 def test_words_left_out(chunk):
     for seed in range(1000 + chunk * CASES, 1000 + (chunk + 1) * CASES):
         case, entries, text = draw(seed)
@@ -134,6 +136,7 @@ def test_words_left_out(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.share(keep=1)
 def test_speech_put_in(chunk):
     for seed in range(2000 + chunk * CASES, 2000 + (chunk + 1) * CASES):
         case, entries, text = draw(seed, num_tokens=4)

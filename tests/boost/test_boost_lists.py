@@ -75,7 +75,7 @@ def decoder_of(kind, backend, threads=1):
         return TrieDecoder(
             **parts, lm=model(), options=options, backend=backend, threads=threads
         )
-    graph, options = build_graph(**parts, arpa=model()), WfstOptions(beam=BEAM)
+    graph, options = build_graph(**parts, lm=model()), WfstOptions(beam=BEAM)
     name = "reference" if backend == "emulated" else backend
     decoder = WfstDecoder(graph, options, name, threads=threads)
     if backend == "emulated":

@@ -193,10 +193,13 @@ def test_words_in_any_script_are_named_where_they_are_unknown():
         compiler().compile(["東京", "Ωμέγα", "fuchs"], 1)
 
 
-def test_a_million_entries():
+@pytest.mark.parametrize(
+    "number", [100_000, pytest.param(1_000_000, marks=pytest.mark.share)]
+)
+def test_lists_of_many_phrases(number):
     words = ("<eps>", *(f"w{i}" for i in range(50_000)))
     rng = np.random.default_rng(2)
-    pairs = rng.integers(1, len(words), (1_000_000, 2))
+    pairs = rng.integers(1, len(words), (number, 2))
     phrases = {f"{words[a]} {words[b]}": 2.0 for a, b in pairs.tolist()}
     [found] = BoostCompiler(words, word_ids(words), 5).compile(phrases, 1)
     for a, b in pairs[:50].tolist():

@@ -162,7 +162,5 @@ def test_hama_says_names():
 
 def test_hama_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "hama", None)
-    with pytest.raises(
-        BackendError, match=r"pip install wfstdec\[g2p\]; or give a lex"
-    ):
+    with pytest.raises(BackendError, match="pip install hama==1.7.0; or give a lex"):
         G2p("hama")

@@ -2,7 +2,9 @@
 
 import math
 import random
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from searches import Lockstep
 from text_graphs import text_graph
 
+from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.lists import BoostList
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
@@ -226,6 +229,28 @@ def test_unknown_words_are_named():
     assert caught[0].filename == __file__
     with pytest.warns(BoostWarning, match="'hare'"):
         Lockstep(decoder, 1, {"hare": 1.0})
+
+
+def test_a_thread_collects_its_own_warnings():
+    """Those of other threads are warned of, or are in their own lists."""
+    decoder = WfstDecoder(text_graph(HOMOPHONES))
+    both = threading.Barrier(2)
+
+    def compile_one(word):
+        with collected_warnings() as texts:
+            both.wait(10)
+            decoder.compile_boosts({word: 1.0})
+            both.wait(10)
+        return texts
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(compile_one, ["hare", "hair"]))
+    assert [len(texts) for texts in found] == [1, 1]
+    assert "'hare'" in found[0][0] and "'hair'" in found[1][0]
+    with pytest.warns(BoostWarning, match="'hare'"):
+        decoder.compile_boosts({"hare": 1.0})
 
 
 def test_many_unknown_words_are_counted():

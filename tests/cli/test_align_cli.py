@@ -24,7 +24,7 @@ def files(tmp_path):
 
 
 def align(folder, *more, text="ref.txt", logprobs="x.npz", lexicon=True):
-    given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--text", text]
+    given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--ref", text]
     given += ["--lexicon", "lexicon.txt"] if lexicon else []
     return wfstdec(folder, "align", *given, "--logprobs", logprobs, *more)
 

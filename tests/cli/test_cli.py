@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -211,7 +212,7 @@ def test_score_names_missing_and_worst_utterances(files, capsys):
 
 def test_a_lexicon_of_spellings(files, capsys):
     (files / "words.txt").write_text("ab\ncab\nc\n")
-    given = ["--tokens", "tokens.txt", "--spell", "words.txt", "--arpa", "lm.arpa"]
+    given = ["--tokens", "tokens.txt", "--spell", "words.txt", "--lm", "lm.arpa"]
     given += ["--separator", "<wb>", "--output", "graph.npz"]
     assert wfstdec(files, "build", *given) == 0
     assert decode(files, "--quiet") == 0
@@ -290,6 +291,58 @@ def test_every_flag_is_defined_once_and_used():
     )  # the opposites of switches
     assert flags.FLAGS.keys() - used == {"--quiet"}
     assert used - flags.FLAGS.keys() == {"-h", "--help"}
+
+
+def test_help_of_decode_is_short(capsys):
+    """The common flags, 20 lines; README's test runs the examples."""
+    for flag in ("-h", "--help"):
+        with pytest.raises(SystemExit) as ended:
+            main(["decode", flag])
+        assert ended.value.code == 0
+    text = capsys.readouterr().out
+    text = text[: len(text) // 2]
+    lines = text.splitlines()
+    assert len(lines) <= 20 and max(map(len, lines)) <= 88
+    assert text.count("wfstdec decode --") == 3 and "wfstdec decode --help-all" in text
+    with pytest.raises(SystemExit):
+        main(["decode", "--help-all"])
+    whole = capsys.readouterr().out
+    for flag in re.findall(r"^  (--[a-z-]+)", text, re.M):
+        assert flag in flags.FLAGS and f"{flag} " in whole, flag
+    for flag in ("--phrase-depth", "--prefix-search", "--help-all"):
+        assert flag in whole
+
+
+OLD = {
+    "build --tokens t --lexicon l --arpa a --output g": "--arpa is now called --lm",
+    "build --tokens t --lexicon l --arpa=a --output g": "--arpa is now called --lm",
+    "align --tokens t --logprobs x --text r": "--text is now called --ref",
+    "align --tokens t --logprobs x --ref r --align-beam 3": "--align-beam is now",
+    "decode --graph g --logprobs x --sentencepiece m": "--sentencepiece is now called",
+    "decode --graph g --logprobs x --threads 0": "--threads 0 is now said by leaving",
+}
+
+
+@pytest.mark.parametrize("line", OLD)
+def test_old_spellings_of_flags_work_and_warn(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 1  # there are no such files
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith(f"warning: {OLD[line]}") and len(told) >= 2
+    assert main([*line.split(), "--quiet"]) == 1
+    assert "now" not in capsys.readouterr().err
+
+
+def test_a_flag_by_both_of_its_names(capsys):
+    assert main("rescore --lattices x --lm a --arpa b".split()) == 1
+    said = "both --lm and --arpa, its old name, expected --lm"
+    assert said in capsys.readouterr().err
+
+
+def test_build_lm_takes_an_arpa_file_by_that_name(capsys):
+    with pytest.raises(SystemExit):
+        main("build-lm --tokens t --output x".split())
+    assert "--arpa" in capsys.readouterr().err
 
 
 @pytest.fixture

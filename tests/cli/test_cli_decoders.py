@@ -52,7 +52,7 @@ def decode(folder, decoder, *more):
     return wfstdec(folder, "decode", *given)
 
 
-LEXICAL = ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+LEXICAL = ["--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
 
 
 def test_the_trie_of_the_lexicon(files, capsys):
@@ -97,7 +97,7 @@ def test_open_words_in_a_graph(files, capsys):
 
 
 @pytest.mark.parametrize("decoder", ["trie", "greedy"])
-@pytest.mark.parametrize("more", [[], ["--arpa", "tokens.arpa"]])
+@pytest.mark.parametrize("more", [[], ["--lm", "tokens.arpa"]])
 def test_bare_tokens(decoder, more, files, capsys):
     assert decode(files, decoder, *more) == 0
     assert capsys.readouterr() == (WORDS, "")
@@ -129,7 +129,7 @@ def test_flags_reach_the_decoder(files, capsys):
 
 
 def test_flags_reach_the_greedy_decoder(files, capsys):
-    given = ["--arpa", "tokens.arpa", "--lm-scale", "2", "--blank-penalty", "1"]
+    given = ["--lm", "tokens.arpa", "--lm-scale", "2", "--blank-penalty", "1"]
     assert decode(files, "greedy", *given, "--format", "jsonl") == 0
     read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     decoder = library.GreedyDecoder(
@@ -159,7 +159,7 @@ def test_the_shipped_recipe_by_the_trie(tmp_path, capsys):
     np.savez(tmp_path / "x.npz", **some)
     argv = ["decode", "--decoder", "trie", "--tokens", str(RECIPE / "tokens.txt")]
     argv += ["--lexicon", str(RECIPE / "lexicon.txt.gz"), "--separator", "<wb>"]
-    argv += ["--arpa", str(RECIPE / "lm.arpa.gz"), "--lm-scale", "0.8"]
+    argv += ["--lm", str(RECIPE / "lm.arpa.gz"), "--lm-scale", "0.8"]
     argv += ["--beam-size", "64", "--quiet", "--logprobs", str(tmp_path / "x.npz")]
     assert main([*argv, "--output", str(tmp_path / "hyp.txt")]) == 0
     assert capsys.readouterr() == ("", "")
@@ -228,7 +228,7 @@ def test_search_flags_have_the_defaults_of_the_library(decoder):
 
 def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
     with pytest.raises(SystemExit):
-        main(["decode", "--help"])
+        main(["decode", "--help-all"])
     text = " ".join(capsys.readouterr().out.split())
     assert "(default: 13.0 for wfst, 14.0 for trie)" in text
     [listed] = re.findall(r"auto \(the CPU\), ([a-z, ]+) \(default: auto\)", text)
@@ -277,7 +277,7 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
         ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder trie"),
         (
             "--decoder trie --tokens t --arpa a --lm b",
-            "--arpa and --lm, expected one language model",
+            "both --lm and --arpa, its old name, expected --lm",
         ),
         ("--decoder trie --tokens t --beam-size 0", "beam_size=0, expected 1 to"),
         (
@@ -306,15 +306,15 @@ def saved(folder, *more, output="saved.lm"):
 def test_a_saved_model_decodes_as_its_arpa_file_does(files, capsys):
     """`rare` is not in the model: it is dropped with either."""
     words = ["--tokens", "tokens.txt", "--separator", "<wb>"]
-    assert saved(files, *words, *LEXICAL) == 0
+    assert saved(files, *words, *LEXICAL[:2], "--arpa", "lm.arpa") == 0
     given = ["--format", "jsonl", "--lexicon", "lexicon.txt"]
-    assert decode(files, "trie", *given, "--arpa", "lm.arpa") == 0
+    assert decode(files, "trie", *given, "--lm", "lm.arpa") == 0
     expected = capsys.readouterr().out
     assert decode(files, "trie", *given, "--lm", "saved.lm") == 0
     assert capsys.readouterr() == (expected, "")
     assert saved(files, "--tokens", "tokens.txt", "--arpa", "tokens.arpa") == 0
     for decoder in ("trie", "greedy"):
-        assert decode(files, decoder, *given[:2], "--arpa", "tokens.arpa") == 0
+        assert decode(files, decoder, *given[:2], "--lm", "tokens.arpa") == 0
         expected = capsys.readouterr().out
         assert decode(files, decoder, *given[:2], "--lm", "saved.lm") == 0
         assert capsys.readouterr().out == expected

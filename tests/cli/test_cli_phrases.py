@@ -12,7 +12,7 @@ from wfstdec.io.boost_files import read_phrase_weights
 
 WFST = ["--graph", "graph.npz"]
 TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
-TRIE += ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+TRIE += ["--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
 BARE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
 GREEDY = ["--decoder", "greedy", "--tokens", "tokens.txt", "--separator", "<wb>"]
 
@@ -20,7 +20,7 @@ GREEDY = ["--decoder", "greedy", "--tokens", "tokens.txt", "--separator", "<wb>"
 @pytest.fixture
 def files(tmp_path, capsys):
     folder = write_files(tmp_path)
-    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
     given += ["--separator", "<wb>", "--output", "graph.npz"]
     assert wfstdec(folder, "build", *given) == 0
     flat = np.full((12, len(TOKENS)), np.log(0.225), np.float32)
@@ -116,7 +116,7 @@ def test_phrases_of_tokens_are_whole_words(decoder, files, capsys):
     assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", 0.0)
     if decoder is WFST:
         given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt"]
-        given += ["--arpa", "lm.arpa", "--separator", "<wb>", "--separator-optional"]
+        given += ["--lm", "lm.arpa", "--separator", "<wb>", "--separator-optional"]
         assert wfstdec(files, "build", *given, "--output", "graph.npz") == 0
         capsys.readouterr()
     else:
@@ -230,14 +230,14 @@ def test_pieces_as_a_sentencepiece_model_cuts_them(tmp_path, capsys):
     bare = ["--decoder", "greedy", "--tokens", "tokens.txt"]
     bare += ["--phrases", "phrases.txt"]
     assert decode(tmp_path, capsys, *bare)["wol"] == ("wol", 0.0)
-    found = decode(tmp_path, capsys, *bare, "--sentencepiece", "bpe.model")
+    found = decode(tmp_path, capsys, *bare, "--sentencepiece-model", "bpe.model")
     worth = library.PhraseOptions().base(len(cut))[-1]
     assert found["wol"] == ("wol", pytest.approx(-0.01 * worth, abs=1e-4))
 
 
 def test_a_lexicon_needs_no_sentencepiece_model(files, capsys):
     (files / "phrases.txt").write_text("ab\n")
-    given = ["--logprobs", "x.npz", "--sentencepiece", "bpe.model"]
+    given = ["--logprobs", "x.npz", "--sentencepiece-model", "bpe.model"]
     given += ["--phrases", "phrases.txt", "--phrase-unit", "token"]
     assert wfstdec(files, "decode", *WFST, *given) == 1
     assert "its lexicon spells phrases" in capsys.readouterr().err

@@ -46,9 +46,9 @@ def command(folder, name, *more, logprobs="logprobs"):
     given += ["--lexicon", str(folder / "lexicon.txt")]
     given += ["--logprobs", str(folder / logprobs)]
     if name == "align":
-        given += ["--text", str(folder / "text.txt")]
+        given += ["--ref", str(folder / "text.txt")]
     else:
-        given += ["--decoder", "trie", "--arpa", str(folder / "lm.arpa")]
+        given += ["--decoder", "trie", "--lm", str(folder / "lm.arpa")]
         given += ["--threads", "1"]
     return [*given, *map(str, more)]
 
@@ -142,9 +142,9 @@ def test_only_the_same_run_is_resumed(files, capsys):
     err = capsys.readouterr().err
     assert "utterance 'utt3'" in err and "'zebra'" in err
     assert "kept 3 of 5 utterances in " in err and "--resume" in err
-    assert main([*given, "--resume", "--align-beam", "5", "--skip-cost", "1"]) == 1
+    assert main([*given, "--resume", "--beam", "5", "--skip-cost", "1"]) == 1
     err = capsys.readouterr().err
-    assert "differs: --align-beam 5.0, was 60.0; --skip-cost 1.0, was none; " in err
+    assert "differs: --beam 5.0, was 60.0; --skip-cost 1.0, was none; " in err
     text = (files / "lexicon.txt").read_text()
     (files / "lexicon.txt").unlink()
     (files / "lexicon.txt").write_text(text + "zebra\ta b c\n")
@@ -279,7 +279,7 @@ def test_a_device_stays_a_device(minor, files, capfd):
     err = capfd.readouterr().err
     assert ("cannot write: No space left on device" in err) == (minor == 7)
     given = ["build", "--tokens", "tokens.txt", "--lexicon", "lexicon.txt"]
-    given += ["--arpa", "lm.arpa", "--separator", "<wb>", "--output", "graph.npz"]
+    given += ["--lm", "lm.arpa", "--separator", "<wb>", "--output", "graph.npz"]
     (files / "graph.npz").symlink_to(device)
     assert wfstdec(files, *given, "--quiet") == (0 if minor == 3 else 1)
     assert stat.S_ISCHR(os.stat(device).st_mode)

@@ -33,7 +33,8 @@ def folder(tmp_path):
 
 def run(folder, command, lm, *more):
     given = ["--tokens", folder / "tokens.txt", "--lexicon", folder / "lexicon.txt"]
-    given += ["--separator", "<wb>", "--arpa", FILES / lm, *more, "--quiet"]
+    given += ["--separator", "<wb>", *more, "--quiet"]
+    given += ["--arpa" if command == "build-lm" else "--lm", FILES / lm]
     return main([command, *map(str, given)])
 
 

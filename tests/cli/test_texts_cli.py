@@ -102,7 +102,7 @@ def test_score_compares_lists_lattices_and_confidences_by_the_same_rules(files, 
 def align(folder, text, *more):
     flags = ["--tokens", "tokens.txt", "--separator", "<wb>", "--logprobs", "x.npz"]
     return wfstdec(
-        *(folder, "align", *flags, "--text", text, "--output", "x.ctm", *more)
+        *(folder, "align", *flags, "--ref", text, "--output", "x.ctm", *more)
     )
 
 
@@ -233,7 +233,7 @@ def test_compare_greedy_says_that_pronunciations_have_no_place(files, capsys):
 
 
 def test_build_spell_leaves_out_and_counts_words_that_cannot_be_spelt(files, capsys):
-    given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--arpa", "lm.arpa"]
+    given = ["--tokens", "tokens.txt", "--separator", "<wb>", "--lm", "lm.arpa"]
     given += ["--output", "spelt.npz", "--spell"]
     (files / "words.txt").write_text("ab\ncab\nc\n42nd\nnaïve\n")
     assert wfstdec(files, "build", *given, "words.txt") == 0
@@ -267,8 +267,8 @@ def tuned(folder, capsys, *which, boost=()):
     "which",
     [
         ["--graph", "graph.npz", "--wfst", "beam=7", "max_active=none"],
-        [*TRIE, "--arpa", "lm.arpa", "--trie", "beam_size=9", "merge=sum"],
-        [*BARE, "--arpa", "pieces.arpa", "--greedy"],
+        [*TRIE, "--lm", "lm.arpa", "--trie", "beam_size=9", "merge=sum"],
+        [*BARE, "--lm", "pieces.arpa", "--greedy"],
     ],
     ids=["wfst", "trie", "greedy"],
 )

@@ -187,7 +187,7 @@ def test_the_real_model_is_decode_of_its_bare_logprobs(tmp_path):
     np.savez(tmp_path / "x.npz", **arrays)
     search = ["--decoder", "trie", "--tokens", str(tokens), "--blank", "<blank>"]
     search += ["--lexicon", str(RECIPE / "lexicon.txt.gz"), "--separator", "<wb>"]
-    search += ["--arpa", str(RECIPE / "lm.arpa.gz")]
+    search += ["--lm", str(RECIPE / "lm.arpa.gz")]
     search += ["--lm-scale", "0.8", "--beam", "10", "--threads", "1", "--quiet"]
     search += ["--frame-shift", "0.02", "--format", "ctm"]
     ours, bare = str(tmp_path / "ours"), str(tmp_path / "bare")

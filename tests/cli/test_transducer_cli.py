@@ -59,7 +59,7 @@ def rows_of(capsys):
 def test_decode_says_what_the_decoder_says(files, capsys, strategy, head):
     given = ["--decoder", "transducer", "--model", "model.npz", "--head", head]
     given += ["--strategy", strategy, "--beam-size", "3", "--no-blank-scored"]
-    given += ["--arpa", "letters.arpa", "--separator", "<wb>", "--lm-scale", "0.4"]
+    given += ["--lm", "letters.arpa", "--separator", "<wb>", "--lm-scale", "0.4"]
     given += ["--logprobs", "x.npz", "--format", "jsonl", "--quiet"]
     assert wfstdec(files, "decode", *given) == 0
     found = rows_of(capsys)

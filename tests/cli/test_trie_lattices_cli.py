@@ -8,7 +8,7 @@ from cli_files import ARPA, wfstdec, write_files
 from wfstdec.lattice.file import open_lattices
 
 TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
-LEXICAL = [*TRIE, "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+LEXICAL = [*TRIE, "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_confidences_lists_lattices_and_another_model(files, capsys):
     assert all(lattice.lattice_beam == 12 for lattice in lattices)
 
     (files / "other.arpa").write_text(ARPA)
-    for flags in (["--arpa", "other.arpa"], ["--lm-scale", "1"], []):
+    for flags in (["--lm", "other.arpa"], ["--lm-scale", "1"], []):
         given = ["--lattices", "x.lat", "--quiet", *flags, "--output", "again.txt"]
         assert wfstdec(files, "rescore", *given) == 0
         texts = [f"{one['id']} {one['text']}" for one in jsonl(files, "plain.jsonl")]
@@ -58,7 +58,7 @@ def test_bare_tokens(files, capsys):
         best, *others = line["nbest"]
         assert others and len({one["text"] for one in line["nbest"]}) == len(others) + 1
         assert all(0 < word["confidence"] <= 1 for word in best["words"])
-    given = ["--lattices", "x.lat", "--quiet", "--arpa", "lm.arpa"]
+    given = ["--lattices", "x.lat", "--quiet", "--lm", "lm.arpa"]
     assert wfstdec(files, "rescore", *given) == 1
     assert "one of bare tokens" in capsys.readouterr().err
 

@@ -29,11 +29,11 @@ LISTS = {"common.txt": "ab c\t3\ncab 1.5\nc\t-0.5\n", "own.jsonl": ""}
 LISTS["own.jsonl"] = "".join(json.dumps(line) + "\n" for line in LINES)
 SEARCHES = {
     "WFST": ["--graph", "graph.npz", "--wfst", "beam=4,40"],
-    "trie": [*TRIE, "--arpa", "lm.arpa", "--trie", "beam_size=4,200"],
+    "trie": [*TRIE, "--lm", "lm.arpa", "--trie", "beam_size=4,200"],
 }
 DECODERS = {
     "WFST": (["--graph", "graph.npz"], "--beam"),
-    "trie": (["--decoder", "trie", *TRIE, "--arpa", "lm.arpa"], "--beam-size"),
+    "trie": (["--decoder", "trie", *TRIE, "--lm", "lm.arpa"], "--beam-size"),
 }
 
 

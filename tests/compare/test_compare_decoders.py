@@ -71,7 +71,7 @@ def test_greedy_points_are_what_decode_gives(files):
 
 
 def test_the_common_scale_is_for_greedy_too(files, capsys):
-    lm = ["--arpa", "pieces.arpa", "--lm-scale", "2"]
+    lm = ["--lm", "pieces.arpa", "--lm-scale", "2"]
     comparison = compare(files, *BARE, *lm, "--trie", "beam_size=9", "--greedy")
     found = decoded(files, "--decoder", "greedy", *BARE, *lm)
     expected = {("greedy", "only setting"): word_errors(files, found)}
@@ -82,7 +82,7 @@ def test_the_common_scale_is_for_greedy_too(files, capsys):
 @pytest.mark.parametrize("tokens", [BARE, ["--separator", "<wb>"]])
 def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, tokens):
     """With a lexicon the model is over words; the graph has tokens too."""
-    more = ["--lexicon", "lexicon.txt", "--arpa", "lm.arpa", "--unk-cost", "9"]
+    more = ["--lexicon", "lexicon.txt", "--lm", "lm.arpa", "--unk-cost", "9"]
     given = [*tokens, *(more if tokens is BARE else []), "--trie", "beam_size=9"]
     graph = ["--graph", "graph.npz", "--wfst", "beam=9"]
     comparison = compare(files, *graph, *given, "--greedy")
@@ -100,7 +100,7 @@ def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, t
 def test_a_saved_model_does_as_its_file(files, tokens, saved, arpa):
     trie = ["--trie", "beam_size=2,64", "--lm-scale", "0.5"]
     by_folder = compare(files, *tokens, *trie, "--lm", str(files / saved))
-    by_file = compare(files, *tokens, *trie, "--arpa", arpa)
+    by_file = compare(files, *tokens, *trie, "--lm", arpa)
     assert [one.errors for one in by_folder.points] == [
         one.errors for one in by_file.points
     ]
@@ -115,7 +115,7 @@ def test_a_saved_model_does_as_its_file(files, tokens, saved, arpa):
 
 def test_words_that_the_model_lacks_may_have_a_cost(files):
     """`rare` is in the lexicon alone; the factory is asked twice, for two settings."""
-    more = ["--arpa", "lm.arpa", "--unk-cost", "1", "--lm-scale", "0.3"]
+    more = ["--lm", "lm.arpa", "--unk-cost", "1", "--lm-scale", "0.3"]
     comparison = compare(files, *TRIE, *more, "--trie", "beam_size=2,64")
     found = decoded(files, "--decoder", "trie", "--beam-size", "64", *TRIE, *more)
     assert any("rare" in words for words in found.values())
@@ -125,7 +125,7 @@ def test_words_that_the_model_lacks_may_have_a_cost(files):
 @pytest.mark.parametrize("given", [TRIE, BARE])
 def test_open_words_are_compared_and_tuned(files, capsys, given):
     """With a lexicon and without one, where words come from the costs alone."""
-    more = ["--arpa", "lm.arpa", "--unk-cost", "5", "--open-vocabulary", "-9", "0"]
+    more = ["--lm", "lm.arpa", "--unk-cost", "5", "--open-vocabulary", "-9", "0"]
     comparison = compare(files, *given, *more, "--trie", "beam_size=64")
     flags = ["--decoder", "trie", "--beam-size", "64"]
     found = decoded(files, *flags, *given, *more)
@@ -144,7 +144,7 @@ def test_open_words_are_compared_and_tuned(files, capsys, given):
 def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
     asked = []
     monkeypatch.setattr(models, "available_peers", lambda one: asked.append(one) or [])
-    given = ["--graph", "graph.npz", *TRIE, "--arpa", "lm.arpa", "--greedy"]
+    given = ["--graph", "graph.npz", *TRIE, "--lm", "lm.arpa", "--greedy"]
     given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
     given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
     given += ["--utterances", "5", "--repeats", "2", "--quiet"]
@@ -208,7 +208,7 @@ def test_fingerprints_of_folders_say_what_is_in_them(tmp_path):
         ),
         (
             [*BARE, "--arpa", "pieces.arpa", "--lm", "x"],
-            "--arpa and --lm, expected one",
+            "both --lm and --arpa, its old name, expected --lm",
         ),
         (
             [*BARE, "--lm", "words", "--greedy"],
@@ -253,7 +253,7 @@ def test_without_a_model_there_is_no_scale_to_tune(files, capsys):
 def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
     given = ["--trie", "beam_size=2", "merge=sum", "--max-trials", "3", *TRIE]
     saved, _ = tune(files, capsys, *given, "--lm", str(files / "words"))
-    plain, _ = tune(files, capsys, *given, "--arpa", "lm.arpa")
+    plain, _ = tune(files, capsys, *given, "--lm", "lm.arpa")
     assert saved == plain
     flags = ["--decoder", "trie", *TRIE, "--lm", str(files / "words")]
     flags += ["--lm-scale", "0.2", "--word-insertion=-4"]

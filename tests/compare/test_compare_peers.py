@@ -28,9 +28,9 @@ def nothing_installed(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("flashlight", "pip install wfstdec[trie-peers]"),
+        ("flashlight", "pip install flashlight-text"),
         ("pyctcdecode", "pip install --no-deps pyctcdecode==0.5.0"),
-        ("kaldi-decoder", "pip install wfstdec[peers]"),
+        ("kaldi-decoder", "pip install kaldi-decoder"),
     ],
 )
 def test_what_is_not_installed_says_how_it_would_be(nothing_installed, name, advice):

@@ -90,6 +90,7 @@ def test_a_graph_that_comes_back_from_openfst_decodes_alike(tmp_path):
 
 # ------------------------------------------------------------------------- with a beam
 @pytest.mark.parametrize("beam", [2.0, 4.0, 8.0])
+@pytest.mark.share(keep=1)
 def test_random_tlgs_with_a_beam(beam, tmp_path):
     """Kaldi's beam is tightened while a frame goes on, in the order of its visits.
 

@@ -41,6 +41,7 @@ def drawn(truth, count, seed=0):
 
 
 @pytest.mark.parametrize("truth", [0.25, 0.6, 1.0])
+@pytest.mark.share(keep=1)
 def test_the_scale_that_things_were_drawn_by_is_found(truth):
     lattices, references = drawn(truth, 1500)
     given, others = by_speaker(lattices)

@@ -54,9 +54,9 @@ def examine(demo, **changes):
     given = {
         "tokens": demo / "tokens.txt",
         "lexicon": demo / "lexicon.txt",
-        "arpa": demo / "lm.arpa",
+        "lm": demo / "lm.arpa",
         "logprobs": demo / "x.npz",
-        "references": demo / "refs.txt",
+        "ref": demo / "refs.txt",
         "separator": "<wb>",
     }
     return doctor.examine(**{**given, **changes})
@@ -102,14 +102,14 @@ def test_all_that_is_printed(demo, capsys):
 FLAGS = {
     "--tokens": "tokens.txt",
     "--lexicon": "lexicon.txt",
-    "--arpa": "lm.arpa",
+    "--lm": "lm.arpa",
     "--logprobs": "x.npz",
     "--ref": "refs.txt",
 }
 
 
 def test_without_lexicon_model_or_references(demo):
-    report = examine(demo, lexicon=None, arpa=None, references=None, separator=None)
+    report = examine(demo, lexicon=None, lm=None, ref=None, separator=None)
     assert not report.is_wrong
     assert report["separator"].status == "look"
     assert "words a second" in report["frame shift"].text  # separators count as words
@@ -161,7 +161,7 @@ def test_a_model_in_upper_case(demo, tmp_path):
     (tmp_path / "lm.arpa").write_text(
         head + "1-grams:" + upper.replace("\\END\\", "\\end\\"), "utf-8"
     )
-    report = examine(demo, arpa=tmp_path / "lm.arpa")
+    report = examine(demo, lm=tmp_path / "lm.arpa")
     assert report["case"].status == report["lexicon in LM"].status == "wrong"
     assert "LM UPPER CASE" in report["case"].text
     assert "write them in one case" in report["case"].text
@@ -172,7 +172,7 @@ def test_references_in_upper_case(demo, tmp_path):
     pairs = [line.split(" ", 1) for line in lines]
     text = "".join(f"{utterance} {words.upper()}\n" for utterance, words in pairs)
     (tmp_path / "refs.txt").write_text(text, "utf-8")
-    report = examine(demo, references=tmp_path / "refs.txt")
+    report = examine(demo, ref=tmp_path / "refs.txt")
     assert report["case"].status == report["references in lexicon"].status == "wrong"
 
 
@@ -189,7 +189,7 @@ def test_a_lexicon_of_other_tokens(demo, tmp_path):
 def test_references_of_other_utterances(demo, tmp_path):
     text = (demo / "refs.txt").read_text("utf-8")
     (tmp_path / "refs.txt").write_text(text.replace("-", "_"), "utf-8")
-    report = examine(demo, references=tmp_path / "refs.txt")
+    report = examine(demo, ref=tmp_path / "refs.txt")
     assert report["references"].status == "wrong"
     assert "1272_128104_0012" in report["references"].text
 
@@ -231,7 +231,7 @@ def test_a_permuted_token_table(demo, tmp_path):
 
 
 def test_files_that_are_not_there(demo, tmp_path):
-    for name in ("tokens", "logprobs", "lexicon", "arpa", "references"):
+    for name in ("tokens", "logprobs", "lexicon", "lm", "ref"):
         report = examine(demo, **{name: tmp_path / "none.npz"})
         assert report.is_wrong and "none.npz" in str(report)
 

@@ -113,7 +113,7 @@ def test_an_unknown_engine():
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("kaldifst", "pip install wfstdec"), ("pynini", r"pip install wfstdec\[pynini\]")],
+    [("kaldifst", "pip install kaldifst"), ("pynini", "pip install pynini")],
 )
 def test_an_engine_that_is_not_installed(monkeypatch, name, command):
     monkeypatch.setitem(sys.modules, name, None)

@@ -23,7 +23,7 @@ def nvrtc():
 
 
 @functools.cache
-def compiled(target, macros=()):
+def compiled(target, macros):
     return kernel_resources.compile_for(target, PROGRAM.source(macros))
 
 
@@ -49,6 +49,7 @@ VARIANTS = {
     [(t, v) for t in kernel_resources.TARGETS for v in ("all", "plain")]
     + [("sm_90", variant) for variant in VARIANTS if variant not in ("all", "plain")],
 )
+@pytest.mark.share(keep=6)
 def test_every_target(target, variant):
     ptx, log = compiled(target, VARIANTS[variant])
     assert "warning" not in log
@@ -63,7 +64,7 @@ def test_every_target(target, variant):
 
 @pytest.mark.parametrize("target", SLOTS)
 def test_two_blocks_with_their_tables_fit_into_a_multiprocessor(target):
-    _, log = compiled(target)
+    _, log = compiled(target, VARIANTS["all"])
     assert kernel_resources.resources(log)["search_chunk"].shared <= PROGRAM.own_bytes
     slots, block = kernel_resources.table_slots(target, PROGRAM.own_bytes)
     assert slots == SLOTS[target]
@@ -76,7 +77,7 @@ def instructions(ptx):
 
 
 def test_a_variant_leaves_out_what_it_is_not_compiled_for():
-    everything, _ = compiled("sm_90")
+    everything, _ = compiled("sm_90", VARIANTS["all"])
     plain, _ = compiled("sm_90", PLAIN.macros)
     phrases, _ = compiled("sm_90", VARIANTS["phrases"])
     assert instructions(plain) < 0.6 * instructions(everything)

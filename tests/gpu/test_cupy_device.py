@@ -321,7 +321,7 @@ def test_arrays_on_another_gpu_are_refused(cupy):
 def test_what_is_missing_is_said(cupy):
     graph = text_graph("0 0 a A 1\n0 0")
     for module, message in [
-        (None, r"backend 'cuda' needs CuPy: pip install 'wfstdec\[cuda12\]'"),
+        (None, r"backend 'cuda' needs CuPy: pip install 'cupy-cuda12x\[ctk\]'"),
         (stand_in(num_devices=None), r"finds no usable GPU \(cudaErrorInsuff"),
         (stand_in(num_devices=0), "finds no GPU; use backend='cpu'"),
     ]:

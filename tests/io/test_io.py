@@ -1,7 +1,6 @@
 import json
 import pickle
 import struct
-from types import SimpleNamespace
 
 import kaldiio
 import numpy as np
@@ -14,7 +13,7 @@ from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.outputs import open_output
 from wfstdec.io.results import FORMATS
 from wfstdec.io.text import read_text, write_text
-from wfstdec.search.hypothesis import Word
+from wfstdec.search.hypothesis import Hypothesis, Word
 
 
 @pytest.fixture
@@ -320,13 +319,14 @@ def hypothesis(**fields):
     )
     defaults = dict(
         words=words,
-        text="hello wörld",
+        frame_shift_s=0.02,
         total_cost=np.float32(2.5),
         reached_final=True,
         num_frames=50,
         died_at_frame=None,
     )
-    return SimpleNamespace(**{**costs, **defaults, **fields})
+    unseen = {"token_ids": (), "token_frames": ((), ()), "token_names": ()}
+    return Hypothesis(**{**costs, **defaults, **unseen, **fields})
 
 
 def test_result_formats():
@@ -355,7 +355,7 @@ def test_confidences_stand_in_results():
 
 def test_results_of_a_search_that_died():
     hyp = hypothesis(
-        words=(), text="", total_cost=float("inf"), reached_final=False, died_at_frame=0
+        words=(), total_cost=float("inf"), reached_final=False, died_at_frame=0
     )
     assert FORMATS["text"]("u1", hyp) == "u1\n"
     assert FORMATS["ctm"]("u1", hyp) == ""

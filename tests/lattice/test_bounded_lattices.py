@@ -82,6 +82,7 @@ def frame_sums(lattice):
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("kind", [with_words, with_phrases, with_added_words])
+@pytest.mark.share(keep=3)
 def test_texts_within_the_beam_are_those_of_the_oracle(kind, backend, tmp_path):
     several = left_out = 0
     for i in range(40):

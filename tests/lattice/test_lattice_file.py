@@ -192,7 +192,7 @@ def test_decode_keeps_lattices_and_rescore_prices_them_anew(tmp_path, capsys):
     assert list(open_lattices(lattices)) == ["one", "two"]
     rescore = "rescore", "--lattices", lattices, "--quiet"
     assert run(*rescore) == "one A\ntwo A\n"
-    assert run(*rescore, "--arpa", tmp_path / "b.arpa") == "one B\ntwo B\n"
+    assert run(*rescore, "--lm", tmp_path / "b.arpa") == "one B\ntwo B\n"
     assert run(*rescore, "--lm-scale", "3", "--mbr") == "one A\ntwo A\n"
     found = json.loads(
         run(*rescore, "--nbest", "2", "--format", "jsonl").splitlines()[0]
@@ -202,7 +202,7 @@ def test_decode_keeps_lattices_and_rescore_prices_them_anew(tmp_path, capsys):
     sure = 1 / (1 + np.exp(-0.75))  # B costs 0.75 more
     assert line.split()[5] == f"{sure:.3f}"
     archive = "--kaldi", tmp_path / "x.txt", "--kaldi-words", tmp_path / "words"
-    run(*rescore, "--arpa", tmp_path / "b.arpa", *archive)
+    run(*rescore, "--lm", tmp_path / "b.arpa", *archive)
     texts = [found for _, found in read_kaldi_lattices(tmp_path / "x.txt")]
     assert [[arc.word for arc in found.arcs[0]] for found in texts] == [[1, 2]] * 2
     assert (tmp_path / "words").read_text() == "<eps> 0\nA 1\nB 2\n"
@@ -231,7 +231,7 @@ def test_words_of_utterances_are_rescored_and_scored(tmp_path, capsys):
 
     out = run("decode", *files, *boosted, "--lattices", lattices)
     assert out == "one nab\ntwo an\n"
-    rescore = "rescore", "--lattices", lattices, "--arpa", tmp_path / "arpa"
+    rescore = "rescore", "--lattices", lattices, "--lm", tmp_path / "lm"
     lines = run(*rescore, "--format", "jsonl").splitlines()
     costs = [json.loads(line)["total_cost"] for line in lines]
     ln10 = np.log(10)

@@ -12,6 +12,8 @@ from lattice_cases import logprobs_of, paths_of, random_lattice_case
 from naive_rescoring import path_cost, pronunciations_in
 from naive_search_cases import easy_arpa
 from real_speech import speech_graph, utterances
+from text_graphs import text_graph
+from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
@@ -262,6 +264,29 @@ def test_confidences_of_texts_of_one_word():
             assert found.confidences[0] == pytest.approx(weights[names], abs=1e-6)
         checked += 1
     assert checked > 20
+
+
+def test_a_word_is_as_sure_as_the_texts_that_have_it():
+    """A planted fault that lost texts without the next words was not found.
+
+    Each text leaves out some words of the best one, so that one alignment is best.
+    """
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        said, left_out = rng.uniform(0, 1, 4), rng.uniform(1, 3, 4)
+        lines = [f"{i} {i + 1} a {word} {said[i]}" for i, word in enumerate("ABCD")]
+        lines += [f"{i} {i + 1} a - {cost}" for i, cost in enumerate(left_out)]
+        graph = text_graph("\n".join([*lines, "4 0"]))
+        options = dataclasses.replace(UNBOUNDED, lattice_beam=20.0)
+        decoder = decoder_of("reference", graph, options)
+        (lattice,) = decoder.decode_lattice([log([[0, 1, 0]] * 4)])
+        weights, found = text_weights(lattice), word_confidences(lattice)
+        assert len(weights) == 2**4
+        assert [lattice.words[word] for word in found.words] == list("ABCD")
+        expected = [sum(w for text, w in weights.items() if x in text) for x in "ABCD"]
+        assert found.confidences == pytest.approx(expected, abs=1e-9)
+        errors = sum(weight * (4 - len(text)) for text, weight in weights.items())
+        assert found.expected_errors == pytest.approx(errors, abs=1e-9)
 
 
 def test_a_band_of_a_long_text_is_all_that_alignments_need(monkeypatch):

@@ -95,6 +95,7 @@ def with_costs(rng, case):
 
 
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+@pytest.mark.share(keep=2)
 def test_words_cost_the_model_and_how_they_are_said(fillers, tmp_path):
     """Pronunciations of different costs, silences, boosts: those of the path itself."""
     texts = 0

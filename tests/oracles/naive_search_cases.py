@@ -287,7 +287,7 @@ def decoder_arguments(case: Case) -> dict[str, Any]:
 def graph_arguments(case: Case) -> dict[str, Any]:
     """The same for `build_graph`; the case has a lexicon and a model."""
     arguments = decoder_arguments(case)
-    return arguments | {"arpa": arguments.pop("lm")}
+    return arguments
 
 
 def word_table(case: Case) -> tuple[str, ...]:

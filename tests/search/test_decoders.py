@@ -20,7 +20,7 @@ def make(kind, files, **options):
     tokens = files / "tokens.txt"
     words = {"lexicon": files / "lexicon.txt", "separator": "<wb>"}
     if kind == "wfst":
-        graph = library.build_graph(tokens=tokens, arpa=files / "lm.arpa", **words)
+        graph = library.build_graph(tokens=tokens, lm=files / "lm.arpa", **words)
         return library.WfstDecoder(graph, library.WfstOptions(**options))
     if kind == "greedy":
         made = library.GreedyOptions(**options)

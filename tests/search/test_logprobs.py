@@ -167,14 +167,9 @@ def test_dlpack():
 # ---------------------------------------------------------------------- what is bad
 ZERO = np.zeros((2, 4, 3), np.float32)
 BAD_SHAPES = {
-    "one utterance": (
-        (ZERO[0], None),
-        "logprobs has 2 axes (4, 3), expected [B, T, V] or a list of [T, V]; put one "
-        "utterance into a list",
-    ),
     "four axes": ((ZERO[None], None), "logprobs has 4 axes (1, 2, 4, 3), expected [B,"),
-    "a number": ((1.0, None), "logprobs has 0 axes (), expected [B, T, V] or a list"),
-    "nothing": ((None, None), "logprobs has 0 axes (), expected [B, T, V] or a list"),
+    "a number": ((1.0, None), "logprobs has 0 axes (), expected [B, T, V], a list"),
+    "nothing": ((None, None), "logprobs has 0 axes (), expected [B, T, V], a list"),
     "list of vectors": (
         (list(ZERO[0]), None),
         "utterance 0: logprobs has 1 axes (3,), expected [T, V]",

@@ -26,7 +26,7 @@ def decoders(files):
     words = {**tokens, "lexicon": files / "lexicon.txt"}
     graphs = {
         optional: wfstdec.build_graph(
-            **words, arpa=files / "lm.arpa", separator_optional=optional
+            **words, lm=files / "lm.arpa", separator_optional=optional
         )
         for optional in (False, True)
     }

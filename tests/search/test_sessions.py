@@ -156,7 +156,7 @@ def check_partials(partials, hypothesis):
 
 @pytest.mark.parametrize("kind, backend", [x for x in CASES if x[1] != "reference"])
 def test_partials_are_those_of_the_specification(kind, backend):
-    for seed in range(12 if backend == "emulated" else 60):
+    for seed in range(12 if backend == "emulated" else 30):
         runs = []
         for name in ("reference", backend):
             rng = np.random.default_rng([8, seed])
@@ -210,7 +210,7 @@ def test_unknown_and_closed_sessions_are_named():
     sessions.close(a)
     for call in (sessions.partial, sessions.close, lambda s: sessions.advance({s: 0})):
         for session in (a, "x"):
-            with pytest.raises(InputError, match="no such session") as caught:
+            with pytest.raises(InputError, match="session .* is not open") as caught:
                 call(session)
             assert caught.value.utterance == session
     sessions.open(session="twice")

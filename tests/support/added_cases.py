@@ -32,7 +32,7 @@ def small_graph(folder, topology="normal", separator=None, **options):
     texts = {
         "tokens": "<blk>\na\nb\nn\n|\n",
         "lexicon": "an a n\nban b a n\n",
-        "arpa": ARPA,
+        "lm": ARPA,
     }
     for name, text in texts.items():
         (folder / name).write_text(text)

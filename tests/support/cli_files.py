@@ -61,7 +61,7 @@ def _is_file(argument):
 
 def build(folder, *more):
     """Build a graph of the small files."""
-    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--arpa", "lm.arpa"]
+    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
     given += ["--separator", "<wb>", "--output", "graph.npz", *more]
     return wfstdec(folder, "build", *given)
 

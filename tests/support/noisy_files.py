@@ -51,7 +51,7 @@ def write_noisy(folder, count=24):
         references[f"utt{i}"] = words
     np.savez(folder / "x.npz", **arrays)
     write_text(folder / "ref.txt", references)
-    build = [*TRIE, "--arpa", "lm.arpa", "--output", "graph.npz", "--quiet"]
+    build = [*TRIE, "--lm", "lm.arpa", "--output", "graph.npz", "--quiet"]
     assert wfstdec(folder, "build", *build) == 0
     words = [*TRIE, "--arpa", "lm.arpa", "--output", str(folder / "words"), "--quiet"]
     assert wfstdec(folder, "build-lm", *words) == 0

@@ -31,7 +31,7 @@ def graph_of(case, **options):
     return wfstdec.build_graph(
         tokens=tokens,
         lexicon=lexicon,
-        arpa=read_arpa(io.BytesIO(case.arpa.encode())),
+        lm=read_arpa(io.BytesIO(case.arpa.encode())),
         topology=case.topology,
         separator=case.separator,
         separator_optional=case.separator_optional,
@@ -44,7 +44,7 @@ def graph_of(case, **options):
 
 def graph_by_files(case, folder, **options):
     """The graph of a case, by way of files."""
-    texts = {"tokens": case.tokens_text, "lexicon": case.lexicon, "arpa": case.arpa}
+    texts = {"tokens": case.tokens_text, "lexicon": case.lexicon, "lm": case.arpa}
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
     return wfstdec.build_graph(

@@ -24,7 +24,7 @@ def speech_graph(topology):
     return wfstdec.build_graph(
         tokens=tokens,
         lexicon=lexicon,
-        arpa=RECIPE / "lm.arpa.gz",
+        lm=RECIPE / "lm.arpa.gz",
         separator="<wb>",
         topology=topology,
     )

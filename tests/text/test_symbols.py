@@ -140,9 +140,9 @@ ERRORS = [
     ("t.txt", "<eps> 0\n<blk> 1\n", None, "'<eps>' beside the blank '<blk>',"),
     ("t.txt", "a\nblank\n", "blnk", "blank is 'blnk', .*nearest: 'blank'; say"),
     ("t.txt", "a\nb\n", 3, "blank is 3, expected 0 to 2 for V=2 tokens"),
-    ("t.txt", "a\nb\n", -1, "blank is -1, expected 0 to 2 for V=2 tokens"),
+    ("t.txt", "a\nb\n", -2, "blank is -2, expected 0 to 2 for V=2 tokens"),
     ("v.json", '{"a": 0,\n b}', None, r"v.json:2: .*, expected JSON {token: id}"),
-    ("v.json", '["a"]', None, "found other JSON, expected {token: id}"),
+    ("v.json", '[["a"]]', None, "found other JSON, expected {token: id} or a list"),
     ("v.json", '{"a": "0"}', None, "token 'a' has '0', expected an integer id"),
 ]  # fmt: skip
 

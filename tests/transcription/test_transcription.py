@@ -36,7 +36,7 @@ def decoder(tmp_path_factory):
     graph = wfstdec.build_graph(
         tokens=folder / "tokens.txt",
         lexicon=folder / "lexicon.txt",
-        arpa=folder / "lm.arpa",
+        lm=folder / "lm.arpa",
         separator="<wb>",
     )
     options = wfstdec.WfstOptions(beam=12.0, nbest=3)
@@ -85,8 +85,13 @@ def test_long_audio_is_cut_in_silences_and_each_piece_encoded_whole(decoder):
     words, sound = speech(150, seed=5)
     model = SpokenEncoder()
     transcriber = wfstdec.Transcriber(model, decoder, workers=2)
-    heard = []
-    [found] = transcriber.run([Recording("long", sound)], heard=heard.append)
+    heard, told = [], []
+    [found] = transcriber.run(
+        [Recording("long", sound)],
+        heard=heard.append,
+        found_piece=lambda start, hypotheses: told.append((start, hypotheses)),
+    )
+    assert tuple(told) == found.pieces
     frames = np.rint(8 * sound.reshape(-1, FRAME)[:, 0]).astype(int)
     starts = [start for start, _ in found.pieces]
     assert len(starts) > 5 and starts[0] == 0

@@ -1,6 +1,7 @@
 """A user's own model in the trie decoder: by hand, beside n-grams, oracle, errors."""
 
 import functools
+import itertools
 import logging
 import math
 
@@ -117,13 +118,13 @@ def asking(decoder, arguments, make=Wrapped, **others):
 def with_lm(kind, first=0, count=25):
     """Seeds whose cases have a language model."""
     found = range(first, 10 * count)
-    chosen = [seed for seed in found if draw(seed, kind)[0].lm is not None]
-    return chosen[:count]
+    chosen = (seed for seed in found if draw(seed, kind)[0].lm is not None)
+    return list(itertools.islice(chosen, count))
 
 
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 def test_the_bits_of_the_same_model_in_arrays(kind):
-    for seed in with_lm(kind, count=40):
+    for seed in with_lm(kind, count=20):
         decoder, make, case, boosts = draw(seed, kind)
         want = decoder.decode_nbest([case.logprobs], boosts=boosts)
         for backend in BACKENDS:

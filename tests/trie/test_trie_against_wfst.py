@@ -76,6 +76,7 @@ def close_to(cost):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("boosts", naive_search_cases.BOOSTS)
+@pytest.mark.share(keep=5)
 def test_they_agree_where_backing_off_never_pays(boosts, backend):
     same = several = boosted = 0
     for i in range(36):

@@ -94,7 +94,9 @@ def _shown(pieces):
     return tuple((word and word.removeprefix("\0"), n) for word, n in pieces)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", ["cpu", pytest.param("reference", marks=pytest.mark.share)]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_paths_are_those_of_the_oracle(kind, backend):
     several = 0
@@ -110,6 +112,29 @@ def test_the_paths_are_those_of_the_oracle(kind, backend):
             assert_same_paths(case, lattice, expected)
             several += lattice.num_arcs > len(case.logprobs) + 2
     assert several > 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("lexicon", ["ab a b\n", None])
+@pytest.mark.parametrize("p", [0.3, 0.6])
+def test_a_token_begins_after_the_phase_that_costs_more(p, lexicon, backend):
+    """A planted fault that let it cost what it does after the other was not found.
+
+    "b" follows a blank or an "a"; the search goes on from the cheaper one.
+    """
+    case = naive_search_cases.hand("a-b", "-ab", lexicon=lexicon)
+    case.logprobs[1] = np.log([p, 0.9 - p, 0.1])
+    decoder = TrieDecoder(
+        **naive_search_cases.decoder_arguments(case),
+        options=TrieOptions(**FREE, lattice_beam=4.0),
+        backend=backend,
+        threads=1,
+    )
+    (lattice,) = decoder.decode_lattice([case.logprobs])
+    paths = naive_trie_lattice.every_path(case, naive_search.reader(case))
+    best, second = (path.alignment for path in paths[:2])
+    assert {best, second} == {(1, 0, 2), (1, 1, 2)} and (best[1] == 0) == (p > 0.5)
+    assert_same_paths(case, lattice, paths)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -4,6 +4,7 @@ import functools
 import io
 import logging
 import math
+from dataclasses import replace
 
 import naive
 import naive_search
@@ -167,6 +168,7 @@ def test_a_sentence_that_is_not_finished(merge, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.share(keep=8)
 def test_nothing_pruned(merge, kind, backend):
     long_enough = 0
     for i in range(30):
@@ -252,6 +254,28 @@ def test_boosts(merge, boosts, backend):
         assert_best(case, hyp, texts, merge)
         boosted += hyp.boost_cost != 0
     assert boosted > 3 or boosts == "no"
+
+
+# ----------------------------------------------------------------- words of bare tokens
+@pytest.mark.parametrize("kind", ["tokens_separator", "pieces"])
+def test_words_of_bare_tokens_end_with_their_last_token(kind):
+    """A planted fault that left it out of their frames was not found."""
+    several = 0
+    for i in range(40):
+        case = case_of(i, kind, plain=True, boosts="no")
+        (hyp,) = decode(case, "reference")
+        begins, ends = hyp.token_frames
+        for word in hyp.words:
+            assert word.start_frame in begins and word.end_frame in ends
+            inside = [
+                case.tokens[token]
+                for token, begin, end in zip(hyp.token_ids, begins, ends, strict=True)
+                if word.start_frame <= begin and end <= word.end_frame
+            ]
+            text = "".join(inside)
+            assert text.replace(naive_search.PIECE_START, "") == word.text
+            several += len(inside) > 1
+    assert several > 5
 
 
 # ------------------------------------------------------------------------ n best texts
@@ -343,6 +367,26 @@ def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
             dearer += hyp.total_cost > texts[0].cost + 1e-3
             assert_consistent(case, hyp, merge)
     assert finished > 100 and dearer > 20
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("cost", "is_kept"), [(5.0, True), (6.0, False)])
+def test_what_a_word_is_boosted_by_counts_for_the_token_behind_it(
+    cost, is_kept, backend
+):
+    """A planted fault that dropped the token before the boost was not found.
+
+    "bc" begins at the second frame or never, for `cost` less the boost of "a".
+    """
+    case = hand("", "-abc", lexicon="a a\nbc b c\n", boosts={"a": 1.5})
+    x = np.full((3, 4), -np.inf, np.float32)
+    x[0, 1] = x[1, 1] = x[2, 3] = 0.0
+    x[1, 2] = -cost
+    case = replace(case, logprobs=x)
+    texts = naive_search.best_texts(case, "max")
+    assert [(text.text, text.cost) for text in texts] == [(("a", "bc"), cost - 1.5)]
+    (hyp,) = decode(case, backend, beam=4.0)
+    assert_best(case, hyp, texts if is_kept else [], "max")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -102,6 +102,7 @@ def assert_best(made, hyp, texts, merge):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.share(keep=4)
 def test_nothing_pruned(merge, tokens, backend):
     beside = 0
     for i in range(40):
@@ -115,6 +116,7 @@ def test_nothing_pruned(merge, tokens, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.share(keep=4)
 def test_all_texts_each_once(merge, tokens, backend):
     several = 0
     for i in range(40, 60):
@@ -134,6 +136,7 @@ def test_all_texts_each_once(merge, tokens, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fixed", ["listed", "opened", *naive_words.BOOSTS[1:]])
 @pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.share(keep=6)
 def test_lists_open_words_and_boosts(merge, fixed, backend):
     arguments = {
         "listed": {"listed": True, "opened": False, "boosts": "no"},

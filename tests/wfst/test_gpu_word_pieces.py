@@ -61,7 +61,7 @@ def pieces(tmp_path_factory):
     wanted = {word for sentence in sentences for word in sentence} | set(few.tolist())
     lexicon, _ = lexicon.restrict(wanted)
     graph = wfstdec.build_graph(
-        tokens=tokens, lexicon=lexicon, arpa=RECIPE / "lm.arpa.gz"
+        tokens=tokens, lexicon=lexicon, lm=RECIPE / "lm.arpa.gz"
     )
     with np.load(folder / "set" / "posteriors.npz") as file:
         logprobs = [file[name].astype(np.float32)[:FRAMES] for name in file.files]

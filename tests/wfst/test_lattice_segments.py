@@ -336,7 +336,7 @@ def test_errors():
     one = sessions.open()
     with pytest.raises(OptionError, match="min_frames=0, expected 1 or more"):
         sessions.settled_lattices(one, min_frames=0)
-    with pytest.raises(InputError, match="no such session"):
+    with pytest.raises(InputError, match="is not open"):
         sessions.settled_lattices("none")
     sessions.advance({one: log([[0, 1, 0], [0, 0, 1], [0, 1, 0]])})
     first, second = sessions.settled_lattices(one, min_frames=1)

@@ -63,7 +63,7 @@ def demo():
     graph = build_graph(
         tokens=RECIPE / "tokens.txt",
         lexicon=RECIPE / "lexicon.txt.gz",
-        arpa=RECIPE / "lm.arpa.gz",
+        lm=RECIPE / "lm.arpa.gz",
         separator="<wb>",
     )
     with np.load(RECIPE / "logprobs.npz") as file:

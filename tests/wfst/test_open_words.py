@@ -169,7 +169,7 @@ def test_lattices_in_files_spell_and_are_rescored(tmp_path):
     read = LatticeFile(tmp_path / "one.lat")["one"]
     (hyp,) = hypotheses_of(read, nbest_paths(read, 1))
     assert hyp.text == "nab an"
-    lm = NgramLM.from_arpa(tmp_path / "arpa", read.words)
+    lm = NgramLM.from_arpa(tmp_path / "lm", read.words)
     assert rescored(read, lm).search_cost == pytest.approx(lattice.search_cost)
     unknown = graph.vocabulary.open_word._replace(word_cost=None)
     vocabulary = dataclasses.replace(read.vocabulary, open_word=unknown)
@@ -196,8 +196,8 @@ def test_tables_that_do_not_agree(changed, message, tmp_path):
 @pytest.mark.parametrize(
     ("texts", "error", "message"),
     [
-        ({"arpa": ARPA.replace("<unk>", "nan")}, OptionError, "cost of <unk>"),
-        ({"lexicon": "an a n\n<open> b\n", "arpa": ARPA.replace("ban", "<open>")},
+        ({"lm": ARPA.replace("<unk>", "nan")}, OptionError, "cost of <unk>"),
+        ({"lexicon": "an a n\n<open> b\n", "lm": ARPA.replace("ban", "<open>")},
          LexiconError, "has the word '<open>'"),
         ({"tokens": "<blk>\n<a>\n[b]\n|\n", "lexicon": "an <a>\nban [b]\n"},
          GraphError, "no token can begin an open word"),
@@ -207,7 +207,7 @@ def test_inputs_that_allow_none(texts, error, message, tmp_path):
     small_graph(tmp_path)  # writes files
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    files = {name: tmp_path / name for name in ("tokens", "lexicon", "arpa")}
+    files = {name: tmp_path / name for name in ("tokens", "lexicon", "lm")}
     costs = OpenVocabulary(2, 1)
     with pytest.raises(error, match=message):
         wfstdec.build_graph(

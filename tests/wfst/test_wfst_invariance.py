@@ -159,7 +159,7 @@ def test_a_search_that_was_finished_takes_no_more(name):
     under_way = Lockstep(decoder, 1)
     under_way.advance(x)
     under_way.finish()
-    message = "no such session"
+    message = "is not open"
     with pytest.raises(InputError, match=message):
         under_way.finish()
     with pytest.raises(InputError, match=message):

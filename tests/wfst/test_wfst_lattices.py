@@ -157,6 +157,21 @@ def test_sessions_give_the_same_lattice_and_list():
         assert len(sessions) == 0
 
 
+def test_a_lattice_after_one_with_phrases_has_nothing_of_it():
+    """Arrays are borrowed: what phrases left there was read, and written beyond."""
+    graph = text_graph(TWO_WAYS.replace("2 3 b - 0.25", "2 3 b C 0.25"))
+    x = log([[0, 1, 0], [0, 0, 0.5]])
+    plain = decoder_of("cpu", graph, dataclasses.replace(UNBOUNDED, lattice_beam=2.0))
+    (expected,) = plain.decode_lattice([x])
+    phrases = plain.phrase_compiler(unit="word").compile({"A C": 1.0, "B C": 1.0})
+    decoder = decoder_of("cpu", graph, plain.options)
+    (boosted,) = decoder.decode_lattice([x], boosts=phrases)
+    assert boosted.states["boost_state"].any()
+    (found,) = decoder.decode_lattice([x])
+    assert not found.states["boost_state"].any()
+    assert bits(found) == bits(expected)
+
+
 def test_sessions_without_lattices_have_none():
     decoder = decoder_of("cpu", text_graph(TWO_WAYS), WfstOptions())
     sessions = decoder.sessions()

@@ -90,6 +90,7 @@ def test_frames_that_all_topologies_read_alike(topology, text, words, tmp_path):
 # -------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+@pytest.mark.share(keep=12)
 def test_random_cases(topology, fillers, tmp_path):
     sentences = 0
     for i in range(25):
@@ -126,7 +127,7 @@ def test_times_of_the_pronunciation_that_was_taken(tmp_path):
 
 
 def test_longer_cases(tmp_path):
-    for i in range(6):
+    for i in range(3):
         rng = np.random.default_rng(i)
         case = naive_cases.random_case(rng, num_tokens=3, num_frames=8)
         assert_best(

@@ -221,7 +221,9 @@ def decode_case(case, folder, backend, **options):
     return decoder.decode([case.logprobs], boosts=boosts)[0]
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    "name", [*OTHERS, pytest.param("reference", marks=pytest.mark.share)]
+)
 @pytest.mark.parametrize("unit", ["word", "token"])
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
 def test_random_cases(name, unit, fillers, tmp_path, quiet):
@@ -467,6 +469,7 @@ def said_phrases(most=3):
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("unit", ["word", "token"])
 @pytest.mark.parametrize("topology", ["normal", "compact"])
+@pytest.mark.share(keep=2)
 def test_real_speech(name, unit, topology):
     graph = speech_graph(topology)
     if unit == "word":

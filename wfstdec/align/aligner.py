@@ -33,7 +33,14 @@ from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.search.interrupts import Held
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.loading import load_lexicon, load_tokens, token_named
+from wfstdec.text.loading import (
+    AUTO,
+    TokensLike,
+    load_lexicon,
+    load_tokens,
+    separator_of,
+    token_named,
+)
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 from wfstdec.text.symbols import TokenTable
 
@@ -44,9 +51,12 @@ class ForcedAligner:
     """Finds when the words and tokens of a known text were said.
 
     Args:
-        tokens: A file or table of the V output units of the acoustic model.
+        tokens: The V output units of the acoustic model: a file, names in order,
+            `{name: token}`, a tokenizer or a table; see `token_table`.
         lexicon: A file or object; how words are said. `None` spells all words.
-        separator: The token between words: `s* (w s+)* [w]`.
+        separator: The token between words: `s* (w s+)* [w]`. `"auto"` takes `|` where
+            the tokens are those of a Hugging Face model, and none elsewhere; None is
+            none.
         separator_optional: The separator may be missing: `s* (w s*)*`.
         silence: A token that may stand between words, not with a separator.
         silence_prob: How probable it is in each place.
@@ -70,10 +80,10 @@ class ForcedAligner:
 
     def __init__(
         self,
-        tokens: Path | TokenTable,
+        tokens: TokensLike,
         lexicon: Path | Lexicon | None = None,
         *,
-        separator: str | None = None,
+        separator: str | None = AUTO,
         separator_optional: bool = False,
         silence: str | None = None,
         silence_prob: float = 0.5,
@@ -92,15 +102,16 @@ class ForcedAligner:
         self.options = options or AlignOptions()
         self.topology, self.frame_shift_s = topology, frame_shift_s
         self._backend = backend
+        between = separator_of(separator, self.tokens, lexicon=lexicon, silence=silence)
         self._fillers = Fillers(
-            separator=token_named(separator, self.tokens, "separator"),
+            separator=between,
             separator_optional=separator_optional,
             silence=token_named(silence, self.tokens, "silence"),
             silence_prob=silence_prob,
         )
         self._heard = Heard.spelled(self.tokens, self._fillers.tokens)
         if lexicon is not None:
-            lexicon = load_lexicon(lexicon, self.tokens, separator)
+            lexicon = load_lexicon(lexicon, self.tokens, between)
             words = frozenset(chain.from_iterable(lexicon.pronunciations))
             self._heard = replace(self._heard, words=words)
         self._transcriber = Transcriber(
@@ -111,6 +122,10 @@ class ForcedAligner:
             sentencepiece_model=sentencepiece_model,
             normalizer=normalizer,
         )
+
+    def __repr__(self) -> str:
+        """Show the token table and the options."""
+        return f"ForcedAligner({self.tokens!r}, {self.options!r})"
 
     def check_words(self, words: Iterable[str]) -> None:
         """See that words of texts are written as those of the lexicon; warn where not.

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from wfstdec.search.hypothesis import Token, Word
+from wfstdec.search.hypothesis import (
+    Token,
+    Word,
+    seconds,
+    words_as_dicts,
+    words_as_html,
+)
+from wfstdec.text.display import shortened
 
 MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
 
@@ -89,6 +96,32 @@ class Alignment:
     reached_end: bool
     num_frames: int
     frame_shift_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Words with times and confidences, and misfits, ready for `json.dumps`."""
+        return {
+            "text": self.text,
+            "words": words_as_dicts(self.words),
+            "misfits": [misfit._asdict() for misfit in self.misfits],
+            "total_cost": self.total_cost,
+            "excess": self.excess,
+            "exact": self.exact,
+            "reached_end": self.reached_end,
+            "num_frames": self.num_frames,
+        }
+
+    def __repr__(self) -> str:
+        """Its text, cut where it is long, and whether it fits."""
+        fits = f"{len(self.misfits)} misfits" if self.misfits else "fits"
+        duration = seconds(self.num_frames, self.frame_shift_s)
+        return (
+            f"Alignment({shortened(self.text)}, {len(self.words)} words, "
+            f"{duration:g} s, {fits})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of its words with times and confidences, for notebooks."""
+        return words_as_html(self.words, self.text)
 
     @property
     def text(self) -> str:

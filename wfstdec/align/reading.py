@@ -15,7 +15,7 @@ from wfstdec.align.confidence import Nearness
 from wfstdec.align.linear_graph import STAR
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.search import Found
-from wfstdec.search.hypothesis import Token, Word
+from wfstdec.search.hypothesis import Token, Word, seconds
 
 
 def read_alignment(
@@ -105,8 +105,8 @@ class _Places:
             first_word=first_word,
             end_word=end_word,
             text=" ".join(self.transcript[first_word:end_word]),
-            start_s=first * shift_s,
-            end_s=end * shift_s,
+            start_s=seconds(first, shift_s),
+            end_s=seconds(end, shift_s),
             start_frame=first,
             end_frame=end,
             confidence=self.near.confidence(first, end),

@@ -98,7 +98,7 @@ class Transcriber:
                 sentencepiece_model=sentencepiece_model,
             )
         self._lacking = ""
-        self._pronouncer = Pronouncer(tokens, lambda: given, separators, g2p)
+        self._pronouncer = Pronouncer(tokens, given, separators, g2p)
 
     def transcript(self, text: str | Sequence[str]) -> Transcript:
         """The words of a text, cut at white space, or as they are given.

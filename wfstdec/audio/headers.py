@@ -10,7 +10,7 @@ import os
 from typing import IO, Literal
 
 _TAIL = 70_000  # an Ogg page is at most 65,307 bytes
-_UNKNOWN = 0x7FFF0000
+UNKNOWN_SIZE = 0x7FFF0000
 """Sizes from here on are written by programs that could not know them (a pipe)."""
 
 
@@ -70,7 +70,7 @@ def _cut_chunk(
             break
         start += 8 + length + length % 2
     there = size - start - 8
-    if length >= _UNKNOWN or length <= there:
+    if length >= UNKNOWN_SIZE or length <= there:
         return None
     return f"the header says {length} bytes of samples, {there} are there"
 

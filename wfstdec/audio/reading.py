@@ -27,7 +27,7 @@ from wfstdec.audio.headers import cut_short
 from wfstdec.audio.resampling import ResampleStream
 from wfstdec.audio.samples import AudioNote, Mixer
 from wfstdec.audio.sources import SLACK_S, ArraySource, Source, open_source
-from wfstdec.errors import AudioError, InputError, OptionError
+from wfstdec.errors import AudioError, AudioLengthError, InputError, OptionError
 
 MAX_SECONDS = 4 * 3600.0
 _BLOCK_S = 1.0
@@ -109,14 +109,14 @@ class AudioReader:
         """Yield float32 [n] in order, about a second each.
 
         Raises:
-            AudioError: Damaged, cut short, empty, longer than the limit, or samples
-                as `Mixer` refuses them.
+            AudioLengthError: Longer than the limit.
+            AudioError: Damaged, cut short, empty, or samples as `Mixer` refuses them.
         """
         rate, heard = self.source.rate, 0
         for block in self._blocks():
             heard += len(block)
             if heard > self._max_seconds * rate:
-                raise AudioError(
+                raise AudioLengthError(
                     f"longer than {self._max_seconds:g} s, expected at most that; "
                     "raise max_seconds (--max-audio-seconds)"
                 )
@@ -136,9 +136,9 @@ class AudioReader:
         """Blocks of the source, up to where it is damaged if that is allowed."""
         any_yet = False
         try:
-            for block in self.source.blocks(
-                max(1, int(self._block_s * self.source.rate))
-            ):
+            size = int(self._block_s * self.source.rate)
+            size = min(size, _MAX_BLOCK // max(1, self.source.num_channels))
+            for block in self.source.blocks(max(1, size)):
                 any_yet = True
                 yield block
         except AudioError as error:

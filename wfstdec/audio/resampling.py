@@ -54,6 +54,6 @@ def _soxr() -> Any:
         import soxr
     except ImportError as error:
         raise BackendError(
-            f"another sample rate needs soxr ({error}): pip install wfstdec[audio]"
+            f"another sample rate needs soxr ({error}): pip install soxr"
         ) from error
     return soxr

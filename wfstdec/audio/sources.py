@@ -11,7 +11,7 @@ A source raises what is wrong with the bytes; what is wrong with the samples is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from wfstdec.audio.headers import needs_av
 from wfstdec.audio.samples import AudioNote
-from wfstdec.errors import AudioError, BackendError
+from wfstdec.errors import AudioError, AudioFormError, BackendError
 
 SLACK_S = 0.25
 """Seconds that a container's duration may be off: priming of AAC, last packet."""
@@ -134,7 +134,8 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
     """Choose a decoder by the first bytes of a file.
 
     Raises:
-        AudioError: Empty, not audio, or damaged at its head.
+        AudioFormError: Not audio, or damaged at its head.
+        AudioError: Empty, or damaged at its head.
         BackendError: The decoder for it is not installed.
     """
     head = file.read(16)
@@ -146,7 +147,7 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
         with _open_soundfile(file, head) as source:
             yield source
     else:
-        with _open_av(file, form) as source:
+        with open_av(file, form) as source:
             yield source
 
 
@@ -168,7 +169,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
     try:
         opened = Forward(file)
     except soundfile.LibsndfileError as error:
-        raise AudioError(
+        raise AudioFormError(
             f"not audio, or damaged ({error.error_string}): it begins with "
             f"{head!r}, expected WAV, FLAC, Ogg, Opus, MP3, AIFF, MP4, WebM or AAC"
         ) from error
@@ -177,15 +178,26 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
 
 
 @contextlib.contextmanager
-def _open_av(file: IO[bytes], form: str) -> Iterator[Source]:
+def open_av(
+    file: IO[bytes], form: str, options: Mapping[str, str] | None = None
+) -> Iterator[Source]:
+    """Open what FFmpeg reads.
+
+    Args:
+        file: Of some forms it may be a pipe.
+        form: Its name, for errors.
+        options: Of FFmpeg.
+
+    Raises:
+        AudioError: Not audio, or damaged at its head.
+        BackendError: PyAV is not installed.
+    """
     try:
         import av
     except ImportError as error:
-        raise BackendError(
-            f"{form} needs PyAV ({error}): pip install wfstdec[av]"
-        ) from error
+        raise BackendError(f"{form} needs PyAV ({error}): pip install av") from error
     try:
-        opened = av.open(file)
+        opened = av.open(file, "r", options=dict(options or {}))
     except av.FFmpegError as error:
         raise AudioError(f"damaged or cut {form} ({error}), expected audio") from error
     with opened:
@@ -197,6 +209,6 @@ def _soundfile() -> Any:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: no libsndfile
         raise BackendError(
-            f"audio files need soundfile ({error}): pip install wfstdec[audio]"
+            f"audio files need soundfile ({error}): pip install soundfile"
         ) from error
     return soundfile

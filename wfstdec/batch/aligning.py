@@ -15,7 +15,7 @@ from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
 from wfstdec.batch.decoding import fields_of, readable
 from wfstdec.batch.summary import Tally, named
-from wfstdec.errors import InputError
+from wfstdec.errors import InputError, OptionError
 from wfstdec.io.alignments import alignment_writer
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
@@ -25,6 +25,7 @@ from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text
 from wfstdec.text.files import digest
 from wfstdec.text.pairing import Pairing
+from wfstdec.text.renamed import renamed
 
 _SIDES = ("the texts", "the log-probs")
 Path = str | os.PathLike[str]
@@ -72,9 +73,10 @@ class AlignmentSummary(Tally):
 def align_file(
     aligner: ForcedAligner,
     logprobs: Path | LogprobReader,
-    texts: Path | Mapping[str, Sequence[str] | str],
+    ref: Path | Mapping[str, Sequence[str] | str] | None = None,
     output: Path | None = None,
     *,
+    texts: Path | Mapping[str, Sequence[str] | str] | None = None,
     format: str | None = None,
     subtitles: SubtitleOptions | None = None,
     strict: bool = False,
@@ -90,9 +92,11 @@ def align_file(
     Args:
         aligner: For their tokens and words.
         logprobs: As `wfstdec.io.open_logprobs` takes them, or what that gives.
-        texts: A file of `utterance words...` lines, or the words of each utterance.
+        ref: What was said: a file of `utterance words...` lines, or the words of each
+            utterance.
         output: The file to write, or the folder, see `wfstdec.io.open_results`; None
             is standard output.
+        texts: Old spelling of `ref`.
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         subtitles: How words are cut into subtitles.
         strict: The first utterance with a fault ends the run.
@@ -108,15 +112,18 @@ def align_file(
             `strict`, or so with all utterances; the error has the `utterance`. No word
             of any text is in the lexicon as it is written.
     """
+    said = renamed(ref, texts, new="ref", old="texts")
+    if said is None:
+        raise OptionError("no ref, expected a file of texts, or the words of each")
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
     settings = {"format": format, **fields_of(subtitles)}
     if restart is None or not restart.settings:  # or they are there as users say them
         settings |= fields_of(aligner.options)
-    if not isinstance(texts, Mapping):
-        settings["text"] = digest(texts)
-        texts = read_text(texts)
-    split = (one.split() if isinstance(one, str) else one for one in texts.values())
+    if not isinstance(said, Mapping):
+        settings["ref"] = digest(said)
+        said = read_text(said)
+    split = (one.split() if isinstance(one, str) else one for one in said.values())
     aligner.check_words(word for words in split for word in words)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
@@ -136,7 +143,7 @@ def align_file(
         for utterance, alignment in align_all(
             aligner,
             logprobs.without(known),
-            {one: words for one, words in texts.items() if one not in known},
+            {one: words for one, words in said.items() if one not in known},
             summary=summary,
             strict=strict,
             progress=shown,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tqdm import tqdm
 
@@ -61,9 +61,7 @@ class LatticeReading:
         hypotheses = hypotheses_of(lattice, found)
         if self.confidence:
             sure = confidences_of(lattice, found.arcs[0], self.posterior_scale)
-            words = zip(hypotheses[0].words, sure, strict=True)
-            timed = tuple(word._replace(confidence=c) for word, c in words)
-            hypotheses[0] = replace(hypotheses[0], words=timed)
+            hypotheses[0] = hypotheses[0].with_confidences(sure)
         return hypotheses
 
 

@@ -21,26 +21,28 @@ Both kinds are credited in the search itself and reported apart from other costs
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import warnings
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compiled import CompiledBoosts, MadeFor, scaled_boosts
+from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
 from wfstdec.boost.oov import oov_words
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
 from wfstdec.boost.pronouncer import Pronouncer, Said
 from wfstdec.boost.spelling import Speller, Spelling, by_words
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.errors import BoostError, BoostWarning, OptionError
+from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import TokenTable
 
@@ -61,6 +63,10 @@ class _Remembered(Generic[_Made]):
     def __init__(self) -> None:
         self._places: OrderedDict[tuple, _Place[_Made]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle nothing of it: a copy begins empty."""
+        return type(self), ()
 
     def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
         """Value of a key, made at the first call."""
@@ -112,6 +118,10 @@ class PhraseCompiler:
         self.speller = speller
         self._remembered: _Remembered[PhraseBoosts] = _Remembered()
 
+    def __repr__(self) -> str:
+        """Show the unit and options of the phrases."""
+        return f"PhraseCompiler(unit={self.unit!r}, {self.options!r})"
+
     def compile(
         self, phrases: Mapping[str, float] | Iterable[str] | BoostList
     ) -> PhraseBoosts:
@@ -134,11 +144,9 @@ class PhraseCompiler:
         boosts = self.of_checked(phrases.numbers)
         if boosts.unknown:
             shown, more = _shown(boosts.unknown)
-            warnings.warn(
+            _warn(
                 f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
-                f"effect: {shown}{more}",
-                BoostWarning,
-                stacklevel=2,
+                f"effect: {shown}{more}"
             )
         return boosts
 
@@ -183,8 +191,13 @@ class BoostCompiler:
         self._num_labels = {"word": len(words), "token": num_tokens}
         options = PhraseOptions(weights_are_totals=True)
         self._phrases = PhraseCompiler(by_words(word_ids), words, options)
-        self._defaults = functools.cache(defaults or (lambda: DefaultBonuses(words)))
+        self._make_defaults = defaults or functools.partial(DefaultBonuses, words)
         self._remembered: _Remembered[_Compiled] = _Remembered()
+
+    @functools.cached_property
+    def _defaults(self) -> DefaultBonuses:
+        """Finder of bonuses for lists without numbers; made when asked for."""
+        return self._make_defaults()
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
@@ -280,7 +293,7 @@ class BoostCompiler:
         new = {word: s for word, s in said.items() if word not in self._word_ids}
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
-        bonuses = self._defaults().of(without, new) if without else {}
+        bonuses = self._defaults.of(without, new) if without else {}
         given = {text: one for text, one in numbers.items() if one is not None}
         return {**bonuses, **given}
 
@@ -309,37 +322,6 @@ class BoostCompiler:
         return None if costless and phrases.num_arcs == 0 else phrases
 
 
-def check_made_for(
-    compiled: Iterable[CompiledBoosts], expected: Callable[[], MadeFor]
-) -> None:
-    """See that boosts which were compiled ahead were so for this decoder.
-
-    Args:
-        compiled: Of each utterance.
-        expected: Tells what the decoder is; asked only where one was compiled ahead.
-
-    Raises:
-        OptionError: For one of another kind, graph, vocabulary or language model, or of
-            another `boost_scale`.
-    """
-    for i, one in enumerate(compiled):
-        found = one.made_for
-        if found is None or found == expected():
-            continue
-        told, wanted = found.fingerprint[:8], expected().fingerprint[:8]
-        if found.fingerprint == expected().fingerprint:
-            raise OptionError(
-                f"boosts compiled for boost_scale={found.scale!r}, expected "
-                f"{expected().scale!r}: compile them by the decoder with these options",
-                i,
-            )
-        raise OptionError(
-            f"boosts compiled for decoder {told}, expected {wanted}: its kind, graph, "
-            "vocabulary and language model; compile them by this one",
-            i,
-        )
-
-
 class _Compiled(NamedTuple):
     """Boosts, the words that the decoder does not have, and phrases kept alive.
 
@@ -357,13 +339,35 @@ def _warn_of(compiled: Iterable[_Compiled]) -> None:
     if not unknown:
         return
     shown, more = _shown(sorted(unknown))
-    warnings.warn(
+    _warn(
         f"{len(unknown)} boosted words are not in the decoder's table and have no "
         f"effect, expected pronunciations or g2p for them: {shown}{more}"
-        + lacking_told(one.lacking for one in compiled),
-        BoostWarning,
-        stacklevel=_levels_inside(),
+        + lacking_told(one.lacking for one in compiled)
     )
+
+
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect the texts of what this thread would warn of, in place of warning.
+
+    For a server: `warnings.catch_warnings` holds for all threads at once.
+    """
+    texts: list[str] = []
+    before = _collected.set(texts)
+    try:
+        yield texts
+    finally:
+        _collected.reset(before)
+
+
+def _warn(text: str) -> None:
+    if (texts := _collected.get()) is not None:
+        texts.append(text)
+    else:
+        warnings.warn(text, BoostWarning, stacklevel=_levels_inside())
 
 
 def lacking_told(found: Iterable[Mapping[str, Sequence[str]]]) -> str:

@@ -10,15 +10,16 @@ by whoever made it while they live.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.boost.oov import OovWords
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import WordBoosts
+from wfstdec.errors import OptionError
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import frozen
 
@@ -56,6 +57,13 @@ class CompiledBoosts:
         found = bool(self.words) or self.phrases is not None
         return found or self.added is not None
 
+    def __repr__(self) -> str:
+        """Show how many words, phrases and OOV words are boosted."""
+        parts = [f"{int((self.words.keys > 0).sum())} words"]
+        parts += [] if self.phrases is None else [f"phrases={self.phrases!r}"]
+        parts += [] if self.added is None else [f"added={self.added!r}"]
+        return f"CompiledBoosts({', '.join(parts)})"
+
     @property
     def of_tokens(self) -> bool:
         """Tell whether there are phrases of tokens."""
@@ -77,13 +85,36 @@ class CompiledBoosts:
             total += self.phrases.total(tokens if self.of_tokens else words)
         return total + 0.0  # no -0.0
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the arrays of phrases read-only again, as kernels are compiled for."""
-        phrases = state["phrases"]
-        if phrases is not None:
-            frozen_again = replace(phrases, automaton=frozen(phrases.automaton))
-            state = {**state, "phrases": frozen_again}
-        self.__dict__.update(state)
+
+def check_made_for(
+    compiled: Iterable[CompiledBoosts], expected: Callable[[], MadeFor]
+) -> None:
+    """See that boosts which were compiled ahead were so for this decoder.
+
+    Args:
+        compiled: Of each utterance.
+        expected: Tells what the decoder is; asked only where one was compiled ahead.
+
+    Raises:
+        OptionError: For one of another kind, graph, vocabulary or language model, or of
+            another `boost_scale`.
+    """
+    for i, one in enumerate(compiled):
+        found = one.made_for
+        if found is None or found == expected():
+            continue
+        told, wanted = found.fingerprint[:8], expected().fingerprint[:8]
+        if found.fingerprint == expected().fingerprint:
+            raise OptionError(
+                f"boosts compiled for boost_scale={found.scale!r}, expected "
+                f"{expected().scale!r}: compile them by the decoder with these options",
+                i,
+            )
+        raise OptionError(
+            f"boosts compiled for decoder {told}, expected {wanted}: its kind, graph, "
+            "vocabulary and language model; compile them by this one",
+            i,
+        )
 
 
 def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:

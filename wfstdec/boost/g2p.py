@@ -2,7 +2,7 @@
 
     G2p("cmudict.dict")                   # a lexicon, in any phones that have tokens
     G2p("phonetisaurus-apply --model m")  # a program: words in, `word<TAB>phones` out
-    G2p("hama")                           # a model: pip install wfstdec[g2p]
+    G2p("hama")                           # a model: pip install hama==1.7.0
     G2p("pieces.model")                   # SentencePiece; "spelling" needs no model
     G2p({"fuchs": ["f j u k s"]})         # or a function of a word, or a `Lexicon`
     G2p("say.sh", phones="phones.txt")    # what its phones are among the tokens
@@ -72,12 +72,23 @@ class G2p:
         source: Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path,
         phones: Mapping[str, str] | _Path | None = None,
     ) -> None:
+        self._given = source, phones
         self.spells = False
         self.sentencepiece_model: str | None = None
         self._source = self._found(source)
         if isinstance(phones, str | os.PathLike):
             phones = dict(_phone_lines(phones))
         self._phones = {one: names.split() for one, names in (phones or {}).items()}
+
+    def __repr__(self) -> str:
+        """Its source."""
+        source, phones = self._given
+        more = "" if phones is None else ", phones given"
+        return f"G2p({source!r}{more})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of: files and programs are looked up again."""
+        return type(self), self._given
 
     @classmethod
     def of(cls, given: G2pLike) -> G2p:
@@ -208,7 +219,7 @@ class _Hama:
             self._hama = importlib.import_module("hama")
         except ImportError as error:
             raise BackendError(
-                "g2p='hama' needs hama: pip install wfstdec[g2p]; or give a lexicon or "
+                "g2p='hama' needs hama: pip install hama==1.7.0; or give a lexicon or "
                 "a program"
             ) from error
         self._said: dict[str, list[tuple[str, ...]]] = {}

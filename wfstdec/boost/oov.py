@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wfstdec.boost.spelling import Spelling
+from wfstdec.text.display import few
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,11 @@ class OovWords:
 
     def __len__(self) -> int:
         return len(self.word)
+
+    def __repr__(self) -> str:
+        """Show the number of pronunciations and the first few words."""
+        words = f": {few(self.words)}" if self.words else ""
+        return f"OovWords({len(self)} pronunciations, {len(self.words)} words{words})"
 
     def total(self, words: Sequence[int]) -> float:
         """The bonuses of some word ids together, each as often as it is there, nats."""

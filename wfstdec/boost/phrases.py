@@ -107,7 +107,7 @@ class PhraseOptions:
         return np.cumsum(credit)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PhraseBoosts(BackoffModel):
     """Compiled phrases; see `BackoffModel`. States and costs as in the module's text.
 

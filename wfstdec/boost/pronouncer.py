@@ -44,7 +44,8 @@ class Pronouncer:
 
     Args:
         tokens: The token table.
-        lexicon: Makes the pronunciations that the decoder has; asked for when needed.
+        lexicon: The pronunciations that the decoder has, or what makes them when they
+            are needed.
         separators: Tokens that stand between words: no pronunciation has them.
         g2p: See above.
 
@@ -55,7 +56,7 @@ class Pronouncer:
     def __init__(
         self,
         tokens: TokenTable,
-        lexicon: Callable[[], Lexicon],
+        lexicon: Lexicon | Callable[[], Lexicon],
         separators: Sequence[int] = (),
         g2p: G2pLike | None = None,
     ) -> None:
@@ -129,7 +130,8 @@ class Pronouncer:
 
     @cached_property
     def _known(self) -> dict[str, set[Spelling]]:
-        lexicon, found = self._lexicon(), dict[str, set[Spelling]]()
+        made, found = self._lexicon, dict[str, set[Spelling]]()
+        lexicon = made if isinstance(made, Lexicon) else made()
         for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
             found.setdefault(word, set()).add(tuple(tokens))
         return found

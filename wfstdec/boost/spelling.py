@@ -8,7 +8,8 @@
     by_tokenizer(processor.encode_as_pieces, tokens=tokens)       # ... or their names
 
 A speller takes phrases and gives the spellings of each: none where a phrase cannot be
-spelt, several where it can be said in several ways.
+spelt, several where it can be said in several ways. Spellers can be pickled, and so can
+decoders, which have them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -35,16 +37,18 @@ _log = logging.getLogger("wfstdec.boost")
 
 def by_words(word_ids: Mapping[str, int]) -> Speller:
     """Phrases as sequences of word ids."""
+    return partial(_word_ids_of, word_ids)
 
-    def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
-        lacking = -1  # ids are not below 0
-        ids = (
-            tuple([word_ids.get(word, lacking) for word in phrase.split()])
-            for phrase in phrases
-        )
-        return [[] if lacking in found else [found] for found in ids]
 
-    return spell
+def _word_ids_of(
+    word_ids: Mapping[str, int], phrases: Sequence[str]
+) -> list[list[Spelling]]:
+    lacking = -1  # ids are not below 0
+    ids = (
+        tuple([word_ids.get(word, lacking) for word in phrase.split()])
+        for phrase in phrases
+    )
+    return [[] if lacking in found else [found] for found in ids]
 
 
 def by_lexicon(
@@ -68,34 +72,44 @@ def by_lexicon(
     between: list[Spelling] = [()] if separator is None else [(separator,)]
     if separator_optional and separator is not None:
         between.append(())
+    return partial(_pronunciations_of, known, between, others)
 
-    def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
-        words = dict.fromkeys(word for phrase in phrases for word in phrase.split())
-        lacking = [word for word in words if word not in known]
-        extra: dict[str, Sequence[Spelling]] = {}
-        if others is not None and lacking:
-            extra = dict(zip(lacking, others(lacking), strict=True))
-        return [
-            _joined([known.get(word) or extra.get(word, ()) for word in phrase.split()])
-            for phrase in phrases
-        ]
 
-    def _joined(parts: Sequence[Sequence[Spelling]]) -> list[Spelling]:
-        places: list[Sequence[Spelling]] = []
-        for part in parts:
-            places += [between, part] if places else [part]
-        ways = itertools.product(*places)
-        spelt = [
-            tuple(itertools.chain(*way))
-            for way in itertools.islice(ways, MAX_SPELLINGS)
-        ]
-        if next(ways, None):
-            _log.warning(
-                "a phrase has over %d spellings, the rest are left out", MAX_SPELLINGS
-            )
-        return list(dict.fromkeys(spelt))
+def _pronunciations_of(
+    known: Mapping[str, Sequence[Spelling]],
+    between: Sequence[Spelling],
+    others: Speller | None,
+    phrases: Sequence[str],
+) -> list[list[Spelling]]:
+    words = dict.fromkeys(word for phrase in phrases for word in phrase.split())
+    lacking = [word for word in words if word not in known]
+    extra: dict[str, Sequence[Spelling]] = {}
+    if others is not None and lacking:
+        extra = dict(zip(lacking, others(lacking), strict=True))
+    return [
+        _joined(
+            [known.get(word) or extra.get(word, ()) for word in phrase.split()], between
+        )
+        for phrase in phrases
+    ]
 
-    return spell
+
+def _joined(
+    parts: Sequence[Sequence[Spelling]], between: Sequence[Spelling]
+) -> list[Spelling]:
+    """Spell a phrase in all ways that its words and what is between them allow."""
+    places: list[Sequence[Spelling]] = []
+    for part in parts:
+        places += [between, part] if places else [part]
+    ways = itertools.product(*places)
+    spelt = [
+        tuple(itertools.chain(*way)) for way in itertools.islice(ways, MAX_SPELLINGS)
+    ]
+    if next(ways, None):
+        _log.warning(
+            "a phrase has over %d spellings, the rest are left out", MAX_SPELLINGS
+        )
+    return list(dict.fromkeys(spelt))
 
 
 def by_table(
@@ -105,33 +119,44 @@ def by_table(
     sentencepiece_model: str | os.PathLike[str] | None = None,
 ) -> Speller:
     """Phrases as `lexicon.spelling_lexicon` spells their words; arguments as there."""
+    return partial(_spelt_by_table, tokens, separator, sentencepiece_model)
 
-    def spellable(words: list[str]) -> dict[str, list[Spelling]]:
-        """The spellings of those words that have one."""
-        try:
-            lexicon = spelling_lexicon(
-                words,
-                tokens,
-                separator=separator,
-                sentencepiece_model=sentencepiece_model,
-            )
-        except LexiconError:
-            half = len(words) // 2
-            return spellable(words[:half]) | spellable(words[half:]) if half else {}
-        pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
-        return {word: [spelling] for word, spelling in pairs}
 
-    def spell(phrases: Sequence[str]) -> Sequence[Sequence[Spelling]]:
-        words = list(dict.fromkeys(w for phrase in phrases for w in phrase.split()))
-        found = spellable(words)
+def _spelt_by_table(
+    tokens: TokenTable,
+    separator: int | None,
+    sentencepiece_model: str | os.PathLike[str] | None,
+    phrases: Sequence[str],
+) -> Sequence[Sequence[Spelling]]:
+    words = list(dict.fromkeys(w for phrase in phrases for w in phrase.split()))
+    spell = partial(
+        spelling_lexicon,
+        tokens=tokens,
+        separator=separator,
+        sentencepiece_model=sentencepiece_model,
+    )
+    found = _spellable(words, spell)
 
-        def spell_word(lacking: Sequence[str]) -> list[list[Spelling]]:
-            return [found.get(word, []) for word in lacking]
+    def spell_word(lacking: Sequence[str]) -> list[list[Spelling]]:
+        return [found.get(word, []) for word in lacking]
 
-        empty = Lexicon((), (), np.zeros(0, np.float32))
-        return by_lexicon(empty, separator=separator, others=spell_word)(phrases)
+    empty = Lexicon((), (), np.zeros(0, np.float32))
+    return by_lexicon(empty, separator=separator, others=spell_word)(phrases)
 
-    return spell
+
+def _spellable(
+    words: list[str], spell: Callable[[list[str]], Lexicon]
+) -> dict[str, list[Spelling]]:
+    """The spellings of those words that have one."""
+    try:
+        lexicon = spell(words)
+    except LexiconError:
+        half = len(words) // 2
+        if not half:
+            return {}
+        return _spellable(words[:half], spell) | _spellable(words[half:], spell)
+    pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
+    return {word: [spelling] for word, spelling in pairs}
 
 
 def by_tokenizer(
@@ -150,7 +175,15 @@ def by_tokenizer(
         tokens: What the names are looked up in. One that it lacks, or a mark such as
             `<unk>`, spells nothing.
     """
+    return partial(_encoded_by, encode, variants, tokens)
 
+
+def _encoded_by(
+    encode: Callable[[str], Sequence[int] | Sequence[str]],
+    variants: Callable[[str], Iterable[str]] | None,
+    tokens: TokenTable | None,
+    phrases: Sequence[str],
+) -> list[list[Spelling]]:
     def tokens_of(text: str) -> Spelling:
         found = encode(text)
         if tokens is None:
@@ -159,11 +192,8 @@ def by_tokenizer(
         ids = [-1 if n in unspelt else tokens.ids.get(str(n), -1) for n in found]
         return () if -1 in ids else tuple(ids)
 
-    def spell(phrases: Sequence[str]) -> list[list[Spelling]]:
-        written = [variants(one) if variants else [one] for one in phrases]
-        return [[s for s in map(tokens_of, texts) if s] for texts in written]
-
-    return spell
+    written = [variants(one) if variants else [one] for one in phrases]
+    return [[s for s in map(tokens_of, texts) if s] for texts in written]
 
 
 def case_variants(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 r"""Align known texts with log-probs: when words and tokens were said.
 
     wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
-        --logprobs x.npz --text ref.txt --output x.ctm
+        --logprobs x.npz --ref ref.txt --output x.ctm
 
 Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
 words are looked up as these say where the lexicon lacks them as they are written. The
@@ -18,6 +18,7 @@ import argparse
 import sys
 
 import wfstdec
+from wfstdec.align.options import AlignOptions
 from wfstdec.batch.aligning import AlignmentSummary, align_file
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.result_flags import (
@@ -35,13 +36,19 @@ _SHOWN_AT_MOST = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    add_flags(parser, "--tokens", "--logprobs", "--text", required=True)
-    add_flags(parser, "--lexicon", "--g2p", "--g2p-phones", "--sentencepiece")
+    add_flags(parser, "--tokens", "--logprobs", "--ref", required=True)
+    add_flags(parser, "--lexicon", "--g2p", "--g2p-phones", "--sentencepiece-model")
     add_flags(parser, "--ignore-case", "--normalize")
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
     add_flags(parser, "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--topology", "--blank")
-    add_flags(parser, "--align-beam", "--exact", "--skip-cost", "--insert-cost")
+    add_flags(
+        *(parser, "--beam"),
+        default=AlignOptions.beam,
+        help="keep what is this close to the best; wider where the text does not fit "
+        f"(default: {AlignOptions.beam:g})",
+    )
+    add_flags(parser, "--exact", "--skip-cost", "--insert-cost")
     add_flags(parser, "--insert-frame-cost")
     add_flags(parser, "--frame-shift")
 
@@ -50,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     """Align all utterances, write the results, and say what does not fit."""
     format, subtitles = result_format(args), subtitle_options(args)
     options = wfstdec.AlignOptions(
-        beam=args.align_beam,
+        beam=args.beam,
         exact=args.exact,
         skip_cost=args.skip_cost,
         insert_cost=args.insert_cost,
@@ -64,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
         silence=args.silence,
         silence_prob=args.silence_prob,
         g2p=g2p_of(args.g2p, args.g2p_phones),
-        sentencepiece_model=args.sentencepiece,
+        sentencepiece_model=args.sentencepiece_model,
         normalizer=normalizer_of(args),
         topology=args.topology,
         blank=args.blank,
@@ -74,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     summary = align_file(
         aligner,
         args.logprobs,
-        args.text,
+        args.ref,
         args.output,
         format=format,
         subtitles=subtitles,

@@ -21,13 +21,13 @@ BOOST_FLAGS = (
     "--phrase-depth",
     "--phrase-unknown",
     "--phrase-boundary",
-    "--sentencepiece",
+    "--sentencepiece-model",
 )
 
 _ARGUMENTS = {
     "phrase_unit": "unit",
     "phrase_boundary": "boundary",
-    "sentencepiece": "sentencepiece_model",
+    "sentencepiece_model": "sentencepiece_model",
 }
 """Flags and arguments of `Decoder.phrase_compiler`, by name."""
 

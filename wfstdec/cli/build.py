@@ -12,6 +12,7 @@ import wfstdec
 from wfstdec.cli.flags import add_flags
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
+from wfstdec.text.loading import separator_of
 from wfstdec.text.symbols import TokenTable, read_tokens
 
 _NAMED_AT_MOST = 5
@@ -25,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("--lexicon", "--spell"):
         add_flags(words, name)
     language = parser.add_mutually_exclusive_group(required=True)
-    for name in ("--arpa", "--grammar"):
+    for name in ("--lm", "--grammar"):
         add_flags(language, name)
     add_flags(parser, "--topology", "--blank", "--separator", "--separator-optional")
     add_flags(parser, "--silence", "--silence-prob", "--unk-cost", "--open-vocabulary")
-    add_flags(parser, "--sentencepiece", "--engine", "--no-minimize")
+    add_flags(parser, "--sentencepiece-model", "--engine", "--no-minimize")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     graph = wfstdec.build_graph(
         tokens=tokens,
         lexicon=args.lexicon or _spelt(args, tokens),
-        arpa=args.arpa,
+        lm=args.lm,
         grammar=args.grammar,
         topology=args.topology,
         separator=args.separator,
@@ -65,7 +66,10 @@ def _spelt(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
             for these tokens.
     """
     words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
-    how = {"separator": args.separator, "sentencepiece_model": args.sentencepiece}
+    how = {
+        "separator": separator_of(args.separator, tokens, silence=args.silence),
+        "sentencepiece_model": args.sentencepiece_model,
+    }
     found, bad = spellable_words(words, tokens, **how)
     if len(bad) >= len(found):
         return spelling_lexicon(words, tokens, **how)  # which says what is lacking

@@ -1,6 +1,6 @@
 """Compare searches on your own data: WER against speed, at several beams.
 
-With --graph the WFST decoder takes part, with --tokens (and --lexicon, --arpa or --lm)
+With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm)
 the trie decoder, with --greedy the greedy one, with --model a transducer, and other
 people's decoders where they are installed. A grid is the product of its options;
 options joined by colons go together, value by value. Those that are no widths (beam,
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--wfst", "--trie", "--greedy", "--transducer")
     add_flags(parser, "--lm-scale", "--word-insertion")
     add_flags(parser, "--boost", nargs="+", default=[])
-    add_flags(parser, "--phrase-unit", "--phrase-boundary", "--sentencepiece")
+    add_flags(parser, "--phrase-unit", "--phrase-boundary", "--sentencepiece-model")
     add_flags(parser, "--phrases", "--repeats", "--oracle", "--no-peers")
     add_flags(parser, "--json", "--plot")
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
         args,
         phrase_unit=args.phrase_unit,
         phrase_boundary=args.phrase_boundary,
-        sentencepiece_model=args.sentencepiece,
+        sentencepiece_model=args.sentencepiece_model,
     )
     comparison = run_comparison(
         speech,

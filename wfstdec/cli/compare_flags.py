@@ -12,7 +12,6 @@ from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
 from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.errors import OptionError
 from wfstdec.search.open_vocabulary import OpenVocabulary
 
 
@@ -27,7 +26,7 @@ def add_speech_flags(
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of models that searches search."""
-    add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--arpa", "--lm")
+    add_flags(parser, "--graph", "--tokens", "--blank", "--lexicon", "--lm")
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
     add_flags(parser, "--open-vocabulary")
     add_flags(parser, "--model", "--head", "--transducer-lm")
@@ -50,19 +49,14 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
     Args:
         args: The command line.
         **phrases: The fields of `Models` on how phrases are credited.
-
-    Raises:
-        OptionError: Two language models.
     """
-    if args.arpa is not None and args.lm is not None:
-        raise OptionError("--arpa and --lm, expected one language model")
     costs = args.open_vocabulary
     return Models(
         graph=args.graph,
         tokens=args.tokens,
         blank=args.blank,
         lexicon=args.lexicon,
-        lm=args.arpa or args.lm,
+        lm=args.lm,
         separator=args.separator,
         separator_optional=args.separator_optional,
         unk_cost=args.unk_cost,

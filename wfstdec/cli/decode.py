@@ -5,8 +5,8 @@ tokens, one at a time; and on a transducer, whose encoder takes the log-probs, o
 features:
 
     wfstdec decode --graph graph.npz --logprobs x.npz
-    wfstdec decode --decoder trie --tokens ... --lexicon ... --arpa ... --logprobs x.npz
-    wfstdec decode --decoder greedy --tokens ... --arpa bpe.arpa --logprobs x.npz
+    wfstdec decode --decoder trie --tokens ... --lexicon ... --lm ... --logprobs x.npz
+    wfstdec decode --decoder greedy --tokens ... --lm bpe.arpa --logprobs x.npz
     wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
 
 Results come in the order of the log-probs; without --output, on standard output. An
@@ -34,6 +34,29 @@ from wfstdec.cli.result_flags import (
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
+from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.options import WfstOptions
+
+COMMON_FLAGS = {
+    "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
+    "--graph FILE": "what `wfstdec build` wrote",
+    "--decoder NAME": "wfst (on a graph, the default), trie, greedy or transducer",
+    "--output FILE": "what to write: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid",
+    "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
+    "--beam NATS": "wider is slower and misses less (default: "
+    f"{WfstOptions.beam:g} for wfst, {TrieOptions.beam:g} for trie)",
+    "--nbest N": "different texts of each utterance, in .jsonl",
+    "--boost FILE": "words and phrases to favour, one a line",
+    "--confidence": "how sure each word is, from 0 to 1",
+    "--threads N": "utterances at once (default: one for each core)",
+}
+"""Flags that `--help` shows, and what it says of them; `--help-all` has all."""
+EXAMPLES = r"""
+  wfstdec decode --graph graph.npz --logprobs logprobs.npz --output hyp.ctm
+  wfstdec decode --decoder trie --tokens tokens.txt --lexicon lexicon.txt.gz \
+      --lm lm.arpa.gz --separator '<wb>' --logprobs logprobs.npz --output hyp.jsonl
+"""
+"""They run in `graphs/librispeech_demo`, once a graph is there."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,33 +39,25 @@ def _wfst(*, graph: str, options: wfstdec.WfstOptions, **common: Any) -> Decoder
     return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, g2p=g2p, **common)
 
 
-def _trie(
-    *,
-    lm: str | None = None,
-    arpa: str | None = None,
-    open_vocabulary: Sequence[float] | None = None,
-    **more: Any,
-) -> Decoder:
+def _trie(*, open_vocabulary: Sequence[float] | None = None, **more: Any) -> Decoder:
     if open_vocabulary is not None:
         more["open_vocabulary"] = wfstdec.OpenVocabulary(*open_vocabulary)
     g2p = g2p_of(more.pop("g2p", None), more.pop("g2p_phones", None))
-    return wfstdec.TrieDecoder(lm=lm or arpa, g2p=g2p, **more)
+    return wfstdec.TrieDecoder(g2p=g2p, **more)
 
 
-def _greedy(*, lm: str | None = None, arpa: str | None = None, **more: Any) -> Decoder:
-    return wfstdec.GreedyDecoder(lm=lm or arpa, **more)
+def _greedy(**more: Any) -> Decoder:
+    return wfstdec.GreedyDecoder(**more)
 
 
-def _transducer(
-    *, model: str, lm: str | None = None, arpa: str | None = None, **more: Any
-) -> Decoder:
+def _transducer(*, model: str, **more: Any) -> Decoder:
     need_torch()
     from wfstdec.transducer.loading import open_decoder
 
-    return open_decoder(model, lm=lm or arpa, **more)
+    return open_decoder(model, **more)
 
 
-_TOKENS = ("tokens", "blank", "separator", "arpa", "lm", "unk_cost")
+_TOKENS = ("tokens", "blank", "separator", "lm", "unk_cost")
 _G2P = ("g2p", "g2p_phones")
 KINDS = {
     "wfst": Kind(("graph", *_G2P), _wfst),
@@ -73,9 +65,7 @@ KINDS = {
         (*_TOKENS, "lexicon", "separator_optional", "open_vocabulary", *_G2P), _trie
     ),
     "greedy": Kind(_TOKENS, _greedy),
-    "transducer": Kind(
-        ("model", "head", "arpa", "lm", "separator", "unk_cost"), _transducer
-    ),
+    "transducer": Kind(("model", "head", "lm", "separator", "unk_cost"), _transducer),
 }
 """By the name in `--decoder`."""
 
@@ -112,8 +102,6 @@ def search_options(args: argparse.Namespace) -> Any:
         raise OptionError(
             f"--decoder {args.decoder} without {flag_of(needed)}, expected both"
         )
-    if hasattr(args, "arpa") and hasattr(args, "lm"):
-        raise OptionError("--arpa and --lm, expected one language model")
     return DECODERS[args.decoder](**_given(args, _options(args.decoder)))
 
 
@@ -125,7 +113,7 @@ def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
         options=options,
         backend=args.backend,
         frame_shift_s=args.frame_shift,
-        threads=args.threads or None,
+        threads=args.threads,
     )
 
 

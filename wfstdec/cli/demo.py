@@ -2,8 +2,8 @@
 
 Log-probs of LibriSpeech utterances, a lexicon and a language model come along; nothing
 is fetched. The graph is kept in the recipe's folder and built again when what it is
-made of changes. Where the acoustic model is installed (pip install
-wfstdec[audio,hama]), the audio of a few of the utterances is transcribed too.
+made of changes. Where the acoustic model is installed (pip install hama==1.7.0
+soundfile soxr), the audio of a few of the utterances is transcribed too.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> None:
     _say(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
     graph = build_or_load(recipe, args.topology, progress=not args.quiet)
     _say(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
-    threads = args.threads or None
-    decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=threads)
+    decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=args.threads)
     references = read_text(recipe / "refs.txt")
 
     _say(f"\nDecoding {len(references)} utterances of LibriSpeech, some of them:")
@@ -79,7 +78,7 @@ def from_audio(
     if missing:
         _say(
             f"\nFrom audio: left out, since {', '.join(missing)} cannot be imported; "
-            "pip install wfstdec[audio,hama]"
+            "pip install hama==1.7.0 soundfile soxr"
         )
         return
     _say("\nFrom audio, through the acoustic model in the package hama:")

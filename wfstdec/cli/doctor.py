@@ -1,6 +1,6 @@
 r"""Examine tokens, lexicon, language model and log-probs before anything is built.
 
-    wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt --arpa lm.arpa.gz \
+    wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt --lm lm.arpa.gz \
         --logprobs dev.npz --ref dev.txt
 
 Prints a page: each finding is ok, one to look at, or wrong, with what would mend it;
@@ -19,7 +19,12 @@ from wfstdec.doctor import examine
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--tokens", "--logprobs", required=True)
-    add_flags(parser, "--lexicon", "--arpa", "--ref", "--blank", "--separator")
+    add_flags(parser, "--lexicon", "--lm", "--ref", "--blank")
+    add_flags(
+        *(parser, "--separator"),
+        default=None,
+        help="the token between words (default: what is found)",
+    )
     add_flags(
         *(parser, "--frame-shift"),
         default=None,
@@ -33,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
         tokens=args.tokens,
         logprobs=args.logprobs,
         lexicon=args.lexicon,
-        arpa=args.arpa,
-        references=args.ref,
+        lm=args.lm,
+        ref=args.ref,
         blank=args.blank,
         separator=args.separator,
         frame_shift_s=args.frame_shift,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Container, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any, get_args
 
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
+from wfstdec.cli.serve_flags import SERVE_FLAGS
 from wfstdec.cli.text_flags import TEXT_FLAGS
 from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
@@ -21,6 +24,7 @@ from wfstdec.fst.openfst_io import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
+from wfstdec.text.loading import AUTO
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
@@ -79,6 +83,16 @@ def count_above_zero(text: str) -> int:
     return value
 
 
+def threads(text: str) -> int | None:
+    """An integer, 1 or more; 0, an old spelling, is one for each core."""
+    return count(text) or None
+
+
+def token_or_none(text: str) -> str | None:
+    """A token; `none` stands for none."""
+    return None if text.lower() == "none" else text
+
+
 seconds_of_a_frame.__name__ = "seconds"
 number_or_none.__name__ = "number"  # how argparse calls them in its errors
 count_or_none.__name__ = "count"
@@ -120,12 +134,18 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "WORDS",
         "help": "in place of --lexicon: a list of words, spelt with the tokens",
     },
-    "--sentencepiece": {
+    "--sentencepiece-model": {
         "metavar": "MODEL",
         "help": "the SentencePiece model that segments the words of --spell, or of "
         "--phrases where no lexicon does",
     },
-    "--separator": {"metavar": "TOKEN", "help": "the token between words"},
+    "--separator": {
+        "type": token_or_none,
+        "default": AUTO,
+        "metavar": "TOKEN",
+        "help": "the token between words, or none (default: '|' in tables of Hugging "
+        "Face, else none)",
+    },
     "--separator-optional": {
         "action": "store_true",
         "help": "the separator may be left out between words too",
@@ -137,13 +157,18 @@ FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "PROB",
         "help": "the probability of silence at each place (default: 0.5)",
     },
+    "--lm": {
+        "metavar": "PATH",
+        "help": "n-gram language model: ARPA, plain or gzip, a KenLM binary, or a "
+        "folder of `wfstdec build-lm`",
+    },
     "--arpa": {
         "metavar": "FILE",
         "help": "n-gram language model: ARPA, plain or gzip, or a KenLM binary",
     },
     "--grammar": {
         "metavar": "FST",
-        "help": "in place of --arpa: an OpenFst acceptor over words",
+        "help": "in place of --lm: an OpenFst acceptor over words",
     },
     "--unk-cost": {
         "type": float,
@@ -193,10 +218,6 @@ FLAGS: dict[str, dict[str, Any]] = {
         "default": "wfst",
         "help": "the search: on a graph; on a lexicon's trie or bare tokens; greedy on "
         "bare tokens; on a transducer (default: wfst)",
-    },
-    "--lm": {
-        "metavar": "FOLDER",
-        "help": "in place of --arpa: a language model as `wfstdec build-lm` saves it",
     },
     "--beam": _search("beam", "keep what is this close to the best", **_NATS),
     "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
@@ -253,8 +274,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--boost": {
         "metavar": "FILE",
-        "help": "'word<TAB>nats' for all, or JSON lines with lists by utterance; "
-        "without nats as much as is safe",
+        "help": "words and phrases to favour: 'word<TAB>nats' lines (leave the number "
+        "out and a safe weight is chosen), or JSON lines",
     },
     "--boost-scale": _search("boost_scale", "times all boosts", **_FACTOR),
     "--phrase-unit": {
@@ -293,10 +314,9 @@ FLAGS: dict[str, dict[str, Any]] = {
         "help": f"auto (the CPU), {', '.join(_BACKENDS)} (default: auto)",
     },
     "--threads": {
-        "type": count,
-        "default": 0,
+        "type": threads,
         "metavar": "N",
-        "help": "utterances at once (default: 0, one for each core)",
+        "help": "utterances at once (default: one for each core)",
     },
     "--output": {"metavar": "FILE", "help": "what to write"},
     # scoring and looking
@@ -402,6 +422,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
     **AUDIO_FLAGS,
+    **SERVE_FLAGS,
     **TEXT_FLAGS,
     **ALIGN_FLAGS,
     **{
@@ -409,6 +430,45 @@ FLAGS: dict[str, dict[str, Any]] = {
         for flag, (name, text, how) in SEARCH_FLAGS.items()
     },
 }
+
+
+OLD_FLAGS = {
+    "--arpa": "--lm",
+    "--text": "--ref",
+    "--sentencepiece": "--sentencepiece-model",
+    "--align-beam": "--beam",
+}
+"""Old spellings of flags, for one version: of commands that have the new one alone."""
+
+
+def with_new_spellings(
+    argv: Sequence[str], known: Container[str]
+) -> tuple[list[str], list[str]]:
+    """Replace old spellings on a command line.
+
+    Args:
+        argv: The command line.
+        known: The flags of its command.
+
+    Returns:
+        The command line, and what to say of it.
+
+    Raises:
+        OptionError: A flag stands there by its old name and by its new one.
+    """
+    words, told = [], []
+    for word in argv:
+        old, equals, value = word.partition("=")
+        new = OLD_FLAGS.get(old)
+        if new is not None and new in known and old not in known:
+            if any(other.partition("=")[0] == new for other in argv):
+                raise OptionError(f"both {new} and {old}, its old name, expected {new}")
+            told.append(f"{old} is now called {new}; the old name goes soon")
+            word = new + equals + value
+        words.append(word)
+    if ("--threads", "0") in pairwise(argv) or "--threads=0" in argv:
+        told.append("--threads 0 is now said by leaving --threads out")
+    return words, told
 
 
 def add_flags(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:

@@ -13,7 +13,6 @@ from wfstdec.errors import OptionError
 from wfstdec.io.dot import graph_dot
 from wfstdec.io.outputs import open_output
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import Vocabulary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
         with open_output(args.draw) as file:
             file.write(drawing)
         return
-    _print(describe(graph))
+    _print(graph.describe())
 
 
 def _print(facts: dict[str, str]) -> None:
@@ -66,53 +65,3 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     elif lm.labels is None:
         facts[f"{unit}s"] += ", names not kept"
     return facts
-
-
-def _between_words(vocabulary: Vocabulary) -> str:
-    tokens = [repr(vocabulary.tokens.names[token]) for token in vocabulary.separators]
-    if not tokens:
-        return "nothing"
-    return (
-        " ".join(tokens) if vocabulary.separated else " ".join([*tokens, "or nothing"])
-    )
-
-
-def _calls(graph: wfstdec.PackedGraph) -> str:
-    if graph.calls is None:
-        return "none: it takes no added words"
-    cost = f"{graph.calls.word_cost:.2f} nats"
-    return f"in {len(graph.calls):,} states, an added word costs {cost}"
-
-
-def _open_words(vocabulary: Vocabulary) -> str:
-    opened = vocabulary.open_word
-    if opened is None:
-        return "none"
-    return f"of {opened.kind}, {opened.token_cost:g} nats a token"
-
-
-def describe(graph: wfstdec.PackedGraph) -> dict[str, str]:
-    """Names and values of what there is to know, in order."""
-    vocabulary, tokens = graph.vocabulary, graph.tokens
-    degrees = np.diff(graph.state_arc_splits)
-    epsilons = int(graph.state_num_epsilons.sum())
-    finals = int(np.isfinite(graph.final_cost).sum())
-    share = epsilons / max(graph.num_arcs, 1)
-    return {
-        "states": f"{graph.num_states:,}, {finals:,} of them final",
-        "arcs": f"{graph.num_arcs:,} ({graph.arcs.nbytes / 2**20:.1f} MiB)",
-        "arcs of a state": f"{degrees.mean():.2f} on average, {degrees.max()} at most",
-        "epsilon arcs": f"{epsilons:,} ({share:.1%}), chains of up to "
-        f"{graph.epsilon_rank.max()}",
-        "arcs with a word": f"{np.count_nonzero(graph.arcs['olabel']):,}",
-        "topology": graph.topology or "unknown",
-        "repeats marked": "yes" if graph.info.marks_repeats else "no",
-        "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
-        "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
-        "between words": _between_words(vocabulary),
-        "calls": _calls(graph),
-        "open words": _open_words(vocabulary),
-        "words": f"{len(graph.word_ids):,}, {len(vocabulary.pronunciations):,} "
-        "pronunciations",
-        "fingerprint": graph.fingerprint,
-    }

@@ -29,6 +29,7 @@ COMMANDS = {
     "info": "what a graph or a saved language model holds",
     "decode": "log-probs to words with times",
     "transcribe": "audio to words with times, by a model and a decoder",
+    "serve": "the same for streams and files that come by the network; a page",
     "align": "a known text and log-probs to times of words",
     "rescore": "another language model, or other scales, on lattices",
     "score": "word error rate of hypotheses",
@@ -52,9 +53,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
-    argv = sys.argv[1:] if argv is None else argv
-    args = make_parser(argv[0] if argv else "").parse_args(argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser(argv[0] if argv else "")
+    try:
+        argv, told = _with_new_spellings(parser, argv)
+    except WfstdecError as error:
+        _show_error(argv[0], str(error), error)
+        return FAILED
+    args = parser.parse_args(argv)
     quiet = args.quiet
+    for text in () if quiet else told:
+        _say(f"warning: {text}")
     with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("ignore" if quiet else "once", UserWarning)
@@ -72,6 +81,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as error:
             _show_error(args.command, "interrupted", error)
             return INTERRUPTED
+
+
+def _with_new_spellings(
+    parser: argparse.ArgumentParser, argv: list[str]
+) -> tuple[list[str], list[str]]:
+    """Replace old spellings of flags; also what to say of them.
+
+    Raises:
+        OptionError: A flag is there by both of its names.
+    """
+    if not argv or argv[0] not in COMMANDS:
+        return argv, []
+    known = command_parser(parser, argv[0])._option_string_actions
+    return command_named("flags").with_new_spellings(argv, known)
+
+
+def command_parser(
+    parser: argparse.ArgumentParser, name: str
+) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    [commands] = parser._subparsers._group_actions  # type: ignore[union-attr]
+    return commands.choices[name]  # type: ignore[index]
 
 
 class _Stopped(KeyboardInterrupt):
@@ -125,14 +156,43 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
-        own = commands.add_parser(name, help=purpose, allow_abbrev=False)
+        command = command_named(name) if only in (None, name) else None
+        is_short = hasattr(command, "COMMON_FLAGS")
+        own = commands.add_parser(
+            name, help=purpose, allow_abbrev=False, add_help=not is_short
+        )
         own.formatter_class = argparse.RawDescriptionHelpFormatter
-        if only in (None, name):
-            command = command_named(name)
+        if command is not None:
             own.description = command.__doc__
+            if is_short:
+                own.add_argument("-h", "--help", action=_ShortHelp, nargs=0)
+                own.add_argument("--help-all", action="help", help="show all flags")
             command.add_arguments(own)
             command_named("flags").add_flags(own, "--quiet")
     return parser
+
+
+class _ShortHelp(argparse.Action):
+    """Shows the flags that most users need, examples, and how to see the rest."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        text = "show the flags that most users need"
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=text)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Show it and end the program."""
+        sys.stdout.write(_short_help(parser))
+        parser.exit()
+
+
+def _short_help(parser: argparse.ArgumentParser) -> str:
+    """The short help of a command with `COMMON_FLAGS` and `EXAMPLES`."""
+    command = command_named(parser.prog.split()[-1])
+    summary = (command.__doc__ or "").partition("\n")[0]
+    width = max(map(len, command.COMMON_FLAGS))
+    lines = [f"  {flag:{width}}  {text}" for flag, text in command.COMMON_FLAGS.items()]
+    lines += [command.EXAMPLES.rstrip("\n"), "", f"all flags: {parser.prog} --help-all"]
+    return "\n".join([f"usage: {parser.prog} [flags]", "", summary, "", *lines, ""])
 
 
 class _StderrHandler(logging.Handler):

@@ -1,7 +1,7 @@
 """Rescore lattices with another language model, or under other scales.
 
     wfstdec decode --graph small.npz --logprobs x.npz --lattices x.lat
-    wfstdec rescore --lattices x.lat --arpa large.arpa --lm-scale 0.8 --output hyp.txt
+    wfstdec rescore --lattices x.lat --lm large.arpa --lm-scale 0.8 --output hyp.txt
 
 The words of a lattice are priced anew: the costs of its graph are dropped. Without a
 language model the graph's costs stay, and --lm-scale and --word-insertion change what
@@ -27,7 +27,7 @@ from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--lattices", required=True)
-    add_flags(parser, "--arpa", "--lm", "--unk-cost")
+    add_flags(parser, "--lm", "--unk-cost")
     add_flags(parser, "--lm-scale", "--word-insertion", default=None)
     add_flags(parser, "--nbest", default=1)
     add_flags(parser, *READING_FLAGS, "--output", "--format", *RUN_FLAGS)
@@ -36,8 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Rescore all lattices and write the best texts."""
-    if args.arpa and args.lm:
-        raise OptionError("--arpa and --lm, expected one language model")
     if args.kaldi_words and not args.kaldi:
         raise OptionError("--kaldi-words without --kaldi, expected both")
     kaldi = None
@@ -47,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     summary = rescore_file(
         args.lattices,
         args.output,
-        lm=args.arpa or args.lm,
+        lm=args.lm,
         unk_cost=args.unk_cost,
         lm_scale=args.lm_scale,
         word_insertion=args.word_insertion,

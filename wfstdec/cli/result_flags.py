@@ -63,24 +63,17 @@ _NO_SETTINGS = frozenset(
 
 _NATS = {"type": float, "metavar": "NATS"}
 ALIGN_FLAGS: dict[str, dict[str, Any]] = {
-    "--text": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
     "--g2p": {
         "metavar": "SOURCE",
-        "help": "how words of --boost or --text are said that the decoder lacks: a "
+        "help": "how words of --boost or --ref are said that the decoder lacks: a "
         "lexicon that has them, such as cmudict; a SentencePiece model; a program, "
-        "words in, 'word<TAB>phones' out; 'hama', a model (pip install wfstdec[g2p]); "
+        "words in, 'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); "
         "or 'spelling', the default where words are said as they are spelt",
     },
     "--g2p-phones": {
         "metavar": "FILE",
         "help": "what phones of --g2p are among the tokens, 'phone tokens...' lines; "
         "others go by name, and ARPAbet's by IPA",
-    },
-    "--align-beam": {
-        **_NATS,
-        "default": AlignOptions.beam,
-        "help": "keep what is this close to the best; wider where the text does not "
-        f"fit (default: {AlignOptions.beam:g})",
     },
     "--exact": {
         "action": "store_true",

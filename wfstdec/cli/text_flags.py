@@ -8,7 +8,7 @@ from typing import Any
 from wfstdec.text.normalize import Normalizer
 
 TEXT_FLAGS: dict[str, dict[str, Any]] = {
-    "--ref": {"metavar": "FILE", "help": "references: 'utterance words...' lines"},
+    "--ref": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
     "--hyp": {"metavar": "FILE", "help": "hypotheses: 'utterance words...' lines"},
     "--ignore-case": {
         "action": "store_true",

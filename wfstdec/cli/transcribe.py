@@ -3,7 +3,7 @@ r"""Transcribe audio: a model, a decoder, recordings of any length.
     wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
     wfstdec transcribe model.onnx calls/ --tokens tokens.txt --blank '<blank>' \
         --sample-rate 16000 --graph graph.npz --output calls.jsonl
-    wfstdec transcribe hama hour.flac --decoder trie --lexicon ... --arpa ... \
+    wfstdec transcribe hama hour.flac --decoder trie --lexicon ... --lm ... \
         --output hour.srt
 
 MODEL is an ONNX file, a folder of a model, 'hama', or 'module:function'. AUDIO are
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     sources = find_recordings(args.audio)
     format, subtitles = result_format(args), subtitle_options(args)
     words, phrases = read_lists(args)
-    model = _model(args)
+    model = load_acoustic_model(args)
     options = search_options(args)
     nbest = getattr(options, "nbest", None) or 1
     result_writer(format, nbest=nbest)  # refused before the graph is loaded
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
     summary.check_all_done()
 
 
-def _model(args: argparse.Namespace) -> Encoder:
+def load_acoustic_model(args: argparse.Namespace) -> Encoder:
     """Load the model; its tokens, blank and frame shift become those of the decoder."""
     given = vars(args)
     model = load_model(

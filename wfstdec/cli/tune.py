@@ -3,8 +3,8 @@
 With --boost also the scale of these boosts.
 
 For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie with
-its options, --tokens, --lexicon, --arpa or --lm), the greedy decoder (--greedy with its
-options, --tokens, --arpa or --lm), or the transducer decoder (--transducer with its
+its options, --tokens, --lexicon, --lm), the greedy decoder (--greedy with its
+options, --tokens, --lm), or the transducer decoder (--transducer with its
 options, --model, --transducer-lm). A grid over both ranges first, then ever
 smaller steps around the best; of equally good ones the one with the smaller insertion.
 Without a lexicon, what is tuned is the insertion of tokens; of the greedy decoder, that
@@ -20,7 +20,7 @@ best normalised cross-entropy: on every second speaker, tested on the others (a 
 is what stands in an id before the first '-'); or on all, tested on --test-lattices.
 
     wfstdec tune --graph graph.npz --wfst beam=8 --logprobs dev.npz --ref dev.txt
-    wfstdec tune --tokens ... --lexicon ... --arpa ... --trie beam_size=64 ...
+    wfstdec tune --tokens ... --lexicon ... --lm ... --trie beam_size=64 ...
     wfstdec tune --tokens ... --lm bpe_lm --greedy ...
     wfstdec tune --model model.npz --transducer-lm pieces.arpa --transducer ...
     wfstdec tune --posterior-scale --lattices dev.lat --ref dev.txt
@@ -32,7 +32,6 @@ import argparse
 import shlex
 from collections.abc import Iterable
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import wfstdec
@@ -47,6 +46,7 @@ from wfstdec.compare.tuning import Range, Trial, Tuning, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.text.files import read_lines
+from wfstdec.text.loading import AUTO
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,10 +135,9 @@ def decode_command(
     flags: list[tuple[str, Any]] = [("decoder", kind)] if kind != "wfst" else []
     flags += [(name, getattr(args, name, None)) for name in KINDS[kind].inputs]
     if kind == "transducer":
-        language = args.transducer_lm
-        is_folder = language is not None and Path(language).is_dir()
-        given = {"arpa": None, "lm": None, "lm" if is_folder else "arpa": language}
-        flags = [(name, given.get(name, x)) for name, x in flags]
+        flags = [(n, args.transducer_lm if n == "lm" else x) for n, x in flags]
+    between = {AUTO: None, None: "none"}
+    flags = [(n, between.get(x, x) if n == "separator" else x) for n, x in flags]
     flags = [(name, x) for name, x in flags if x is not None and x is not False]
     flags += [
         (field.name, getattr(options, field.name))

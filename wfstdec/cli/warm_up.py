@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
     ways = ALL if args.all else USUAL
     ahead = len(list(COMPILED.glob(f"*{ENTRY}")))
     print(f"{ahead} kernels came with the package")
-    print("compiling the others, once: one to three minutes of CPU time", flush=True)
+    print("compiling the others, once: a minute of CPU time or more", flush=True)
     begin = time.perf_counter()
     warm_up(ways)
     print(f"{len(ways)} ways warm in {time.perf_counter() - begin:.1f} s")

@@ -46,7 +46,7 @@ from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.loading import load_lexicon, load_tokens
+from wfstdec.text.loading import AUTO, load_lexicon, load_tokens, separator_of
 from wfstdec.text.symbols import TokenTable
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
@@ -72,7 +72,7 @@ class Models:
         lexicon: Words and their tokens; None decodes tokens.
         lm: An ARPA file, a KenLM binary, or a folder of `NgramLM.save`: over words with
             a lexicon, over tokens without. Peers take the former alone.
-        separator: The token between words.
+        separator: The token between words; `"auto"` as for `TrieDecoder`.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
         open_vocabulary: What words cost that the lexicon lacks, for the trie decoder;
@@ -91,7 +91,7 @@ class Models:
     blank: int | str | None = None
     lexicon: _Path | None = None
     lm: _Path | None = None
-    separator: str | None = None
+    separator: str | None = AUTO
     separator_optional: bool = False
     unk_cost: float | None = None
     open_vocabulary: OpenVocabulary | None = None
@@ -245,16 +245,16 @@ class Models:
             InputError: As `read_tokens`, `read_lexicon` and `load_graph`.
         """
         tokens = load_tokens(self._any_tokens(), self.blank)
-        lexicon = None
+        lexicon, between = None, separator_of(self.separator, tokens)
         if self.lexicon is not None:
-            lexicon = load_lexicon(self.lexicon, tokens, self.separator)
+            lexicon = load_lexicon(self.lexicon, tokens, between)
         is_arpa = self.lm is not None and not Path(self.lm).is_dir()
         inputs = PeerInputs(
             tokens=tokens,
             graph=None if self.graph is None else self.loaded_graph.item,
             lexicon=lexicon,
             arpa=os.fspath(self.lm) if self.lm is not None and is_arpa else None,
-            separator=self.separator,
+            separator=None if between is None else tokens.names[between],
             lm_scale=lm_scale,
             word_insertion=word_insertion,
         )

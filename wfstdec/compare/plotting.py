@@ -188,7 +188,7 @@ def _matplotlib() -> Any:
         import matplotlib.figure
     except ImportError as error:
         raise BackendError(
-            "a plot needs matplotlib: pip install wfstdec[plot]; or ask for no plot"
+            "a plot needs matplotlib: pip install matplotlib; or ask for no plot"
         ) from error
     return matplotlib
 

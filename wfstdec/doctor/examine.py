@@ -25,6 +25,7 @@ from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon, spellable_words
+from wfstdec.text.renamed import renamed
 from wfstdec.text.symbols import TokenTable, read_tokens, token_table
 
 Path = str | os.PathLike[str]
@@ -35,11 +36,13 @@ def examine(
     tokens: Path,
     logprobs: Path,
     lexicon: Path | None = None,
-    arpa: Path | None = None,
-    references: Path | None = None,
+    lm: Path | None = None,
+    ref: Path | None = None,
     blank: int | str | None = None,
     separator: str | None = None,
     frame_shift_s: float | None = None,
+    arpa: Path | None = None,
+    references: Path | None = None,
 ) -> Report:
     """Examine files that are to be decoded together; no graph is built.
 
@@ -48,16 +51,20 @@ def examine(
         logprobs: As `wfstdec.io.open_logprobs` takes them; the first 200 utterances
             are looked at.
         lexicon: Words and their tokens; None where words are spelled with the tokens.
-        arpa: An ARPA file or a KenLM binary.
-        references: `utterance words...` lines.
+        lm: An ARPA file or a KenLM binary.
+        ref: What was said, `utterance words...` lines.
         blank: The blank by name or index; None to recognise it.
         separator: The token between words; None to find it.
         frame_shift_s: Seconds per frame; None takes 0.02, and guesses.
+        arpa: Old spelling of `lm`.
+        references: Old spelling of `ref`.
 
     Returns:
         Findings and command lines. A file that cannot be read is a finding too.
     """
-    paths = (tokens, logprobs, lexicon, arpa, references)
+    lm = renamed(lm, arpa, new="lm", old="arpa")
+    ref = renamed(ref, references, new="ref", old="references")
+    paths = (tokens, logprobs, lexicon, lm, ref)
     given = {
         flag: os.fspath(path)
         for flag, path in zip(_FLAGS, paths, strict=True)
@@ -66,7 +73,7 @@ def examine(
     return _Examination(given, blank, separator, frame_shift_s).report()
 
 
-_FLAGS = ("--tokens", "--logprobs", "--lexicon", "--arpa", "--ref")
+_FLAGS = ("--tokens", "--logprobs", "--lexicon", "--lm", "--ref")
 
 
 @dataclass
@@ -189,10 +196,10 @@ class _Examination:
             self.words["lexicon"] = Counter(dict.fromkeys(self.lexicon.words, 1))
 
     def _read_model(self) -> None:
-        if "--arpa" not in self.paths:
+        if "--lm" not in self.paths:
             return
         try:
-            model = read_arpa(self.paths["--arpa"])
+            model = read_arpa(self.paths["--lm"])
         except InputError as error:
             self._wrong("language model", error)
             return
@@ -258,13 +265,13 @@ class _Examination:
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
-        if not {"--lexicon", "--arpa"} <= self.paths.keys():
+        if not {"--lexicon", "--lm"} <= self.paths.keys():
             decoder = "trie" if "--lexicon" in self.paths else "greedy"
-            given = self._line("--tokens", "--lexicon", "--arpa", "--separator")
+            given = self._line("--tokens", "--lexicon", "--lm", "--separator")
             more = self._line("--blank", "--logprobs", "--frame-shift")
             decode = f"wfstdec decode --decoder {decoder} {given} {more}"
             return [f"{decode} --output hyp.txt", *self._score()]
-        given = self._line("--tokens", "--blank", "--lexicon", "--arpa", "--separator")
+        given = self._line("--tokens", "--blank", "--lexicon", "--lm", "--separator")
         more = self._line("--logprobs", "--frame-shift")
         tune = f"wfstdec tune --graph graph.npz {self._line('--logprobs', '--ref')}"
         return [

@@ -47,7 +47,7 @@ class Kaldifst:
     """`Engine` on kaldifst, which takes arrays through temporary files only."""
 
     def __init__(self) -> None:
-        self._library = _import("kaldifst", "pip install wfstdec")
+        self._library = _import("kaldifst", "pip install kaldifst")
 
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
@@ -93,7 +93,7 @@ class Pynini:
     """`Engine` on pynini."""
 
     def __init__(self) -> None:
-        self._library = _import("pynini", "pip install wfstdec[pynini]")
+        self._library = _import("pynini", "pip install pynini")
 
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
@@ -112,7 +112,10 @@ class Pynini:
             return self.unload(library.arcmap(changed, map_type="to_std"))
         if fst.olabel.any() or (fst.cost < 0).any():
             return self.unload(library.determinize(self.load(fst).rmepsilon()))
-        acceptor = self.load(replace(fst, olabel=fst.ilabel)).rmepsilon()
+        # What is read from a string is no acceptor to OpenFst until it is told, and of
+        # others it counts no states.
+        acceptor = self.load(replace(fst, olabel=fst.ilabel)).project("input")
+        acceptor.rmepsilon()
         found = self.unload(library.determinize(acceptor, nstate=max_states + 1))
         if found.num_states > max_states:
             raise _too_many_states(max_states)

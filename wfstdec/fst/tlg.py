@@ -1,10 +1,10 @@
 """From text files to a search graph: T o min(det(L o G)).
 
-    graph = build_graph(tokens="tokens.txt", lexicon="lexicon.txt", arpa="lm.arpa.gz",
+    graph = build_graph(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz",
                         topology="compact", separator="<wb>")
     graph.save("graph.npz")
 
-    G    = build_grammar(arpa)  or  build_user_grammar(grammar)
+    G    = build_grammar(lm)  or  build_user_grammar(grammar)
     L    = build_lexicon_fst(mark_lexicon(lexicon))
     LG   = minimize(determinize(compose(L, G)))
     TLG  = compose(T, LG)                            then packed
@@ -54,16 +54,19 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
+    AUTO,
+    TokensLike,
     load_lexicon,
     load_tokens,
     sayable,
+    separator_of,
     token_named,
     word_ids,
     word_table,
 )
 from wfstdec.text.open_spelling import open_spelling
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.renamed import renamed
 from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
 
 _NUM_STAGES = 8
@@ -74,12 +77,12 @@ Path = str | os.PathLike[str]
 
 def build_graph(
     *,
-    tokens: Path | TokenTable,
+    tokens: TokensLike,
     lexicon: Path | Lexicon,
-    arpa: Path | ArpaModel | None = None,
+    lm: Path | ArpaModel | None = None,
     grammar: Any = None,
     topology: str = "normal",
-    separator: str | None = None,
+    separator: str | None = AUTO,
     separator_optional: bool = False,
     silence: str | None = None,
     silence_prob: float = 0.5,
@@ -90,24 +93,29 @@ def build_graph(
     engine: str = "kaldifst",
     minimize: bool = True,
     progress: bool = False,
+    arpa: Path | ArpaModel | None = None,
 ) -> PackedGraph:
-    """Build a graph from tokens, a lexicon, and an ARPA model or a grammar.
+    """Build a graph from tokens, a lexicon, and a language model or a grammar.
 
     Args:
-        tokens: A file or table of the V output units of the acoustic model.
+        tokens: The V output units of the acoustic model: a file, names in order,
+            `{name: token}`, a tokenizer or a table; see `token_table`.
         lexicon: A file or object; how words are said or spelt.
-        arpa: A file or object; the language model.
-        grammar: Instead of `arpa`: an OpenFst or AT&T file of an acceptor over words,
+        lm: The language model: an ARPA file or a KenLM binary, or what `read_arpa`
+            gave.
+        grammar: Instead of `lm`: an OpenFst or AT&T file of an acceptor over words,
             or a pynini `Fst` with a symbol table of words.
         topology: One of `topology.TOPOLOGIES`.
-        separator: The token between words: `s* (w s+)* [w]`.
+        separator: The token between words: `s* (w s+)* [w]`. `"auto"` takes `|` where
+            the tokens are those of a Hugging Face model, and none elsewhere; None is
+            none.
         separator_optional: The separator may be missing: `s* (w s*)*`.
         silence: A token that may stand between words, not with a separator.
         silence_prob: How probable it is in each place.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for each lexicon word that the model lacks; None drops them.
         calls: Let searches of the graph add words that the lexicon lacks; each costs
-            what `arpa` asks for `<unk>`, else `unk_cost`. Without both, and with a
+            what `lm` asks for `<unk>`, else `unk_cost`. Without both, and with a
             grammar of your own, there are none.
         open_vocabulary: What words cost that are spelled by tokens, an
             `OpenVocabulary`: any word may be said where `<unk>` may, at what a word
@@ -115,6 +123,7 @@ def build_graph(
         engine: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
+        arpa: Old spelling of `lm`.
 
     Returns:
         The graph; word ids follow the order of the lexicon.
@@ -123,19 +132,21 @@ def build_graph(
         InputError: One of its subclasses, for what is wrong with a file or option.
         BackendError: The engine is not installed.
     """
+    lm = renamed(lm, arpa, new="lm", old="arpa")
     fst_engine = get_engine(engine)
     check_topology(topology)  # now, and not after minutes
     _check_unk_cost(unk_cost, grammar)
     with Stages(_NUM_STAGES, progress) as stages:
         table = load_tokens(tokens, blank)
+        between = separator_of(separator, table, lexicon=lexicon, silence=silence)
         fillers = Fillers(
-            separator=token_named(separator, table, "separator"),
+            separator=between,
             separator_optional=separator_optional,
             silence=token_named(silence, table, "silence"),
             silence_prob=silence_prob,
         )
-        entries = load_lexicon(lexicon, table, separator)
-        model = _language_model(arpa, grammar)
+        entries = load_lexicon(lexicon, table, between)
+        model = _language_model(lm, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         oov_cost = _oov_cost(model, unk_cost) if calls or open_vocabulary else None
@@ -187,7 +198,7 @@ def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
         return
     if grammar is not None:
         raise OptionError(
-            "unk_cost with a grammar of your own, expected it with arpa: add the words "
+            "unk_cost with a grammar of your own, expected it with lm: add the words "
             "to the grammar"
         )
     if not math.isfinite(unk_cost):
@@ -211,15 +222,15 @@ def _check_open_words(
 
 
 def _language_model(
-    arpa: Path | ArpaModel | None, grammar: Any
+    lm: Path | ArpaModel | None, grammar: Any
 ) -> ArpaModel | WordAcceptor:
-    if arpa is None:
+    if lm is None:
         if grammar is None:
-            raise OptionError("neither arpa nor grammar is given, expected one of them")
+            raise OptionError("neither lm nor grammar is given, expected one of them")
         return read_grammar(grammar)
     if grammar is not None:
-        raise OptionError("both arpa and grammar are given, expected one of them")
-    return arpa if isinstance(arpa, ArpaModel) else read_arpa(arpa)
+        raise OptionError("both lm and grammar are given, expected one of them")
+    return lm if isinstance(lm, ArpaModel) else read_arpa(lm)
 
 
 def _grammar(

@@ -51,8 +51,8 @@ def load_cupy() -> Any:
         cupy = importlib.import_module("cupy")
     except ImportError:
         raise BackendError(
-            "backend 'cuda' needs CuPy: pip install 'wfstdec[cuda12]' (or [cuda13], "
-            "the driver's CUDA version); or use backend='cpu'"
+            "backend 'cuda' needs CuPy: pip install 'cupy-cuda12x[ctk]' (or "
+            "cupy-cuda13x, the driver's CUDA version); or use backend='cpu'"
         ) from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()

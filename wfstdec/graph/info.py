@@ -24,3 +24,11 @@ class GraphInfo:
     marks_repeats: bool = False
     word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     silence_prob: float | None = None
+
+    def __repr__(self) -> str:
+        """All of it, of the costs of words only whether they are there."""
+        costs = f"{len(self.word_cost):,} words" if len(self.word_cost) else "unknown"
+        return (
+            f"GraphInfo(topology={self.topology!r}, marks_repeats={self.marks_repeats},"
+            f" word_cost: {costs}, silence_prob={self.silence_prob})"
+        )

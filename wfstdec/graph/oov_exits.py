@@ -43,6 +43,10 @@ class OovExits:
     def __len__(self) -> int:
         return len(self.state)
 
+    def __repr__(self) -> str:
+        """In how many states they are, and what they cost."""
+        return f"OovExits(in {len(self):,} states, word_cost={self.word_cost:g})"
+
     def check(self, num_states: int, num_tokens: int) -> None:
         """Check states, labels and costs against the size of a graph.
 

@@ -29,6 +29,7 @@ from wfstdec.graph.arcs import (
 )
 from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.oov_exits import OovExits, exits_from
+from wfstdec.text.display import html_facts
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable
 from wfstdec.text.vocabulary import Vocabulary
@@ -64,6 +65,45 @@ class PackedGraph:
     vocabulary: Vocabulary
     info: GraphInfo = field(default_factory=GraphInfo)
     calls: OovExits | None = None
+
+    def __repr__(self) -> str:
+        """Show the sizes, the topology and the vocabulary."""
+        topology = f", topology {self.topology!r}" if self.topology else ""
+        return (
+            f"PackedGraph({self.num_states:,} states, {self.num_arcs:,} arcs, "
+            f"{len(self.tokens):,} tokens, {len(self.word_ids):,} words{topology})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of what there is to know of it, for notebooks."""
+        return html_facts(self.describe(), caption="PackedGraph")
+
+    def describe(self) -> dict[str, str]:
+        """Names and values of what there is to know, as `wfstdec info` prints them."""
+        vocabulary, tokens = self.vocabulary, self.tokens
+        degrees = np.diff(self.state_arc_splits)
+        epsilons = int(self.state_num_epsilons.sum())
+        finals = int(np.isfinite(self.final_cost).sum())
+        share = epsilons / max(self.num_arcs, 1)
+        return {
+            "states": f"{self.num_states:,}, {finals:,} of them final",
+            "arcs": f"{self.num_arcs:,} ({self.arcs.nbytes / 2**20:.1f} MiB)",
+            "arcs of a state": f"{degrees.mean():.2f} on average, {degrees.max()} at "
+            "most",
+            "epsilon arcs": f"{epsilons:,} ({share:.1%}), chains of up to "
+            f"{self.epsilon_rank.max()}",
+            "arcs with a word": f"{np.count_nonzero(self.arcs['olabel']):,}",
+            "topology": self.topology or "unknown",
+            "repeats marked": "yes" if self.info.marks_repeats else "no",
+            "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
+            "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
+            "between words": _between_words(vocabulary),
+            "calls": _told_of_calls(self.calls),
+            "open words": _told_of_open_words(vocabulary),
+            "words": f"{len(self.word_ids):,}, {len(vocabulary.pronunciations):,} "
+            "pronunciations",
+            "fingerprint": self.fingerprint,
+        }
 
     @property
     def num_states(self) -> int:
@@ -198,6 +238,28 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
             f"{fingerprint!r}: the file is damaged; build the graph again"
         )
     return graph
+
+
+def _between_words(vocabulary: Vocabulary) -> str:
+    tokens = [repr(vocabulary.tokens.names[token]) for token in vocabulary.separators]
+    if not tokens:
+        return "nothing"
+    optional = [] if vocabulary.separated else ["or nothing"]
+    return " ".join([*tokens, *optional])
+
+
+def _told_of_calls(calls: OovExits | None) -> str:
+    if calls is None:
+        return "none: it takes no added words"
+    cost = f"{calls.word_cost:.2f} nats"
+    return f"in {len(calls):,} states, an added word costs {cost}"
+
+
+def _told_of_open_words(vocabulary: Vocabulary) -> str:
+    opened = vocabulary.open_word
+    if opened is None:
+        return "none"
+    return f"of {opened.kind}, {opened.token_cost:g} nats a token"
 
 
 def _arcs_of(

@@ -32,8 +32,6 @@ the acoustic cost is that of the label, not of the best, wherever they differ.
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler
@@ -50,7 +48,7 @@ from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.lm_account import LmAccount
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens
-from wfstdec.text.loading import load_tokens, token_named
+from wfstdec.text.loading import AUTO, TokensLike, load_tokens, separator_of
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
@@ -64,13 +62,16 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     `GreedyOptions`; boosts are phrases of tokens.
 
     Args:
-        tokens: A file or table of the V output units of the acoustic model.
+        tokens: The V output units of the acoustic model: a file, names in order,
+            `{name: token}`, a tokenizer or a table; see `token_table`.
         lm: An ARPA file over tokens, a folder of `NgramLM.save`, `read_arpa`'s result
             or an `NgramLM`; None for no language model.
         options: Scales and penalties.
         backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
         separator: The token between words: tokens are joined to words between two of
-            them. None takes the mark U+2581 of word pieces.
+            them. `"auto"` takes `|` where the tokens are those of a Hugging Face model,
+            and none elsewhere; with none they are cut at the mark U+2581 of word
+            pieces.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for tokens that an ARPA model lacks; None scores them as `<unk>`
             where the model has it, and never chooses them where it has none.
@@ -90,18 +91,18 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def __init__(
         self,
         *,
-        tokens: str | os.PathLike[str] | TokenTable,
+        tokens: TokensLike,
         lm: AnyLM | None = None,
         options: GreedyOptions | None = None,
         backend: str = "auto",
-        separator: str | None = None,
+        separator: str | None = AUTO,
         blank: int | str | None = None,
         unk_cost: float | None = None,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
         table = load_tokens(tokens, blank)
-        between = token_named(separator, table, "separator")
+        between = separator_of(separator, table)
         self._vocabulary = Vocabulary.of(table, separator=between)
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
         self._automaton = NULL_AUTOMATON if self.lm is None else self.lm.automaton
@@ -130,6 +131,9 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def separator(self) -> int | None:
         """The token between words, or None."""
         return self._vocabulary.separator
+
+    def _repr_of_model(self) -> str:
+        return f"{super()._repr_of_model()}, lm={self.lm!r}"
 
     def _models(self) -> tuple[str, ...]:
         return () if self.lm is None else (self.lm.fingerprint,)

@@ -133,7 +133,7 @@ class ReferenceBackend(HostBackend):
     can = frozenset()
 
     def __init__(self, searched: Searched) -> None:
-        super().__init__(searched.num_tokens)
+        super().__init__(searched.num_tokens, searched)
         self.searched = searched
 
     def start(

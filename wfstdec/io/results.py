@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from wfstdec.errors import OptionError
 from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions, srt_text, vtt_text
 from wfstdec.io.textgrid import Timed, textgrid_text
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import Hypothesis
 
 
 def text_line(utterance: str, hypothesis: Hypothesis) -> str:
@@ -28,13 +27,14 @@ def text_line(utterance: str, hypothesis: Hypothesis) -> str:
 
 def json_line(utterance: str, hypothesis: Hypothesis) -> str:
     """Format a JSON object: id, text, words with times, costs, how the search ended."""
-    return _json(_fields(utterance, hypothesis))
+    return _json({"id": utterance, **hypothesis.to_dict()})
 
 
 def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
     """The object of the best one, and an array `nbest` of all, best first."""
     nbest = [_fields_of_text(hypothesis) for hypothesis in hypotheses]
-    return _json({**_fields(utterance, hypotheses[0]), "nbest": nbest})
+    best = hypotheses[0].to_dict()
+    return _json({"id": utterance, **best, "nbest": nbest})
 
 
 def ctm_lines(utterance: str, hypothesis: Timed) -> str:
@@ -122,45 +122,15 @@ def result_writer(
     return NBEST_FORMATS[format]
 
 
-def _fields(utterance: str, hypothesis: Hypothesis) -> dict[str, Any]:
-    return {
-        "id": utterance,
-        **_fields_of_text(hypothesis),
-        "num_frames": int(hypothesis.num_frames),
-        "died_at_frame": hypothesis.died_at_frame,
-    }
-
-
 def _fields_of_text(hypothesis: Hypothesis) -> dict[str, Any]:
     """Fields that differ between the hypotheses of an utterance."""
-    words = [_fields_of_word(word) for word in hypothesis.words]
-    return {
-        "text": hypothesis.text,
-        "words": words,
-        "total_cost": _number(hypothesis.total_cost),
-        "graph_cost": _number(hypothesis.graph_cost),
-        "acoustic_cost": _number(hypothesis.acoustic_cost),
-        "insertion_cost": _number(hypothesis.insertion_cost),
-        "boost_cost": _number(hypothesis.boost_cost),
-        "reached_final": bool(hypothesis.reached_final),
-    }
+    fields = hypothesis.to_dict()
+    return {name: fields[name] for name in fields if name not in _OF_ALL}
 
 
-def _fields_of_word(word: Word) -> dict[str, Any]:
-    times = {"start_s": _time(word.start_s), "end_s": _time(word.end_s)}
-    known = {} if word.confidence is None else {"confidence": round(word.confidence, 6)}
-    return {"word": word.text, **times, **known}
+_OF_ALL = frozenset({"num_frames", "died_at_frame"})
+"""Fields that all hypotheses of an utterance have in common."""
 
 
 def _json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=False) + "\n"
-
-
-def _time(seconds: float) -> float:
-    """To the microsecond: frame * shift leaves digits like 0.6000000000000001."""
-    return round(float(seconds), 6)
-
-
-def _number(cost: float) -> float | None:
-    """JSON knows no infinity: null."""
-    return float(cost) if math.isfinite(cost) else None

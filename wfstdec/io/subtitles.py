@@ -67,7 +67,7 @@ def cues(
 ) -> Iterator[Cue]:
     """Cut words into cues; no cue begins before the one before has gone."""
     options = options or SubtitleOptions()
-    bounds = list(_cut(words, options))
+    bounds = list(cue_bounds(words, options))
     starts = [_ms(words[first].start_s) for first, _ in bounds]
     for i, (first, end) in enumerate(bounds):
         stays = max(_ms(words[end - 1].end_s), starts[i] + _ms(options.min_s))
@@ -78,8 +78,11 @@ def cues(
         yield Cue(starts[i], max(stays, starts[i] + 1), lines)
 
 
-def _cut(words: Sequence[Word], options: SubtitleOptions) -> Iterator[tuple[int, int]]:
-    """The first word of each cue, and one behind its last."""
+def cue_bounds(
+    words: Sequence[Word], options: SubtitleOptions | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield the first word of each cue, and one behind its last."""
+    options = options or SubtitleOptions()
     first, at = 0, 1
     while first < len(words):
         if at == len(words) or _pause(words, at) >= options.pause_s:

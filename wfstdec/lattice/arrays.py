@@ -124,6 +124,15 @@ class Lattice:
     labels_at_word_end: bool = False
     words_are_tokens: bool = False
 
+    def __repr__(self) -> str:
+        """How large it is, and what its best path costs."""
+        ended = "" if self.reached_final else ", reached_final=False"
+        return (
+            f"Lattice({self.num_states:,} states, {self.num_arcs:,} arcs, "
+            f"{self.num_frames} frames, lattice_beam={self.lattice_beam:g}, "
+            f"search_cost={self.search_cost:g}{ended})"
+        )
+
     @property
     def num_states(self) -> int:
         """S."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy import int32, uint32
 
 from wfstdec.jit import jit
+from wfstdec.jit.copying import copy_columns, copy_rows
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import Lattice
 
@@ -142,7 +143,7 @@ def _enter(table, count, first, second):
         return (pairs, slots), count, np.int64(slots[slot])
     if count == len(pairs):
         more = np.full((2 * count, 2), -1, np.int32)
-        more[:count] = pairs
+        copy_columns(pairs, more)
         pairs, slots = more, np.full(4 * len(more), -1, np.int32)
         for i in range(count):
             if pairs[i, 0] >= 0:
@@ -161,7 +162,9 @@ def _room(steps, cost, heap, made):
         return steps, cost, heap
     more_steps, more_cost = np.empty(2 * made, _STEP), np.empty(2 * made, np.float64)
     more_heap = np.empty(2 * made, np.int32)
-    more_steps[:made], more_cost[:made], more_heap[:made] = steps, cost, heap
+    copy_rows(steps, more_steps)
+    copy_rows(cost, more_cost)
+    copy_rows(heap, more_heap)
     return more_steps, more_cost, more_heap
 
 

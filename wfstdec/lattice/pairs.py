@@ -11,6 +11,7 @@ import numpy as np
 from numpy import int32, uint32
 
 from wfstdec.jit import jit
+from wfstdec.jit.copying import copy_columns, copy_rows
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.lattice.arrays import ARC
 
@@ -27,7 +28,8 @@ def longer(pairs, before):
     """Twice the room for pairs, all of them taken, and their hash table."""
     num = len(pairs)
     more, rest = np.full((2 * num, 2), -1, np.int32), np.full(2 * num, -1, np.int32)
-    more[:num], rest[:num] = pairs, before
+    copy_columns(pairs, more)
+    copy_rows(before, rest)
     slots = np.full(8 * num, -1, np.int32)
     enter(slots, more, num)
     return more, slots, rest

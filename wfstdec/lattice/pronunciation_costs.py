@@ -18,6 +18,7 @@ from numpy import int64, uint32
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.jit import jit, read_only
+from wfstdec.jit.copying import copy_rows
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.jit.pool import Once
 from wfstdec.lattice.arrays import ARC, Lattice
@@ -325,7 +326,7 @@ def _pass(lattice, steps, work, at):
                     num += 1
                 if count == len(made):
                     more = np.empty(2 * count, ARC)
-                    more[:count] = made
+                    copy_rows(made, more)
                     made = more
                 made[count] = arcs[a]
                 arc = made[count]

@@ -25,6 +25,7 @@ from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
+from wfstdec.jit.copying import copy_rows
 from wfstdec.jit.hashing import slot_of_pair
 from wfstdec.jit.pool import Once
 from wfstdec.lattice.arrays import ARC, STATE, Lattice
@@ -168,7 +169,7 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
                     if num == len(pairs):
                         pairs, slots, before = longer(pairs, before)
                         more_least = np.full(2 * num, np.inf)
-                        more_least[:num] = least
+                        copy_rows(least, more_least)
                         least = more_least
                         slot = slot_of_pair(slots, pairs, to, after)
                     pairs[num, 0], pairs[num, 1] = to, after
@@ -179,7 +180,7 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
                 least[slots[slot]] = min(least[slots[slot]], total)
                 if count == len(made):
                     more = np.empty(2 * count, ARC)
-                    more[:count] = made
+                    copy_rows(made, more)
                     made = more
                 made[count] = arc
                 one = made[count]

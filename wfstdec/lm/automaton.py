@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from wfstdec.lm.automaton_arrays import frozen as frozen
 Unit = Literal["word", "token"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackoffModel:
     """An automaton and its unit; language models and boosts are kinds of it.
 
@@ -49,6 +49,12 @@ class BackoffModel:
     automaton: Automaton
     unit: Unit
     num_labels: int
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the arrays of a pickle read-only again, as kernels are compiled for."""
+        self.__dict__.update(state)
+        for array in self.automaton:
+            array.setflags(write=False)
 
     @property
     def num_models(self) -> int:
@@ -69,6 +75,13 @@ class BackoffModel:
     def num_bytes(self) -> int:
         """Memory of the arrays."""
         return sum(array.nbytes for array in self.automaton)
+
+    def __repr__(self) -> str:
+        """Show the sizes and the labels of the model."""
+        return (
+            f"{type(self).__name__}(over {self.num_labels:,} {self.unit}s, "
+            f"{self.num_states:,} states, {self.num_arcs:,} arcs)"
+        )
 
     @cached_property
     def fingerprint(self) -> str:

@@ -61,6 +61,14 @@ class KenlmModel:
             ) from None
         self._new_state = kenlm.State
 
+    def __repr__(self) -> str:
+        """Its file."""
+        return f"KenlmModel({self.path!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path: the file is read where the copy is made."""
+        return type(self), (self.path,)
+
     @property
     def words(self) -> Container[str]:
         """The words that it knows, and `<unk>`."""

@@ -19,7 +19,15 @@ from wfstdec.lm.user import UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.kenlm_binary import read_kenlm_header
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.loading import load_lexicon, load_tokens, sayable, word_table
+from wfstdec.text.loading import (
+    AUTO,
+    TokensLike,
+    load_lexicon,
+    load_tokens,
+    sayable,
+    separator_of,
+    word_table,
+)
 from wfstdec.text.symbols import TokenTable
 
 AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | LazyLM
@@ -151,11 +159,11 @@ def listed_words(lm: TakenLM | None) -> Sequence[str] | None:
 def build_lm(
     arpa: str | os.PathLike[str],
     *,
-    tokens: str | os.PathLike[str] | TokenTable | None = None,
+    tokens: TokensLike | None = None,
     lexicon: str | os.PathLike[str] | Lexicon | None = None,
     words: Sequence[str] | None = None,
     blank: int | str | None = None,
-    separator: str | None = None,
+    separator: str | None = AUTO,
     unk_cost: float | None = None,
     nemo_tokens: bool = False,
 ) -> NgramLM:
@@ -168,7 +176,8 @@ def build_lm(
         words: In place of both: a word table, such as a graph's; `words[0]` is
             `<eps>`.
         blank: The blank by name or index; None to recognise it.
-        separator: The token between words, which a lexicon leaves out.
+        separator: The token between words, which a lexicon leaves out; `"auto"` as for
+            decoders.
         unk_cost: Nats for labels that the file lacks; None drops words, and scores
             tokens as `<unk>` where the file has it.
         nemo_tokens: The words of the file are characters that stand for tokens.
@@ -188,7 +197,8 @@ def build_lm(
         assert tokens is not None
         labels = table = load_tokens(tokens, blank)
         if lexicon is not None:
-            entries = load_lexicon(lexicon, table, separator)
+            between = separator_of(separator, table, lexicon=lexicon)
+            entries = load_lexicon(lexicon, table, between)
             labels = word_table(sayable(entries, model.index, unk_cost))
     return NgramLM.from_arpa(model, labels, unk_cost=unk_cost, nemo_tokens=nemo_tokens)
 

@@ -118,7 +118,7 @@ def _within(values: np.ndarray, least: int, end: int) -> bool:
     return bool(((values >= least) & (values < end)).all())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NgramLM(BackoffModel):
     """An n-gram model over the words or tokens of a decoder; see `BackoffModel`.
 

@@ -98,6 +98,10 @@ class LazyLM:
         self._word_costs: np.ndarray | None = None
         self._answers = Answers(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the model and its labels: a copy asks anew."""
+        return type(self), (self.model, self.labels, self._max_pairs)
+
     @property
     def words(self) -> Container[str] | None:
         """The words that the model knows; None for all."""

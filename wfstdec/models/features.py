@@ -147,6 +147,6 @@ def _knf() -> Any:
     except ImportError as error:
         raise BackendError(
             f"features of streaming models need kaldi-native-fbank ({error}): "
-            "pip install wfstdec[models]"
+            "pip install kaldi-native-fbank"
         ) from error
     return kaldi_native_fbank

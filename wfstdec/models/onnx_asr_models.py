@@ -86,7 +86,7 @@ def load_onnx_asr(
     except ImportError as error:
         raise BackendError(
             f"{folder}: {model_type} needs onnx-asr ({error}): "
-            "pip install wfstdec[models]"
+            "pip install onnx-asr==0.12.0 onnxruntime"
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = given.threads

@@ -34,7 +34,7 @@ def open_session(path: str | os.PathLike[str], threads: int) -> Any:
         import onnxruntime
     except ImportError as error:
         raise BackendError(
-            f"ONNX models need onnxruntime ({error}): pip install wfstdec[models]"
+            f"ONNX models need onnxruntime ({error}): pip install onnxruntime"
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads

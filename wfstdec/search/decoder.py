@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from wfstdec.boost.compile import BoostCompiler, PhraseCompiler, check_made_for
-from wfstdec.boost.compiled import CompiledBoosts, MadeFor
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts, MadeFor, check_made_for
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
@@ -34,6 +35,7 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Backend, Read, Reader
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.interrupts import Pace
+from wfstdec.search.paths.confidences import confidences_of
 from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
 from wfstdec.search.warming import run_each_way
@@ -83,6 +85,25 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._first_look = FirstLook()
         self._pace = Pace()
 
+    def __repr__(self) -> str:
+        """What it can say, and its options that are not as they are by default."""
+        changed = {
+            field.name: value
+            for field in fields(self.options)
+            if (value := getattr(self.options, field.name)) != field.default
+        }
+        given = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        return (
+            f"{type(self).__name__}({self._repr_of_model()}, "
+            f"{type(self.options).__name__}({given}), "
+            f"backend={type(self._backend).__name__}, "
+            f"frame_shift_s={self.frame_shift_s:g}, threads={self.threads})"
+        )
+
+    def _repr_of_model(self) -> str:
+        """What is searched, for the repr."""
+        return repr(self.vocabulary)
+
     @property
     @abstractmethod
     def vocabulary(self) -> Vocabulary:
@@ -114,32 +135,83 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return other
 
     def decode(
-        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        confidence: bool = False,
+        posterior_scale: float = 1.0,
     ) -> list[Hypothesis]:
-        """Decode whole utterances: start, advance and finish in a row.
+        """Decode whole utterances: words, times and costs of the best path of each.
+
+            [hyp] = decoder.decode(logprobs)                    # one utterance, [T, V]
+            hyps = decoder.decode(batch, lengths)               # [B, T, V]
+            hyps = decoder.decode([a, b], boosts=["quilter", "new york"])
+            [hyp] = decoder.decode(logprobs, confidence=True)   # word.confidence
 
         Args:
-            logprobs: [B, T, V] array or a sequence of [T, V] arrays, natural log,
-                NumPy or torch, float16 or wider; `-inf` is an impossible token.
-            lengths: [B] frames of each utterance; `None` for all.
-            boosts: For all utterances, or a sequence with one for each: word to bonus
-                in nats (above 0 favours), words and phrases without (their bonuses
-                follow from the list), compiled phrases, `Boosts`, `compile_boosts` of
-                these, or `None`. A sequence of strings is one list for all.
+            logprobs: One utterance, a [T, V] array; or many, a [B, T, V] array or a
+                sequence of [T, V] arrays. Natural logs of probabilities (log-softmax),
+                T frames of V tokens, the blank included; NumPy or torch, float16 or
+                wider. `-inf` is an impossible token.
+            lengths: [B] frames of each utterance, where a batch is padded; `None` for
+                all.
+            boosts: What is likelier than the model thinks: for all utterances, or a
+                sequence with one for each. Words and phrases in a list (their bonuses
+                follow from the list), word or phrase to bonus in nats (above 0
+                favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
+                `None`. A sequence of strings is one list for all.
+            confidence: Whether words get confidences, 0 to 1, from a lattice: the
+                probability that the word was said. It takes longer; nothing else of
+                the hypotheses changes.
+            posterior_scale: Times all costs, for confidences alone; `wfstdec tune
+                --posterior-scale` finds it.
+
+        Returns:
+            The best `Hypothesis` of each utterance, in order; a list of one for one.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
             BoostError: A boost is no word with a finite number, or does not fit.
-            OptionError: Boosts that another decoder compiled. All four have the
-                position of the utterance as `utterance`.
+            OptionError: Boosts that another decoder compiled; these four have the
+                position of the utterance as `utterance`. Confidences of a decoder
+                that records no lattices.
             DeviceError: A device failed: names the utterances that were not done, and
                 has the hypotheses of those that were.
 
         Warns:
             BoostWarning: Boosted words are unknown; names them.
         """
-        return self._decode(self._backend, logprobs, lengths, boosts)
+        if confidence:
+            return self._decode_confident(logprobs, lengths, boosts, posterior_scale)
+        backend, logprobs = self._taken(logprobs, lengths)
+        return self._decode(backend, logprobs, lengths, boosts)
+
+    def _taken(self, logprobs: Any, lengths: Any) -> tuple[Any, Any]:
+        """Choose the backend of a batch; also the batch, which may have been read."""
+        return self._backend, logprobs
+
+    def _decode_confident(
+        self, logprobs: Any, lengths: Any, boosts: Any, posterior_scale: float
+    ) -> list[Hypothesis]:
+        """Decode with lattices, and read confidences from them."""
+        self._check_lattices()
+        if not 0 <= posterior_scale < math.inf:
+            raise OptionError(
+                f"posterior_scale={posterior_scale!r}, expected a number, 0 or more"
+            )
+        utterances = self._inputs(self._backend, logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+
+        def read(i: int, found: Any) -> Hypothesis:
+            reader = self._reader(compiled[i])
+            best, lattice = reader.hypothesis(found), reader.lattice(found)
+            sure = confidences_of(lattice, scale=posterior_scale)
+            return best.with_confidences(sure)
+
+        return self._search(utterances, compiled, record=True, read=read)
 
     def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on and warn of what seems wrong with the first ones.
@@ -329,6 +401,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def records_lattices(self) -> bool:
         """Whether `decode_lattice` gives any, of whatever options."""
         return LATTICES in self._backend.can
+
+    @property
+    def nbest_of_lattices(self) -> bool:
+        """Whether lists of hypotheses are read from lattices, in sessions too."""
+        return self._nbest_from == "lattice"
 
     def _check_lattices(self) -> None:
         """Raise where no lattices are recorded, whatever the backend's name.

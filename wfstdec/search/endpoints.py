@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from wfstdec.errors import OptionError
 from wfstdec.search.options import CheckedOptions
@@ -97,6 +98,30 @@ class Endpointer:
             ):
                 return rule
         return None
+
+    def frames_to_go(self, partial: Partial) -> int:
+        """Frames until a rule may hold, 0 if it may in the next one.
+
+        While the best path stays: where another one takes its place, of which less was
+        said at the end, the rule may have held before.
+        """
+        silent, length = partial.silent_frames, partial.num_frames
+        spoken = silent < length
+        return min(
+            max(least - length, pause - (silent if spoken or not speech else 0), 0)
+            for least, pause, speech in self._in_frames
+        )
+
+    @cached_property
+    def _in_frames(self) -> list[tuple[int, int, bool]]:
+        """Of each rule the frames of its length and silence, and `needs_speech`."""
+        return [
+            (self._frames(one.length_s), self._frames(one.silence_s), one.needs_speech)
+            for one in self.rules
+        ]
+
+    def _frames(self, seconds: float) -> int:
+        return math.ceil(round(seconds / self.frame_shift_s, 3))
 
     def _seconds(self, frames: int) -> float:
         """Rounded: 25 frames of 0.02 s are half a second."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
+
+from wfstdec.text.display import html_table, shortened
+
+SECONDS_DIGITS = 6
+"""Seconds are given to the microsecond: frame * shift is 0.6000000000000001."""
+
+
+def seconds(frame: int, frame_shift_s: float, offset_s: float = 0.0) -> float:
+    """Seconds to a frame, from `offset_s` on; rounded to the microsecond."""
+    return round(frame * frame_shift_s + offset_s, SECONDS_DIGITS)
 
 
 class Word(NamedTuple):
@@ -13,8 +24,8 @@ class Word(NamedTuple):
 
     Attributes:
         text: The word as the graph's table has it.
-        start_s: Seconds to where its first token starts.
-        end_s: Seconds to where its last token ends.
+        start_s: Seconds to where its first token starts, rounded to the microsecond.
+        end_s: Seconds to where its last token ends, rounded too.
         start_frame: The first frame of its first token.
         end_frame: One behind the last frame of its last token.
         confidence: The probability that it was said, 0 to 1; None where nobody asked.
@@ -37,6 +48,32 @@ class Token(NamedTuple):
     start_frame: int
     end_frame: int
     confidence: float | None = None
+
+
+def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
+    """Words as JSON has them: text, times in seconds, confidences where there are."""
+    return [_word_as_dict(word) for word in words]
+
+
+def _word_as_dict(word: Word) -> dict[str, Any]:
+    start, end = (
+        round(float(time), SECONDS_DIGITS) for time in (word.start_s, word.end_s)
+    )
+    timed: dict[str, Any] = {"word": word.text, "start_s": start, "end_s": end}
+    if word.confidence is not None:
+        timed["confidence"] = round(float(word.confidence), 6)
+    return timed
+
+
+def words_as_html(words: tuple[Word, ...], caption: str) -> str:
+    """Words with times and confidences as a table."""
+    rows = [[word.text, f"{word.start_s:.2f}", f"{word.end_s:.2f}"] for word in words]
+    header = ["word", "start_s", "end_s"]
+    if any(word.confidence is not None for word in words):
+        header.append("confidence")
+        for row, word in zip(rows, words, strict=True):
+            row.append("" if word.confidence is None else f"{word.confidence:.2f}")
+    return html_table(rows, header, caption=caption)
 
 
 @dataclass(frozen=True)
@@ -65,6 +102,7 @@ class Hypothesis:
             it is the best of the unfinished ones.
         num_frames: Frames decoded.
         died_at_frame: The frame at which no path survived, or None.
+        offset_s: Seconds before its first frame: all times count from there.
     """
 
     words: tuple[Word, ...]
@@ -80,6 +118,7 @@ class Hypothesis:
     reached_final: bool
     num_frames: int
     died_at_frame: int | None = None
+    offset_s: float = 0.0
 
     @classmethod
     def when_asked(
@@ -89,11 +128,12 @@ class Hypothesis:
 
         Args:
             make: Given the name of an attribute, it and others by name, always the
-                same; not of `died_at_frame`.
+                same; not of `died_at_frame` and `offset_s`.
             died_at_frame: See above.
         """
         hypothesis = object.__new__(cls)
         hypothesis.__dict__["died_at_frame"] = died_at_frame
+        hypothesis.__dict__["offset_s"] = 0.0
         hypothesis.__dict__["_make"] = make
         return hypothesis
 
@@ -123,10 +163,75 @@ class Hypothesis:
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
         """The tokens with their times, in order."""
-        shift = self.frame_shift_s
+        shift, offset = self.frame_shift_s, self.offset_s
         return tuple(
-            Token(self.token_names[token], start * shift, end * shift, start, end)
+            Token(
+                self.token_names[token],
+                seconds(start, shift, offset),
+                seconds(end, shift, offset),
+                *(start, end),
+            )
             for token, start, end in zip(
                 self.token_ids, *self.token_frames, strict=True
             )
         )
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds that were decoded."""
+        return seconds(self.num_frames, self.frame_shift_s)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that JSON lines have of it, in Python's own types, for `json.dumps`.
+
+        Words are dicts of `word`, `start_s`, `end_s` and, where somebody asked for it,
+        `confidence`; costs that are infinite become None.
+        """
+        return {
+            "text": self.text,
+            "words": words_as_dicts(self.words),
+            "total_cost": _finite(self.total_cost),
+            "graph_cost": _finite(self.graph_cost),
+            "acoustic_cost": _finite(self.acoustic_cost),
+            "insertion_cost": _finite(self.insertion_cost),
+            "boost_cost": _finite(self.boost_cost),
+            "reached_final": bool(self.reached_final),
+            "num_frames": int(self.num_frames),
+            "died_at_frame": self.died_at_frame,
+        }
+
+    def with_confidences(self, confidences: Sequence[float]) -> Self:
+        """The same with a confidence for each of its words."""
+        pairs = zip(self.words, confidences, strict=True)
+        words = tuple(word._replace(confidence=float(sure)) for word, sure in pairs)
+        return replace(self, words=words)
+
+    def later_by(self, offset_s: float) -> Self:
+        """The same with all times later by some seconds; frames stay as they are."""
+        words = tuple(word_later_by(word, offset_s) for word in self.words)
+        return replace(self, words=words, offset_s=self.offset_s + offset_s)
+
+    def __repr__(self) -> str:
+        """Its text, cut where it is long, and how the search ended."""
+        ended = "" if self.reached_final else ", reached_final=False"
+        return (
+            f"{type(self).__name__}({shortened(self.text)}, {len(self.words)} words, "
+            f"{self.duration_s:g} s, total_cost={self.total_cost:g}{ended})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of its words with times and confidences, for notebooks."""
+        return words_as_html(self.words, self.text)
+
+
+def word_later_by(word: Word, offset_s: float) -> Word:
+    """A word with its times later by some seconds."""
+    start, end = word.start_s + offset_s, word.end_s + offset_s
+    return word._replace(
+        start_s=round(start, SECONDS_DIGITS), end_s=round(end, SECONDS_DIGITS)
+    )
+
+
+def _finite(cost: float) -> float | None:
+    """JSON knows no infinity: None."""
+    return float(cost) if math.isfinite(cost) else None

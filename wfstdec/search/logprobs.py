@@ -20,7 +20,8 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
     """Split a batch into one checked array per utterance.
 
     Args:
-        logprobs: [B, T, V] array or a sequence of [T, V] arrays, natural log;
+        logprobs: [B, T, V] array, a sequence of [T, V] arrays, or one such array for
+            one utterance; natural log;
             NumPy, torch, or anything with DLPack; float16, bfloat16, float32, float64.
             `-inf`, or anything under -1e20 (masks), is an impossible token.
         lengths: [B] frames to use of each; `None` uses all.
@@ -51,11 +52,12 @@ def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
     if isinstance(logprobs, Sequence):
         return [as_array(array) for array in logprobs]
     batch = as_array(logprobs)
+    if batch.ndim == 2:
+        return [batch]
     if batch.ndim != 3:
-        hint = "; put one utterance into a list" if batch.ndim == 2 else ""
         raise ShapeError(
-            f"logprobs has {batch.ndim} axes {batch.shape}, expected [B, T, V] or a "
-            f"list of [T, V]{hint}"
+            f"logprobs has {batch.ndim} axes {tuple(batch.shape)}, expected [B, T, V], "
+            "a list of [T, V], or one [T, V]"
         )
     return list(batch)
 

@@ -45,8 +45,13 @@ class Workers:
 
     def __exit__(self, *error: object) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=not self._late)
+        self.end_threads()
+
+    def end_threads(self) -> None:
+        """End the threads; others are made when there is work again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=not self._late)
 
     def map(
         self, function: Callable[[_Given], _Item], items: Sequence[_Given]
@@ -103,14 +108,22 @@ ALONE = Workers(1)
 class HostBackend(ABC):
     """A backend whose searches run on the host, one utterance in a thread.
 
+    A copy of one, pickled or not, is made anew of what it searches: memory of searches
+    and what is remembered of boosts stay behind.
+
     Args:
         num_tokens: V of log-probs.
+        searched: What it is made of, alone.
     """
 
     can = frozenset({LATTICES, SESSION_LATTICES})
 
-    def __init__(self, num_tokens: int) -> None:
-        self._num_tokens = num_tokens
+    def __init__(self, num_tokens: int, searched: Any = None) -> None:
+        self._num_tokens, self._searched = num_tokens, searched
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it searches."""
+        return _made_again, (type(self), self._searched)
 
     def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
         """Check log-probs, as `Backend.inputs`; float32 [T, V], C order."""
@@ -166,6 +179,23 @@ class HostBackend(ABC):
             workers.map(advance_one, range(len(chunks)))
         else:
             _each(advance_one, list(map(len, chunks)), workers)
+
+
+def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
+    """Make a backend of what was pickled; tables of arrays become read-only again.
+
+    Kernels are compiled for read-only ones, and pickles do not keep that.
+    """
+    _freeze(searched)
+    return backend(searched)
+
+
+def _freeze(tables: Any) -> None:
+    if isinstance(tables, np.ndarray):
+        tables.setflags(write=False)
+    elif isinstance(tables, tuple):
+        for one in tables:
+            _freeze(one)
 
 
 def decode_in_groups(

@@ -11,19 +11,26 @@ Any chunking, in any company: the closed result is the offline one, bit for bit.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.errors import InputError, OptionError, naming
+from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.contract import SEGMENTS, Backend, Reader
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import (
+    Hypothesis,
+    Word,
+    word_later_by,
+    words_as_html,
+)
 from wfstdec.search.interrupts import Held
 from wfstdec.search.scheduling import Workers
+from wfstdec.text.display import few, shortened
 
 SEGMENT_FRAMES = 50
 """The fewest frames of a segment of a lattice, where nobody says how many."""
@@ -52,6 +59,15 @@ class Partial:
     silent_frames: int
     final_cost: float
 
+    def __repr__(self) -> str:
+        """Its text, cut where it is long, and how much of it is settled."""
+        settled = f"{self.num_settled} of {len(self.words)} words settled"
+        return f"Partial({shortened(self.text)}, {settled}, {self.num_frames} frames)"
+
+    def _repr_html_(self) -> str:
+        """A table of its words with times, for notebooks."""
+        return words_as_html(self.words, self.text)
+
     @property
     def text(self) -> str:
         """The words, joined by spaces."""
@@ -68,6 +84,7 @@ class _Session(NamedTuple):
 
     search: Any
     reader: Reader
+    offset_s: float
 
 
 class Sessions:
@@ -108,11 +125,31 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __repr__(self) -> str:
+        """Which are open."""
+        named = f": {few(list(self._sessions))}" if self._sessions else ""
+        return f"Sessions({len(self)} open{named})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: Utterances under way belong to their process.
+        """
+        raise TypeError(
+            "sessions are under way in this process and cannot be pickled or copied; "
+            "pickle the decoder and call its `sessions()` there"
+        )
+
     def __contains__(self, session: SessionId) -> bool:
         return session in self._sessions
 
     def open(
-        self, boosts: BoostsLike = None, *, session: SessionId | None = None
+        self,
+        boosts: BoostsLike = None,
+        *,
+        session: SessionId | None = None,
+        offset_s: float = 0.0,
     ) -> SessionId:
         """Begin a session.
 
@@ -123,14 +160,20 @@ class Sessions:
             boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`,
                 `CompiledBoosts`, None.
             session: What it is called; None for a number.
+            offset_s: Seconds of the recording before its first frame: all times of
+                words and tokens, in `partial` and in hypotheses, count from there.
+                Frames, and the lattices that it may give, count from its own first.
 
         Returns:
             What it is called.
 
         Raises:
-            InputError: There is such a session already.
+            SessionError: There is such a session already.
+            OptionError: `offset_s` is no finite number.
             BoostError, OptionError: As in `Decoder.decode`.
         """
+        if not math.isfinite(offset_s):
+            raise OptionError(f"offset_s={offset_s!r}, expected seconds")
         with self._lock, Held():
             if session is None:
                 session, self._next = self._next, self._next + 1
@@ -143,7 +186,7 @@ class Sessions:
                 search = self._backend.start(
                     self._options, compiled, record=self._lattices
                 )
-                self._sessions[session] = _Session(search, reader)
+                self._sessions[session] = _Session(search, reader, offset_s)
         except InputError as error:
             error.utterance = session
             raise
@@ -159,7 +202,7 @@ class Sessions:
         all: `partial(session).num_frames` tells how much. It can go on with the rest.
 
         Raises:
-            InputError: An unknown or closed session.
+            SessionError: An unknown or closed session.
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
                 `utterance`. No session has moved: they go on from where they were.
         """
@@ -178,21 +221,26 @@ class Sessions:
         """The best hypothesis so far, and how much of it can no longer change.
 
         Raises:
-            InputError: An unknown or closed session.
+            SessionError: An unknown or closed session.
         """
         with self._lock, Held():
             found = self._find(session)
             with naming(session):
-                return found.reader.partial(found.search.look())
+                partial = found.reader.partial(found.search.look())
+        if not found.offset_s:
+            return partial
+        words = tuple(word_later_by(word, found.offset_s) for word in partial.words)
+        return replace(partial, words=words)
 
     def close(self, session: SessionId) -> Hypothesis:
         """End a session; the best hypothesis.
 
         Raises:
-            InputError: An unknown or closed session.
+            SessionError: An unknown or closed session.
         """
-        found, reader = self._finish(session)
-        return reader.hypothesis(found)
+        found, ended = self._finish(session)
+        best = ended.reader.hypothesis(found)
+        return best.later_by(ended.offset_s) if ended.offset_s else best
 
     def close_nbest(self, session: SessionId) -> list[Hypothesis]:
         """End a session; its hypotheses, as `Decoder.decode_nbest` has them.
@@ -200,13 +248,17 @@ class Sessions:
         After `settled_lattices`: of what follows on the segments.
 
         Raises:
-            InputError: An unknown or closed session.
+            SessionError: An unknown or closed session.
             OptionError: The decoder finds only the best one; the session goes on.
         """
         self._check_nbest()
-        found, reader = self._finish(session)
+        found, ended = self._finish(session)
         with naming(session):
-            return reader.nbest(found, self._options.nbest)
+            nbest = ended.reader.nbest(found, self._options.nbest)
+        if ended.offset_s:
+            for i, one in enumerate(nbest):  # in place: the list says more than it has
+                nbest[i] = one.later_by(ended.offset_s)
+        return nbest
 
     def settled_lattices(
         self, session: SessionId, *, min_frames: int = SEGMENT_FRAMES
@@ -224,7 +276,7 @@ class Sessions:
             min_frames: The fewest frames of a segment, 1 or more.
 
         Raises:
-            InputError: An unknown or closed session.
+            SessionError: An unknown or closed session.
             OptionError: `min_frames` is out of range, or the sessions were not made
                 with `lattices=True`.
         """
@@ -246,13 +298,21 @@ class Sessions:
         After `settled_lattices`: what follows on the segments.
 
         Raises:
-            InputError: An unknown or closed session.
+            SessionError: An unknown or closed session.
             OptionError: The sessions were not made with `lattices=True`; the session
                 goes on.
         """
         self._check_lattices()
-        found, reader = self._finish(session)
-        return reader.lattice(found)
+        found, ended = self._finish(session)
+        return ended.reader.lattice(found)
+
+    def end_threads(self) -> None:
+        """End the threads that advance sessions side by side.
+
+        For whoever stops for good, or for long: `advance` makes others.
+        """
+        with self._lock, Held():
+            self._workers.end_threads()
 
     def _check_lattices(self) -> None:
         if not self._lattices:
@@ -261,23 +321,24 @@ class Sessions:
                 "`decoder.sessions(lattices=True)`"
             )
 
-    def _finish(self, session: SessionId) -> tuple[Any, Reader]:
+    def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock, Held():
             found = self._find(session)
             del self._sessions[session]
             with naming(session):
-                return found.search.finish(), found.reader
+                return found.search.finish(), found
 
     def _check_new(self, session: SessionId) -> None:
         if session in self._sessions:
-            raise InputError("is open already, expected another name", session)
+            raise SessionError("is open already, expected another name", session)
 
     def _find(self, session: SessionId) -> _Session:
         try:
             return self._sessions[session]
         except KeyError:
-            raise InputError(
-                f"no such session among the {len(self._sessions)} that are open, "
-                "expected one that `open` gave and that was not closed",
+            others = few(list(self._sessions)) or "none"
+            raise SessionError(
+                "is not open: it was closed, or never opened, expected one that `open` "
+                f"gave and that was not closed (open are: {others})",
                 session,
             ) from None

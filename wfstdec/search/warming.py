@@ -59,7 +59,7 @@ class _Ways:
         self, decoder: Decoder[Any, Any], lattices: bool, sessions: bool
     ) -> None:
         self._decoder, self._lattices, self._sessions = decoder, lattices, sessions
-        self._rows = _one_word(decoder.vocabulary, decoder.num_tokens)
+        self._rows = one_word(decoder.vocabulary, decoder.num_tokens)
 
     def run(self, boosts: BoostsLike) -> None:
         """Decode with one list."""
@@ -93,7 +93,7 @@ def _read(hypotheses: Iterable[Hypothesis]) -> None:
         _ = one.text, one.total_cost
 
 
-def _one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
+def one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
     """Log-probs in which a word is said, so that there are words to read."""
     said, blank = vocabulary.pronunciations, vocabulary.tokens.blank
     tokens = said.tokens[: said.splits[1]].tolist() if len(said.splits) > 1 else []

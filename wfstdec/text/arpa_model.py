@@ -43,6 +43,11 @@ class ArpaModel:
     words: tuple[str, ...]
     ngrams: tuple[NgramTable, ...]
 
+    def __repr__(self) -> str:
+        """Its order, and how many n-grams there are of each."""
+        sizes = ", ".join(f"{len(table):,}" for table in self.ngrams)
+        return f"ArpaModel(order={self.order}, n-grams: {sizes})"
+
     @property
     def order(self) -> int:
         """The highest n."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wfstdec.errors import BackendError, FormatError, LexiconError
+from wfstdec.text.display import few
 from wfstdec.text.files import read_lines
 from wfstdec.text.symbols import EPSILON_WORD, TokenTable
 
@@ -50,6 +51,14 @@ class Lexicon:
     def __len__(self) -> int:
         """The number of entries."""
         return len(self.words)
+
+    def __repr__(self) -> str:
+        """How many entries and words it has, and the first few words."""
+        words = list(dict.fromkeys(self.words))
+        return (
+            f"Lexicon({len(self):,} pronunciations of {len(words):,} words: "
+            f"{few(words)})"
+        )
 
     def restrict(self, keep: Collection[str]) -> tuple[Lexicon, list[str]]:
         """The entries whose words are in `keep`, and the words that are not, once each.
@@ -303,8 +312,8 @@ def _sentencepiece_speller(
         sentencepiece = importlib.import_module("sentencepiece")
     except ImportError as error:
         raise BackendError(
-            "a SentencePiece model needs sentencepiece: "
-            "pip install wfstdec[sentencepiece]; or leave the model out"
+            "a SentencePiece model needs sentencepiece: pip install sentencepiece; or "
+            "leave the model out"
         ) from error
     try:
         model = sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))

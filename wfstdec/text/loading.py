@@ -1,7 +1,8 @@
 """The words and tokens of a decoder, from files or objects: the same for all decoders.
 
 table = load_tokens("tokens.txt")
-lexicon = sayable(load_lexicon("lexicon.txt", table, "<wb>"), model.index)
+between = separator_of("<wb>", table)
+lexicon = sayable(load_lexicon("lexicon.txt", table, between), model.index)
 words = word_table(lexicon)                      # ids follow the order of the file
 word_ids(words)                                  # the other way, without `<eps>`
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
@@ -25,17 +27,25 @@ from wfstdec.text.symbols import (
 _log = logging.getLogger("wfstdec.build")
 
 Path = str | os.PathLike[str]
+TokensLike = Path | TokenTable | Sequence[str] | Mapping[str, int] | Any
+"""A file, a table, names in order, `{name: token}`, or a tokenizer."""
+AUTO = "auto"
+"""Separator that is `|` in tables of Hugging Face, and none in others."""
+_said: set[str] = set()
+"""Fingerprints of tables of which it was said what separates their words."""
 
 
-def load_tokens(tokens: Path | TokenTable, blank: int | str | None) -> TokenTable:
-    """Read a token table, or check that one has this blank.
+def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
+    """Read a token table, make one, or check that one has this blank.
 
     Raises:
-        TokenTableError, FormatError: As `read_tokens`.
+        TokenTableError, FormatError: As `read_tokens` and `token_table`.
         OptionError: The table has another blank.
     """
-    if not isinstance(tokens, TokenTable):
+    if isinstance(tokens, str | os.PathLike):
         return read_tokens(tokens, blank)
+    if not isinstance(tokens, TokenTable):
+        return token_table(tokens, blank)
     if blank is not None and token_table(tokens.names, blank) != tokens:
         raise OptionError(
             f"blank={blank!r} with a token table whose blank is "
@@ -45,16 +55,17 @@ def load_tokens(tokens: Path | TokenTable, blank: int | str | None) -> TokenTabl
 
 
 def load_lexicon(
-    lexicon: Path | Lexicon, table: TokenTable, separator: str | None
+    lexicon: Path | Lexicon, table: TokenTable, separator: int | None
 ) -> Lexicon:
-    """Read a lexicon, or take one.
+    """Read a lexicon, or take one; the separator is a token, as of `separator_of`.
 
     Raises:
         LexiconError, FormatError: As `read_lexicon`.
     """
     if isinstance(lexicon, Lexicon):
         return lexicon
-    return read_lexicon(lexicon, table, separator=separator)
+    name = None if separator is None else table.names[separator]
+    return read_lexicon(lexicon, table, separator=name)
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
@@ -64,6 +75,43 @@ def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
         TokenTableError: There is no such token.
     """
     return None if name is None else table.index(name, option)
+
+
+def separator_of(
+    name: str | None,
+    table: TokenTable,
+    *,
+    lexicon: Path | Lexicon | None = None,
+    silence: str | None = None,
+) -> int | None:
+    """The token between words; of `"auto"` it is said once for each table.
+
+    Args:
+        name: That of a token; `"auto"`, which takes `|` of tables of Hugging Face and
+            none of others; or None for none.
+        table: The token table.
+        lexicon: Where pronunciations have that token in them, `"auto"` is none.
+        silence: Where there is one, `"auto"` is none.
+
+    Raises:
+        TokenTableError: There is no such token.
+    """
+    if name != AUTO or name in table.ids:
+        return token_named(name, table, "separator")
+    token = table.word_delimiter
+    if token is None or silence is not None:
+        return None
+    if isinstance(lexicon, Lexicon) and any(
+        token in one for one in lexicon.pronunciations
+    ):
+        return None
+    if table.fingerprint not in _said:
+        _said.add(table.fingerprint)
+        _log.warning(
+            "'|' is taken as the token between words, as in tables of Hugging Face; "
+            "separator='|' (--separator '|') says so, None (none) turns it off"
+        )
+    return token
 
 
 def sayable(

@@ -30,6 +30,11 @@ class Pronunciations:
     tokens: np.ndarray
     cost: np.ndarray
 
+    def __repr__(self) -> str:
+        """How many there are."""
+        num_words = len(np.unique(self.word))
+        return f"Pronunciations({len(self):,} of {num_words:,} words)"
+
     @classmethod
     def from_lists(
         cls,

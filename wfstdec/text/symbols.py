@@ -16,19 +16,25 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from wfstdec.errors import TokenTableError
+from wfstdec.text.display import few
 from wfstdec.text.files import read_lines
 
 EPSILON = 0
 EPSILON_WORD = "<eps>"
 BLANK_NAMES = ("<blank>", "<blk>", "<b>", "<pad>", "[PAD]", "<ctc_blank>", "-", "_")
+
+LAST = -1
+"""Index that stands for the last token, of a blank."""
+_PADDINGS = ("<pad>", "[PAD]")
+"""Blanks of Hugging Face's tables."""
 
 _Label = TypeVar("_Label", int, np.ndarray)
 _WITH_ID = re.compile(r"(.+?)[ \t]+(\d+)[ \t]*")
@@ -62,6 +68,11 @@ class TokenTable:
         """V, the blank included."""
         return len(self.names)
 
+    def __repr__(self) -> str:
+        """Its size, its blank, and the first few names."""
+        blank = f"blank {self.names[self.blank]!r} = {self.blank}"
+        return f"TokenTable({len(self)} tokens, {blank}: {few(self.names)})"
+
     @cached_property
     def ids(self) -> dict[str, int]:
         """Token of each name."""
@@ -72,6 +83,15 @@ class TokenTable:
         """32 hex digits that differ when any name, its place, or the blank does."""
         content = json.dumps([self.names, self.blank]).encode()
         return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    @property
+    def word_delimiter(self) -> int | None:
+        """The token `|` where the blank is a padding token, as Hugging Face has it.
+
+        It stands between words there. None elsewhere.
+        """
+        is_theirs = self.names[self.blank] in _PADDINGS
+        return self.ids.get("|") if is_theirs else None
 
     def index(self, name: str, place: str = "") -> int:
         """The token called `name`; `place` goes before the message of the error.
@@ -92,19 +112,45 @@ class TokenTable:
         return f"{name!r}, which the token table does not have{hint}"
 
 
-def token_table(names: Iterable[str], blank: int | str | None = None) -> TokenTable:
+def token_table(
+    names: Iterable[str] | Mapping[str, int] | Any, blank: int | str | None = None
+) -> TokenTable:
     """Check token names and find the blank.
 
+        token_table(["<pad>", "a", "b"])
+        token_table({"<pad>": 0, "a": 1, "b": 2})       # a vocabulary
+        token_table(processor.tokenizer)                # of Transformers
+        token_table(model.decoder.vocabulary, 128)      # NeMo: V adds the blank
+
     Args:
-        names: V different, non-empty names, in the order of the model's outputs.
+        names: V different names, in the order of the model's outputs; or `{name:
+            token}`; or a tokenizer: of Transformers, whose padding token is the blank,
+            or a SentencePiece processor. In a list, one name may be empty: that of the
+            blank, as pyctcdecode has it.
         blank: Its name or index (a string is an index only where no token is called
-            so), or None to recognise one of `BLANK_NAMES`. The index V, one after
-            the last, adds a token `<blank>` there: NeMo's tables leave theirs out.
+            so), -1 for the last, or None to recognise one of `BLANK_NAMES`. The index
+            V, one after the last, adds a token `<blank>` there: NeMo's tables leave
+            theirs out.
 
     Raises:
-        TokenTableError: An empty table, an empty or repeated name, or no one blank.
+        TokenTableError: An empty table, an empty or repeated name, ids that are not
+            0..V-1, or no one blank.
     """
-    return _checked(tuple(names), blank, "the token table")
+    place = "the token table"
+    if hasattr(names, "get_vocab"):  # of Transformers, or of Tokenizers
+        padding = getattr(names, "pad_token", None)
+        blank = padding if blank is None else blank
+        names = names.get_vocab()
+    elif hasattr(names, "id_to_piece"):  # SentencePiece
+        pieces: Any = names
+        names = [pieces.id_to_piece(token) for token in range(pieces.get_piece_size())]
+    if isinstance(names, Mapping):
+        return _checked(_names_by_id(list(names.items()), place), blank, place)
+    listed = tuple(names)
+    if blank is None and listed.count("") == 1 and "<blank>" not in listed:
+        blank = listed.index("")
+        listed = (*listed[:blank], "<blank>", *listed[blank + 1 :])
+    return _checked(listed, blank, place)
 
 
 def read_tokens(
@@ -113,9 +159,9 @@ def read_tokens(
     r"""Read a token table.
 
     The form is recognised from the content: Hugging Face `vocab.json` (`{token: id}`),
-    SentencePiece `.vocab` (`piece\tscore`), `token id` (k2, Kaldi; the disambiguation
-    symbols `#0 #1 ...` that k2 puts at the end are left out), or one token per line,
-    where a line of one space is the space token.
+    a list of names as JSON, SentencePiece `.vocab` (`piece\tscore`), `token id` (k2,
+    Kaldi; the disambiguation symbols `#0 #1 ...` that k2 puts at the end are left out),
+    or one token per line, where a line of one space is the space token.
 
     Args:
         path: The file, plain or gzip.
@@ -151,10 +197,15 @@ def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
         pairs = json.loads("\n".join(lines), object_pairs_hook=list)
     except json.JSONDecodeError as error:
         raise TokenTableError(
-            f"{place}:{error.lineno}: {error.msg}, expected JSON {{token: id}}"
+            f"{place}:{error.lineno}: {error.msg}, expected JSON {{token: id}} or "
+            "a list of tokens"
         ) from error
+    if isinstance(pairs, list) and all(isinstance(name, str) for name in pairs):
+        return tuple(pairs)
     if not isinstance(pairs, list) or not all(isinstance(p, tuple) for p in pairs):
-        raise TokenTableError(f"{place}: found other JSON, expected {{token: id}}")
+        raise TokenTableError(
+            f"{place}: found other JSON, expected {{token: id}} or a list of tokens"
+        )
     for name, token in pairs:
         if type(token) is not int:
             raise TokenTableError(
@@ -222,13 +273,15 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None, place: str) -> 
         return found[0]
     if isinstance(blank, str) and blank in names:
         return names.index(blank)
-    if isinstance(blank, str) and not blank.isdecimal():
+    if isinstance(blank, str) and not blank.isdecimal() and blank != str(LAST):
         near = TokenTable(names, 0).lacks(blank)
         raise TokenTableError(f"{place}: blank is {near}{ask}")
     token = int(blank)
+    if token == LAST:
+        return len(names) - 1
     if not 0 <= token < len(names):
         raise TokenTableError(
             f"{place}: blank is {token}, expected 0 to {len(names)} "
-            f"for V={len(names)} tokens ({len(names)} adds one)"
+            f"for V={len(names)} tokens ({len(names)} adds one), or -1 for the last"
         )
     return token

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wfstdec.jit.pool import Once
+from wfstdec.text.display import few
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.open_spelling import Kind, OpenSpelling, spelling_of
 from wfstdec.text.pronunciations import Pronunciations
@@ -133,6 +134,14 @@ class Vocabulary:
             () if separator is None else (separator,),
             separator is not None and not separator_optional,
         )
+
+    def __repr__(self) -> str:
+        """How much there is of what; not the words, which may be many."""
+        between = [self.tokens.names[token] for token in self.separators]
+        parts = [f"{len(self.tokens)} tokens", f"{max(0, len(self.words) - 1):,} words"]
+        parts += [f"between them {few(between)}"] if between else []
+        parts += ["open words"] if self.open_word is not None else []
+        return f"Vocabulary({', '.join(parts)})"
 
     @property
     def own(self) -> Vocabulary:

@@ -220,7 +220,7 @@ class Encoding:
             ):
                 head.append(block)
             if heard.num_samples <= self._cuts.whole_s * spec.sample_rate:
-                yield Piece(0, np.concatenate(head))
+                yield Piece(0, 0, np.concatenate(head))
                 return
             blocks = itertools.chain(head, blocks)
         track = Track(
@@ -237,15 +237,14 @@ class Encoding:
             for some in rows:
                 track.feed(some)
                 yield from self._search(track)
-            yield from self._search(track, last=True)
             if (piece := track.end()) is not None:
                 yield piece
 
-    def _search(self, track: Track, *, last: bool = False) -> Iterator[Piece]:
+    def _search(self, track: Track) -> Iterator[Piece]:
         """Advance the first pass; the pieces that end in what is new."""
-        while len(chunk := track.next_rows(last=last)):
+        while len(chunk := track.next_rows()):
             self._sessions.advance({track.session: chunk})
-            if (piece := track.look()) is not None:
+            if (piece := track.advanced()) is not None:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

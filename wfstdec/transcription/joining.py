@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from wfstdec.search.hypothesis import Hypothesis, Token, Word
+from wfstdec.search.hypothesis import Hypothesis, Token, Word, seconds
 
 _Timed = TypeVar("_Timed", Word, Token)
 
@@ -85,8 +85,8 @@ def shifted(timed: _Timed, frames: int, frame_shift_s: float) -> _Timed:
     """Move a word or a token by some frames."""
     start, end = timed.start_frame + frames, timed.end_frame + frames
     return timed._replace(
-        start_s=start * frame_shift_s,
-        end_s=end * frame_shift_s,
+        start_s=seconds(start, frame_shift_s),
+        end_s=seconds(end, frame_shift_s),
         start_frame=start,
         end_frame=end,
     )

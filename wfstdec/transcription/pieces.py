@@ -9,7 +9,7 @@ audio is cut in the middle of the silence:
     track.feed(rows)                               # its log-probs
     while len(rows := track.next_rows()):
         sessions.advance({track.session: rows})    # any number of tracks at once
-        piece = track.look()                       # None while the utterance goes on
+        piece = track.advanced()                   # None while the utterance goes on
     piece = track.end()
 
 What the first pass found between two cuts is thrown away where an encoder does not
@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +31,8 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError
 from wfstdec.models.encoder import EncoderSpec
 from wfstdec.search.endpoints import Endpointer, EndpointRule
-from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import CheckedOptions
-from wfstdec.search.sessions import Partial, Sessions
+from wfstdec.search.sessions import Partial, SessionId, Sessions
 
 LONG_RULES = (
     EndpointRule(silence_s=0.4, max_final_cost=4.0, length_s=8.0),
@@ -56,7 +57,8 @@ class CutOptions(CheckedOptions):
             once to find the cuts.
         left_s: Seconds of audio that it hears before them.
         right_s: Seconds of audio that it hears after them.
-        look_s: Seconds of audio between two looks for an end.
+        look_s: Seconds of audio between two looks for an end; fewer where no rule can
+            hold sooner.
         whole_s: Recordings of at most so many seconds are one piece; 0 cuts all.
 
     Raises:
@@ -118,17 +120,23 @@ class Piece:
 
     Attributes:
         start_frame: Where it begins, in frames from the beginning of the audio.
+        num_frames: Frames of the first pass in it.
         waveform: Its samples, float32 [N].
         rule: What ended it; None at the end of the audio.
         first_pass: What the first pass found in it, where that is the result.
-        rows: The log-probs in which it found that, float32 [T, V].
+        rows: The log-probs in which it found that, float32 [T, V], where they are kept.
+        boosts: Those of the first pass.
+        partial: How far the first pass had come, where that ended it.
     """
 
     start_frame: int
+    num_frames: int
     waveform: np.ndarray
     rule: EndpointRule | None = None
-    first_pass: Hypothesis | None = None
+    first_pass: Any = None
     rows: np.ndarray | None = None
+    boosts: BoostsLike = None
+    partial: Partial | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -147,6 +155,16 @@ class Track:
         boosts: Of the first pass, as `Sessions.open` takes them.
         one_pass: Whether what the first pass found is the result: a piece then ends
             with the last frame that was searched, and no frame is searched twice.
+        keeps_rows: Whether pieces have their rows, in one pass.
+        close: Ends a session and gives the `first_pass` of its piece; None is
+            `Sessions.close`.
+
+    Attributes:
+        boosts: Of the sessions to come.
+        session: The one under way.
+        start_frame: First frame of the piece under way, from the beginning of the
+            audio.
+        num_frames: Frames of it that were searched.
     """
 
     def __init__(
@@ -158,28 +176,50 @@ class Track:
         sample_rate: int,
         boosts: BoostsLike = None,
         one_pass: bool = False,
+        keeps_rows: bool = True,
+        close: Callable[[SessionId], Any] | None = None,
     ) -> None:
         self._sessions, self._one_pass = sessions, one_pass
+        self._close = close or sessions.close
         self._endpointer = Endpointer(frame_shift_s, options.rules)
         self._samples_per_frame = frame_shift_s * sample_rate
         self._look_frames = max(1, round(options.look_s / frame_shift_s))
         self._min_frames = max(1, round(_MIN_PIECE_S / frame_shift_s))
+        self._keeps_rows = keeps_rows or not one_pass
         self.boosts = boosts
-        self.session = sessions.open(boosts)
-        self._start_frame = 0
-        self._num_frames = 0  # searched, of this piece
+        self.start_frame = 0
         self._audio: list[np.ndarray] = []  # from the beginning of the piece on
-        self._rows: list[np.ndarray] = []  # those searched and those that wait
+        self._waiting: deque[np.ndarray] = deque()  # rows
+        self._open()
+
+    def _open(self) -> None:
+        """Begin a piece."""
+        self._used_boosts = self.boosts
+        self.session = self._sessions.open(self.boosts)
+        self.num_frames = 0
+        self._searched: list[np.ndarray] = []  # rows, where they are kept
+        self._under_way = np.empty((0, 0))
+        self._look_at = self._look_frames
+        self._looked: Partial | None = None
+        self._has_begun = False
 
     @property
     def partial(self) -> Partial:
         """The words so far of the piece under way."""
-        return self._sessions.partial(self.session)
+        if self._looked is None or self._looked.num_frames != self.num_frames:
+            self._looked = self._sessions.partial(self.session)
+        return self._looked
 
     @property
-    def start_frame(self) -> int:
-        """First frame of the piece under way, from the beginning of the audio."""
-        return self._start_frame
+    def looked(self) -> Partial | None:
+        """The last `partial` of the piece under way that was asked for."""
+        return self._looked
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a word of the piece under way has begun."""
+        partial = self.partial
+        return bool(partial.words) or partial.silent_frames < partial.num_frames
 
     def hear(self, samples: np.ndarray) -> None:
         """Keep audio, float32 [N], until it is cut off."""
@@ -188,40 +228,72 @@ class Track:
     def feed(self, rows: np.ndarray) -> None:
         """Take log-probs, [T, V], for the search."""
         if len(rows):
-            self._rows.append(rows)
+            self._waiting.append(rows)
 
-    def next_rows(self, *, last: bool = False) -> np.ndarray:
-        """Log-probs that the session is to be advanced by, then `look`; maybe none.
+    def next_rows(self) -> np.ndarray:
+        """Log-probs that the session is to be advanced by, then `advanced`; maybe none.
 
-        As many each time, so that the cuts do not depend on how the audio came in.
-
-        Args:
-            last: No more will be fed: those that are left, however few.
+        None behind the next look for an end, so that the cuts do not depend on how the
+        audio came in.
         """
-        if len(self._rows) > 1:
-            self._rows = [np.concatenate(self._rows)]
-        if not self._rows:
-            return np.empty((0, 0))
-        end = self._num_frames + self._look_frames
-        rows = self._rows[0][self._num_frames : end]
-        return rows if last or len(rows) == self._look_frames else rows[:0]
+        parts: list[np.ndarray] = []
+        room = self._look_at - self.num_frames
+        while self._waiting and room:
+            rows = self._waiting.popleft()
+            if len(rows) > room:
+                self._waiting.appendleft(rows[room:])
+                rows = rows[:room]
+            parts.append(rows)
+            room -= len(rows)
+        self._under_way = (
+            parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty((0, 0))])
+        )
+        return self._under_way
 
-    def look(self) -> Piece | None:
-        """End the piece where the last rows ended it, and go on behind the cut.
+    def advanced(self) -> Piece | None:
+        """Take note that the session has passed through `next_rows`.
 
-        To be called after the session was advanced by `next_rows`.
+        Returns:
+            The piece that ended with them, if one did; the track goes on behind it.
         """
+        self.num_frames += len(self._under_way)
+        if self._keeps_rows or not self._has_begun:
+            self._searched.append(self._under_way)
+        if self.num_frames < self._look_at:
+            return None
         partial = self.partial
-        self._num_frames = partial.num_frames
         rule = self._endpointer.ended(partial)
         if rule is None:
+            looks = self._endpointer.frames_to_go(partial) / self._look_frames
+            self._look_at += self._look_frames * max(1, math.ceil(looks))
+            self._forget_rows()
             return None
         return self._cut(self._cut_frame(partial), rule)
 
+    def _forget_rows(self) -> None:
+        """Drop what is only kept for `reopen`, once that will not be."""
+        if not self._has_begun and self.has_begun:
+            self._has_begun = True
+            if not self._keeps_rows:
+                self._searched = []
+
+    def reopen(self) -> bool:
+        """Let `boosts` hold for the piece under way, if no word of it has begun.
+
+        What was searched of it is searched again.
+        """
+        if self._has_begun or self.has_begun:
+            return False
+        self._sessions.close(self.session)
+        self._waiting.extendleft(reversed(self._searched))
+        self._open()
+        return True
+
     def end(self) -> Piece | None:
         """End the audio; its last piece, None where nothing is left."""
-        if self._num_frames or not self._start_frame:
-            return self._cut(self._num_frames, None)
+        if self.num_frames or not self.start_frame:
+            return self._cut(self.num_frames, None)
+        self.close()
         return None
 
     def close(self) -> None:
@@ -249,17 +321,23 @@ class Track:
     def _cut(self, frame: int, rule: EndpointRule | None) -> Piece:
         """Close the session, cut the audio, open the next session at the cut."""
         audio = np.concatenate([*self._audio, np.empty(0, np.float32)])
-        begin, behind = self._start_frame, self._start_frame + frame
+        begin, behind = self.start_frame, self.start_frame + frame
         first, end = (round(t * self._samples_per_frame) for t in (begin, behind))
         size = len(audio) if rule is None else end - first
-        found = self._sessions.close(self.session)
-        rows = self._rows[0] if self._rows else np.empty((0, 0))
-        piece = Piece(begin, audio[:size], rule)
+        found = self._close(self.session)
+        piece = Piece(
+            *(begin, frame, audio[:size], rule),
+            boosts=self._used_boosts,
+            partial=self._looked,
+        )
+        rows = np.concatenate(self._searched or [np.empty((0, 0))])
         if self._one_pass:
-            piece = replace(piece, first_pass=found, rows=rows[:frame])
-        self._audio, self._rows = [audio[size:]], []
-        self._start_frame, self._num_frames = behind, 0
+            kept = rows if self._keeps_rows else None
+            piece = replace(piece, first_pass=found, rows=kept)
+        self._audio = [audio[size:]]
+        self.start_frame, self.num_frames = behind, 0
         if rule is not None:
-            self.session = self._sessions.open(self.boosts)
-            self.feed(rows[frame:])
+            if not self._one_pass and frame < len(rows):
+                self._waiting.appendleft(rows[frame:])
+            self._open()
         return piece

@@ -104,9 +104,9 @@ class Stream:
         finals = []
         self._track.hear(samples)
         self._track.feed(self._encoder.step([self._state], [samples], [last])[0])
-        while len(chunk := self._track.next_rows(last=last)):
+        while len(chunk := self._track.next_rows()):
             self._sessions.advance({self._track.session: chunk})
-            if (piece := self._track.look()) is not None:
+            if (piece := self._track.advanced()) is not None:
                 finals.append(self._final(piece))
         return finals
 

@@ -157,12 +157,16 @@ class Transcriber:
         recordings: Iterable[Recording],
         *,
         heard: Callable[[float], Any] | None = None,
+        found_piece: Callable[[int, list[Hypothesis]], Any] | None = None,
     ) -> Iterator[Transcript]:
         """Transcribe recordings, each as soon as it is done, in their order.
 
         Args:
             recordings: In any number; they are asked for as they are needed.
-            heard: Is told the seconds of audio of each piece that is decoded.
+            heard: Is told the seconds of audio of each piece that is decoded. What it
+                raises ends the run, and comes out here.
+            found_piece: Is told where each piece begins, in frames, and its hypotheses,
+                before the recording is done: they will not change.
 
         Yields:
             A transcript of each; one that failed has its `error`.
@@ -180,6 +184,8 @@ class Transcriber:
                     error = error or found
                 elif isinstance(part, Encoded):
                     pieces.append((part.piece.start_frame, found))
+                    if found_piece is not None:
+                        found_piece(part.piece.start_frame, found)
                 if isinstance(part, Encoded):
                     continue
                 ended = isinstance(part, Done) and error is None

@@ -50,10 +50,12 @@ from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (
+    AUTO,
+    TokensLike,
     load_lexicon,
     load_tokens,
     sayable,
-    token_named,
+    separator_of,
     word_ids,
     word_table,
 )
@@ -83,7 +85,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
     `separator_optional` `s* (w s*)*`, without a separator `w*`.
 
     Args:
-        tokens: A file or table of the V output units of the acoustic model.
+        tokens: The V output units of the acoustic model: a file, names in order,
+            `{name: token}`, a tokenizer or a table; see `token_table`.
         lexicon: A file or object; None decodes tokens.
         lm: An ARPA file, a KenLM binary, a folder of `NgramLM.save`, `read_arpa`'s
             result, an `NgramLM` or a model of one's own (`UserLM`), over words with a
@@ -101,8 +104,10 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             `G2p` or its source, such as a function of a word, a lexicon's file or
             `"hama"`. None takes the spelling where that is how most of the lexicon's
             words are said.
-        separator: The token between words. Without a lexicon it only says how tokens
-            are read as words; None takes the mark U+2581 of word pieces.
+        separator: The token between words. `"auto"` takes `|` where the tokens are
+            those of a Hugging Face model, and none elsewhere; None is none. Without a
+            lexicon it only says how tokens are read as words; with none they are cut
+            at the mark U+2581 of word pieces.
         separator_optional: The separator may be missing.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
@@ -125,13 +130,13 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
     def __init__(
         self,
         *,
-        tokens: Path | TokenTable,
+        tokens: TokensLike,
         lexicon: Path | Lexicon | None = None,
         lm: AnyLM | None = None,
         options: TrieOptions | None = None,
         backend: str = "auto",
         words: Sequence[str] | None = None,
-        separator: str | None = None,
+        separator: str | None = AUTO,
         separator_optional: bool = False,
         blank: int | str | None = None,
         unk_cost: float | None = None,
@@ -142,14 +147,14 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
     ) -> None:
         options = options or TrieOptions()
         table = load_tokens(tokens, blank)
-        between = token_named(separator, table, "separator")
+        between = separator_of(separator, table, lexicon=lexicon)
         lm = None if lm is None else read_any_lm(lm)
         if lexicon is None and open_vocabulary is not None:
             lexicon = spelled_words(lm, table, between)
         entries: Lexicon | None = None
         known: tuple[str, ...] = ()
         if lexicon is not None:
-            entries = load_lexicon(lexicon, table, separator)
+            entries = load_lexicon(lexicon, table, between)
             entries, known = _vocabulary(entries, lm, words, unk_cost)
         self._vocabulary = Vocabulary.of(
             table,
@@ -176,9 +181,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                 self.words,
                 word_ids(self.words),
                 len(self.tokens),
-                lambda: DefaultBonuses(
-                    self.words, self.lexicon, self._word_cost(), self._unk_cost()
-                ),
+                self._default_bonuses,
                 self._pronouncer(g2p),
             ),
             num_tokens=len(self.tokens),
@@ -239,9 +242,12 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                     f"g2p={g2p!r} without a lexicon, expected None: there are no words"
                 )
             return "this decoder has no words"
-        lexicon = self.lexicon
-        return Pronouncer(
-            self.tokens, lambda: lexicon, self._vocabulary.separators, g2p
+        return Pronouncer(self.tokens, self.lexicon, self._vocabulary.separators, g2p)
+
+    def _default_bonuses(self) -> DefaultBonuses:
+        """What bonuses its words get in a list without numbers."""
+        return DefaultBonuses(
+            self.words, self.lexicon, self._word_cost(), self._unk_cost()
         )
 
     def _unk_cost(self) -> float:
@@ -305,6 +311,9 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                 "merge='sum' for a lattice, whose costs are those of single paths, "
                 "expected 'max'"
             )
+
+    def _repr_of_model(self) -> str:
+        return f"{super()._repr_of_model()}, lm={self.lm!r}"
 
     def _models(self) -> tuple[str, ...]:
         lm = "" if self.lm is None else type(self.lm).__name__  # what it says is unseen

@@ -14,7 +14,7 @@ class ReferenceBackend(HostBackend):
     """A space, as it is."""
 
     def __init__(self, space: SearchSpace) -> None:
-        super().__init__(space.num_tokens)
+        super().__init__(space.num_tokens, space)
         self.space = space
 
     def start(

@@ -139,6 +139,10 @@ class AutoBackend:
         self._cuda: Any = None
         self._machine: Machine | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of: another machine is looked at anew."""
+        return type(self), (self._graph, self._cores)
+
     @property
     def machine(self) -> Machine:
         """What there is; a GPU is looked for when this is asked first."""

@@ -9,8 +9,10 @@ As audio comes in: `decoder.sessions()`.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.checks.looking import Heard
 from wfstdec.errors import BackendError
 from wfstdec.graph.arcs import LABEL_MASK
-from wfstdec.graph.packed import PackedGraph
+from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import AUTO, make_backend
@@ -63,7 +65,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
     its boosts alone: not on the batch, padding, chunks, threads or backend.
 
     Args:
-        graph: From `build_graph`, `load_graph` or a conversion.
+        graph: From `build_graph`, `load_graph` or a conversion; or its file.
         options: Search options.
         backend: `"cpu"`, `"cuda"` (tested in emulation, not yet on a GPU),
             `"reference"` (plain Python, slow), or `"auto"`: what `choose_backend` says
@@ -75,9 +77,13 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
             a lexicon's file or `"hama"`; `None` spells them where most words of the
             graph are said as they are spelt.
 
+    Attributes:
+        last_choice: What `"auto"` chose for the last batch, and why; None before.
+
     Raises:
         BackendError: The backend is unknown or not installed.
         OptionError: `frame_shift_s`, `threads` or `g2p` is out of range.
+        FormatError, GraphError: As of `load_graph`.
     """
 
     options: WfstOptions
@@ -85,7 +91,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
 
     def __init__(
         self,
-        graph: PackedGraph,
+        graph: PackedGraph | str | os.PathLike[str],
         options: WfstOptions | None = None,
         backend: str = "auto",
         *,
@@ -93,6 +99,8 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         threads: int | None = None,
         g2p: G2pLike | None = None,
     ) -> None:
+        if isinstance(graph, str | os.PathLike):
+            graph = load_graph(graph)
         super().__init__(
             options or WfstOptions(),
             make_backend(BACKENDS, backend, graph),
@@ -100,7 +108,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
                 graph.words,
                 graph.word_ids,
                 len(graph.tokens),
-                lambda: _default_bonuses(graph),
+                partial(_default_bonuses, graph),
                 _pronouncer(graph, g2p),
             ),
             num_tokens=len(graph.tokens),
@@ -111,19 +119,17 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
         self.last_choice: BackendChoice | None = None
 
-    def decode(
-        self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
-    ) -> list[Hypothesis]:
-        """As `Decoder.decode`; `"auto"` leaves what it took in `last_choice`."""
+    def _taken(self, logprobs: Any, lengths: Any) -> tuple[Any, Any]:
+        """Choose the backend of a batch; `"auto"` leaves it in `last_choice`."""
         if self._auto is None:
-            return super().decode(logprobs, lengths, boosts)
+            return self._backend, logprobs
         if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
             logprobs = list(logprobs)
         batch = batch_of(logprobs, lengths)
         choice = self._auto.choose(batch, self.options.beam)
         self.last_choice = choice
         backend = self._backend if choice.backend == CPU else self._auto.cuda()
-        return self._decode(backend, logprobs, lengths, boosts)
+        return backend, logprobs
 
     def _heard(self) -> Heard:
         """The tokens that it makes something of: those of arcs, without a lexicon."""
@@ -211,6 +217,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         backend: Any = self._backend
         return backend.memory_plan(num_utterances, num_frames)
 
+    def _repr_of_model(self) -> str:
+        return repr(self.graph)
+
     def _models(self) -> tuple[str, ...]:
         return (self.graph.fingerprint,)
 
@@ -297,10 +306,8 @@ def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
             "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
             "model that has <unk>, or with unk_cost: build it again"
         )
-    lexicon = vocabulary.pronunciations.lexicon
-    return Pronouncer(
-        vocabulary.tokens, lambda: lexicon(graph.words), vocabulary.separators, g2p
-    )
+    lexicon = partial(vocabulary.pronunciations.lexicon, graph.words)
+    return Pronouncer(vocabulary.tokens, lexicon, vocabulary.separators, g2p)
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:

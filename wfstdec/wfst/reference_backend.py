@@ -22,7 +22,7 @@ class ReferenceBackend(HostBackend):
     can = HostBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph) -> None:
-        super().__init__(len(graph.tokens))
+        super().__init__(len(graph.tokens), graph)
         self.graph = graph
 
     def start(

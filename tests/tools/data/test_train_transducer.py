@@ -21,6 +21,8 @@ from wfstdec.transducer.torch_model import (  # noqa: E402
     load_net,
 )
 
+pytestmark = pytest.mark.share
+
 TOKENS = "<blank> <wb> ɑ b k d".split()
 WORDS = {"ab": "ɑ b", "cab": "k ɑ b", "bad": "b ɑ d", "dad": "d ɑ d", "a": "ɑ"}
 ARPABET = {"ɑ": "AA1", "b": "B", "k": "K", "d": "D"}

@@ -142,6 +142,7 @@ def test_no_numba_and_no_graph():
 # -------------------------------------------------------------------- the real compiler
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120"])
+@pytest.mark.share(keep=1)
 def test_the_kernels_compile_and_are_what_they_ask_for(target):
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra `nvrtc`")
     ptx, log = kernel_resources.compile_for(target, PROBE.source())

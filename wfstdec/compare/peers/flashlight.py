@@ -39,7 +39,7 @@ from wfstdec.errors import OptionError
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import WORD_START
 
-_INSTALL = "pip install wfstdec[trie-peers] (no wheel for Python 3.13)"
+_INSTALL = "pip install flashlight-text (no wheel for Python 3.13)"
 _BEAM_SIZES = (20, 50, 100, 200, 500)
 _THRESHOLD = 50.0
 _UNKNOWN = "<unk>"

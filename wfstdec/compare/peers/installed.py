@@ -1,6 +1,6 @@
 """Other people's packages, each imported when it is first asked for.
 
-decoder = import_peer("kaldi_decoder", "pip install wfstdec[peers]")
+decoder = import_peer("kaldi_decoder", "pip install kaldi-decoder")
 name_with_version("kaldi-decoder")                    # 'kaldi-decoder 0.3.2'
 """
 

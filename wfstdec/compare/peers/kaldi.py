@@ -28,7 +28,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON
 from wfstdec.wfst.options import WfstOptions
 
-_INSTALL = "pip install wfstdec[peers]"
+_INSTALL = "pip install kaldi-decoder"
 _BEAMS = (6.0, 8.0, 10.0, 13.0, 17.0)
 _MAX_ACTIVE = 7000
 

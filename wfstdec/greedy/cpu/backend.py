@@ -25,7 +25,7 @@ class CpuBackend(HostBackend):
     can = frozenset()
 
     def __init__(self, searched: Searched) -> None:
-        super().__init__(searched.num_tokens)
+        super().__init__(searched.num_tokens, searched)
         self.searched = searched
 
     def start(

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.costs import CostAccount, Scales, insertion_cost
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import SECONDS_DIGITS, Hypothesis, Word
 from wfstdec.search.interrupts import Held
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.words import Counted, Cutter
@@ -180,7 +182,8 @@ class HypothesisBatch:
             [path.said for path in self._paths],
             [path.reached_final for path in self._paths],
         )
-        times, frames = (words.frames * shift).T.tolist(), words.frames.T.tolist()
+        times = np.round(words.frames * shift, SECONDS_DIGITS).T.tolist()
+        frames = words.frames.T.tolist()
         each = zip(self._paths, counted, self._boosts, strict=True)
         count = account.of
         costs = [count(path, those, boosts) for path, those, boosts in each]

@@ -9,6 +9,7 @@ from numpy import uint32
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.jit import inlined, jit
+from wfstdec.jit.copying import copy_rows
 from wfstdec.jit.hashing import first_equal
 
 NONE = 0xFFFFFFFF
@@ -117,7 +118,7 @@ def fold(rule, frontier, trace, count, tips, events):
     states, num_states = _tips(1024), 0
     num_events = len(events)
     room = _events(num_events + 256)
-    room[:num_events] = events
+    copy_rows(events, room)
     for i in range(len(frontier)):
         at, depth = np.int64(frontier[i].node), 0
         while number[at] < 0 and trace[at].arc != none:
@@ -165,7 +166,7 @@ def fold(rule, frontier, trace, count, tips, events):
 def _longer(rows, needed):
     """Twice as many rows, or as many as are needed."""
     longer = np.empty(max(2 * len(rows), needed), rows.dtype)
-    longer[: len(rows)] = rows
+    copy_rows(rows, longer)
     return longer
 
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.jit import jit
+from wfstdec.jit.copying import copy_columns, copy_rows
 from wfstdec.jit.pool import Once
 from wfstdec.search.paths.label_path import JoinedPaths, PathTokens, join_paths
 from wfstdec.search.paths.words import BEGINNING, Counted, Cut, Words, WordsOfAll
@@ -227,9 +228,10 @@ def _frames_of_all(
             word_token[w:behind_w],
             (complete[i], False, 0.0, False),
         )
-        frames[w:behind_w] = _frames_of(
+        of_path = _frames_of(
             spans, start[t:behind_t], end[t:behind_t], word_frame[w:behind_w]
         )
+        copy_columns(of_path, frames[w:behind_w])
     return frames
 
 
@@ -280,7 +282,7 @@ def _spans(spoken, token, word, word_token, how):
                     total = costs[way] + np.float64(spoken.cost[p])
                     if other == last:
                         if last == len(ways):
-                            ways, costs = _longer(ways), _longer(costs)
+                            ways, costs = _more_ways(ways), _longer(costs)
                         last += 1
                     elif costs[other] <= total:
                         continue
@@ -298,7 +300,7 @@ def _spans(spoken, token, word, word_token, how):
             at, way = _open_word(spoken, token, end, lost, (ways, costs, first, begin))
             if way >= 0:
                 if last == len(ways):
-                    ways, costs = _longer(ways), _longer(costs)
+                    ways, costs = _more_ways(ways), _longer(costs)
                 ways[last, 0], ways[last, 1], ways[last, 2] = end, at, way
                 costs[last] = costs[way] + spoken.token_cost * (end - at)
                 last += 1
@@ -308,7 +310,7 @@ def _spans(spoken, token, word, word_token, how):
             break
         if lost:
             if last == len(ways):
-                ways, costs = _longer(ways), _longer(costs)
+                ways, costs = _more_ways(ways), _longer(costs)
             way = first + np.argmin(costs[first:begin])
             end = min(max(np.int64(word_token[w]), ways[way, 0]), num_tokens)
             at = ways[way, 0]
@@ -383,8 +385,18 @@ def _best_way(spoken, token, complete, first, last, ways, costs):
 
 @jit
 def _longer(rows):
-    """Twice as many rows, the new ones of zeros."""
-    return np.concatenate((rows, np.empty_like(rows)))
+    """Twice as many numbers, the new ones not filled in."""
+    more = np.empty(2 * len(rows), rows.dtype)
+    copy_rows(rows, more)
+    return more
+
+
+@jit
+def _more_ways(ways):
+    """Twice as many rows of three, the new ones not filled in."""
+    more = np.empty((2 * len(ways), 3), ways.dtype)
+    copy_columns(ways, more)
+    return more
 
 
 @jit

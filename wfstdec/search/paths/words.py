@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from wfstdec.boost.oov import OovWords
-from wfstdec.search.hypothesis import Word
+from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
 from wfstdec.search.paths.token_path import OPEN_PRON, TokenRows
 from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.loading import word_ids
@@ -340,7 +340,7 @@ class PronouncedWords(SpanCutter):
 
 def timed(words: Words, shift: float) -> list[Word]:
     """Words with their times; `shift` is in seconds per frame."""
-    times = (words.frames * shift).T.tolist()
+    times = np.round(words.frames * shift, SECONDS_DIGITS).T.tolist()
     return list(map(Word, words.texts, *times, *words.frames.T.tolist()))
 
 

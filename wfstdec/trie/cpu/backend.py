@@ -43,7 +43,7 @@ class CpuBackend(HostBackend):
     """
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
-        super().__init__(space.num_tokens)
+        super().__init__(space.num_tokens, space)
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)

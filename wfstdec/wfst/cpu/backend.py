@@ -50,7 +50,7 @@ class CpuBackend(HostBackend):
     can = HostBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
-        super().__init__(len(graph.tokens))
+        super().__init__(len(graph.tokens), graph)
         self.graph = graph
         self.arrays = graph_arrays(graph)
         self.memory = SearchMemory(graph, first_capacity)

@@ -130,7 +130,8 @@ class GroupSearch(CpuSearch):
             alone[i] = self._finish_alone(utterances[i][frame:], pace)
             at[:2] = i + 1, 0
         self._memory.states[self._boosted].give(self._utterance)
-        said = read_paths(self._memory.rule, steps, ends["first"], ends["count"])
+        first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
+        said = read_paths(self._memory.rule, steps, first, count)
         return [
             alone[i] if i in alone else _path(said[i], ends[i])
             for i in range(len(utterances))

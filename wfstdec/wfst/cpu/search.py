@@ -210,6 +210,8 @@ class RecordingSearch(CpuSearch):
     ) -> None:
         super().__init__(memory, inputs, added)
         record = memory.records.take(first_arcs)
+        if not self._boosted:  # those of another search: kernels go by their length
+            record = record._replace(boosts=record.boosts[:0])
         limit = np.float32(options.beam_of_lattice)
         self._record: k.Record = record._replace(limit=limit)
         self._record.counts[:] = 0

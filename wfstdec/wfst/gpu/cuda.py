@@ -46,6 +46,10 @@ class CudaBackend(DeviceBackend):
     def __init__(self, graph: PackedGraph, threads: int = MAX_THREADS) -> None:
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the graph: it goes to the device of whoever loads it."""
+        return backend_for, (self.graph,)
+
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
         """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
         if on_gpu(logprobs):

@@ -1,0 +1,93 @@
+"""What the pages under docs/ show runs, in the order in which it stands there.
+
+    ```python     runs; a page's blocks share their names
+    ```sh         commands of wfstdec, run one after the other
+    ```console    for people's eyes: other programs, files of their own
+
+`<!-- needs: hama soundfile -->` above a block: it runs where these can be imported;
+`<!-- not run: why -->`: it is shown. All pages run in one folder where `graphs` is and
+where `graph.npz` is what the quickstart builds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from wfstdec.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+_BLOCK = re.compile(
+    r"(?:^<!-- (needs|not run): ([^>]+) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S
+)
+LANGUAGES = {"python", "sh", "console", "mermaid", ""}
+
+
+def blocks_of(page):
+    """Language and text of each block; what is not to be run here is `console`."""
+    blocks = []
+    for found in _BLOCK.finditer(page.read_text("utf-8")):
+        condition, what, language, text = found.groups()
+        missing = condition == "needs" and any(
+            importlib.util.find_spec(name) is None for name in what.split()
+        )
+        shown = missing or condition == "not run"
+        blocks.append(("console" if shown else language, text))
+    return blocks
+
+
+def runs_something(page):
+    return any(language in ("python", "sh") for language, _ in blocks_of(page))
+
+
+def run_shell(text):
+    """Run commands of wfstdec, in this process."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        assert words[0] == "wfstdec", (
+            f"{line!r}: not a command of ours, take ```console"
+        )
+        assert main(words[1:]) == 0, line
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """A folder as the quickstart leaves it."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "graphs").symlink_to(ROOT / "graphs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        commands = [text for _, text in blocks_of(DOCS / "quickstart.md")]
+        run_shell(next(text for text in commands if "--output graph.npz" in text))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")  # a page may show what is warned of
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runs_something(page)], ids=lambda page: page.name
+)
+def test_snippets_run(page, workplace, monkeypatch):
+    monkeypatch.chdir(workplace)
+    names = {"__name__": page.stem}
+    text = page.read_text("utf-8")
+    for language, code in blocks_of(page):
+        if language == "sh":
+            run_shell(code)
+        elif language == "python":
+            line = text[: text.index(code)].count("\n")
+            exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_say_what_they_are(page):
+    for language, code in blocks_of(page):
+        assert language in LANGUAGES, language
+        assert language != "sh" or "wfstdec" in code

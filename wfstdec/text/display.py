@@ -1,0 +1,60 @@
+"""Short reprs and HTML tables of what users hold: graphs, tables, results.
+
+few(["a", "b", "c", "d"], 3)            # "'a', 'b', 'c', ..."
+shortened("a long text ...", 40)        # its beginning, with "..."
+html_table([["the", 0.1]], ["word", "start_s"], caption="the")
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+FEW = 4
+"""Names that a repr shows."""
+MOST_CHARS = 60
+"""Characters of a text that a repr shows."""
+
+
+def few(names: Sequence[Any], most: int = FEW) -> str:
+    """The first few of some names, each as its repr."""
+    shown = [repr(name) for name in names[:most]]
+    return ", ".join([*shown, *(["..."] if len(names) > most else [])])
+
+
+def shortened(text: str, most: int = MOST_CHARS) -> str:
+    """The repr of a text, cut where it is long."""
+    return repr(text if len(text) <= most else text[: most - 3] + "...")
+
+
+def html_table(
+    rows: Iterable[Sequence[Any]],
+    header: Sequence[str] = (),
+    *,
+    caption: str = "",
+) -> str:
+    """A table as notebooks show it; everything is escaped.
+
+    Args:
+        rows: Cells, shown as `str` has them.
+        header: Names of columns; none leaves the row out.
+        caption: A line above the table.
+    """
+    parts = ["<table>"]
+    if caption:
+        parts.append(f"<caption>{html.escape(caption)}</caption>")
+    if header:
+        parts.append("<thead>" + _row(header, "th") + "</thead>")
+    body = "".join(_row(cells, "td") for cells in rows)
+    return "".join([*parts, "<tbody>", body, "</tbody></table>"])
+
+
+def html_facts(facts: Mapping[str, Any], *, caption: str = "") -> str:
+    """Names and values, one pair a row."""
+    return html_table(facts.items(), caption=caption)
+
+
+def _row(cells: Sequence[Any], tag: str) -> str:
+    made = (f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
+    return f"<tr>{''.join(made)}</tr>"
