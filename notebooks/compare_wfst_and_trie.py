@@ -46,7 +46,7 @@ files = {
     "separator": "<wb>",
 }
 built = compare.measure_load(
-    lambda: wfstdec.build_graph(**files, arpa=recipe / "lm.arpa.gz")
+    lambda: wfstdec.build_graph(**files, lm=recipe / "lm.arpa.gz")
 )
 print(f"graph built: {built.load_s:.1f} s, once")
 with tempfile.TemporaryDirectory() as folder:

@@ -54,7 +54,7 @@ def estimate(lines: list[str], order: int) -> bytes:
     try:
         import kaldingram  # noqa: F401
     except ImportError:
-        sys.exit("kaldingram is not installed; pip install wfstdec[tools]")
+        sys.exit("kaldingram is not installed; pip install kaldingram")
     with tempfile.TemporaryDirectory() as folder:
         text, arpa = Path(folder) / "text", Path(folder) / "lm.arpa"
         text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Registers, spills and shared memory of the CUDA kernels; no GPU is needed.
 
-python -m tools.gpu.kernel_resources [sm_90 ...]       # pip install 'wfstdec[nvrtc]'
+python -m tools.gpu.kernel_resources [sm_90 ...]       # pip install '.[nvrtc]'
 """
 
 import argparse

@@ -34,7 +34,7 @@ from wfstdec.wfst.options import WfstOptions
 PACKAGE = "riva-asrlib-decoder"
 _MODULE = "riva.asrlib.decoder.python_decoder"
 _INSTALL = f"pip install {PACKAGE}==0.4.4 (Python 3.11 or 3.12, an NVIDIA GPU)"
-_CUPY = "pip install wfstdec[cuda12] or wfstdec[cuda13]"
+_CUPY = "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"
 _BEAMS = (8.0, 10.0, 13.0, 17.0)
 _FRAMES_PER_CHUNK = 50
 """Its default: utterances are cut so that short ones make room early."""
