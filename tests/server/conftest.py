@@ -36,9 +36,13 @@ def speech():
     return lambda seconds, seed: long_rows(some, seconds, seed).astype(np.float32)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def launch(tmp_path_factory):
-    """Starts Chromium with a microphone that hears these samples, once each time."""
+    """Starts Chromium with a microphone that hears these samples, once each time.
+
+    A module each: while Playwright runs, its thread counts as inside an event loop, and
+    `asyncio.run` of tests behind it would be refused.
+    """
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -66,7 +70,7 @@ def heard():
     return np.random.default_rng(0).normal(0, 0.1, 48000 * 8)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(launch, heard):
     browser = launch(heard, 48000)
     yield browser

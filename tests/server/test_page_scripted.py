@@ -72,6 +72,24 @@ def words_of(page):
     return page.locator("#transcript .word").all_inner_texts()
 
 
+def places_in_file(samples, wanted, size):
+    """Where in `wanted` the pieces of so many samples begin that can be found there.
+
+    In pieces, since the browser's microphone leaves out samples where the machine is busy:
+    a piece with a gap in it is found nowhere.
+    """
+    pieces = samples[: len(samples) // size * size].reshape(-1, size).astype(float)
+    padded = 1 << int(np.ceil(np.log2(size + len(wanted))))
+    spectrum = np.fft.rfft(wanted, padded)
+    places = []
+    for piece in pieces:
+        likeness = np.fft.irfft(spectrum * np.fft.rfft(piece, padded).conj())
+        at = int(likeness[: len(wanted) - size].argmax())
+        if np.corrcoef(piece, wanted[at : at + size])[0, 1] > 0.9:
+            places.append(at)
+    return places
+
+
 def test_what_is_said_is_heard_and_played_again(short, open_page, heard):
     page = open_page(short.address, RECORD_PLAYED)
     listen_until(page, "three")
@@ -81,15 +99,12 @@ def test_what_is_said_is_heard_and_played_again(short, open_page, heard):
     assert stream.query["encoding"] == "linear16"
     assert stream.rate == page.evaluate("new AudioContext().sampleRate")
 
-    # The microphone's samples came whole and in order: they are those of the file.
     wanted = np.interp(
         np.arange(8 * stream.rate) / stream.rate, np.arange(len(heard)) / 48000, heard
     )
-    came = stream.samples.astype(float)[: 2 * stream.rate]
-    size = 1 << int(np.ceil(np.log2(len(came) + len(wanted))))
-    spectra = np.fft.rfft(wanted, size) * np.fft.rfft(came, size).conj()
-    shift = int(np.fft.irfft(spectra).argmax())
-    assert np.corrcoef(came, wanted[shift : shift + len(came)])[0, 1] > 0.9
+    found = places_in_file(stream.samples[: 2 * stream.rate], wanted, stream.rate // 20)
+    assert len(found) > 20, found
+    assert found == sorted(found)
 
     # A word plays what was sent of it, and Enter plays the next one.
     page.get_by_role("button", name="two", exact=True).click()
