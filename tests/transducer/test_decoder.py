@@ -379,7 +379,7 @@ def test_models_that_do_not_fit():
     with pytest.raises(TokenTableError, match="'a'"):
         TransducerDecoder(model)
     model.tokens, model.start = ["a", "b"], lambda num: (None, torch.zeros(1, 1))
-    with pytest.raises(ShapeError, match="gives 1 rows, expected 2"):
+    with pytest.raises(ShapeError, match="gives 1 rows, expected 5"):
         TransducerDecoder(model)
     with pytest.raises(OptionError, match="no encoder"):
         TransducerDecoder(transducer_of([{"": [0.5, 0.3, 0.2]}]), input="features")
@@ -395,6 +395,106 @@ def test_a_joiner_of_another_size_is_named_with_both():
     model.tokens = ["a", "b"]
     with pytest.raises(ShapeError, match="gives 3 and 3 outputs, expected 3 and 2"):
         TransducerDecoder(model).decode([model.frames()])
+
+
+class Wrapped:
+    """A net whose outputs are changed on their way."""
+
+    def __init__(self, dtype=torch.float32, **changes):
+        model = TorchTransducer(small_net(dtype=dtype))
+        self.tokens, self.blank, self.durations = model.tokens, model.blank, ()
+        for name in ("start", "predict", "join"):
+            change = changes.get(name, lambda found: found)
+            setattr(self, name, changed(getattr(model, name), change))
+
+
+def changed(method, change):
+    return lambda *given: change(method(*given))
+
+
+def layers_first(given):
+    """LSTM states as torch has them: [layers, N, H]."""
+    state, g = given
+    return tuple(part[None] for part in state), g
+
+
+def test_states_are_rows_first():
+    with pytest.raises(
+        ShapeError,
+        match=r"state has torch.float32 \[1, 5, 16\], expected \[5, ...\] for 5 rows; "
+        r"put layers behind: state.transpose\(0, 1\)",
+    ):
+        TransducerDecoder(Wrapped(start=layers_first))
+    after = Wrapped(predict=lambda found: (found[0], layers_first((found[1], 0))[0]))
+    with pytest.raises(ShapeError, match=r"\[1, 5, 16\], expected \[5, ...\]"):
+        TransducerDecoder(after)
+    arrays = Wrapped(start=lambda found: ([p.numpy() for p in found[0]], found[1]))
+    with pytest.raises(ShapeError, match=r"numpy float32 \[5, 16\], expected \[5"):
+        TransducerDecoder(arrays)
+
+
+def test_a_predictor_gives_tensors_row_by_row():
+    arrays = Wrapped(start=lambda found: (found[0], found[1].numpy()))
+    with pytest.raises(ShapeError, match="predictor gives numpy float32.*from_numpy"):
+        TransducerDecoder(arrays)
+    one = Wrapped(predict=lambda found: (found[0][:1], found[1]))
+    with pytest.raises(ShapeError, match="predictor gives 1 rows, expected 5"):
+        TransducerDecoder(one)
+    wide = Wrapped(predict=lambda found: (found[0][:, None], found[1]))
+    with pytest.raises(ShapeError, match=r"\[5, 1, 16\] after a token"):
+        TransducerDecoder(wide)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            *(lambda found: found[:, None], ShapeError),
+            r"\[\d+, 1, 5\], expected \[\d+, outputs\] for \d+ rows; .*flatten\(1\)",
+        ),
+        (lambda found: found[:1], ShapeError, r"gives 1 rows, expected \d+"),
+        (lambda found: found.numpy(), ShapeError, "joiner gives numpy float32"),
+        (lambda found: (found, found), ShapeError, "2 outputs apart, expected 1"),
+        (
+            *(lambda found: found + 3, LogprobError),
+            r"logsumexp of 3 over its 5 outputs, expected 0 .*torch.log_softmax",
+        ),
+        (lambda found: found.exp(), LogprobError, "expected 0 as of natural logs"),
+    ],
+    ids=["an axis more", "a row", "an array", "two", "logits", "probabilities"],
+)
+def test_what_a_joiner_gives_is_looked_at(strategy, change, error, message):
+    options = TransducerOptions(strategy=strategy)
+    decoder = TransducerDecoder(Wrapped(join=change), options=options)
+    with pytest.raises(error, match=message):
+        decoder.decode([torch.randn(3, 16)])
+    sessions = decoder.sessions()
+    one = sessions.open()
+    with pytest.raises(error, match=message):
+        sessions.advance({one: torch.randn(3, 16)})
+
+
+def test_frames_that_a_joiner_cannot_take():
+    """A model that does not say its D is asked, and the error is ours all the same."""
+    decoder = TransducerDecoder(Wrapped())
+    with pytest.raises(
+        ShapeError, match=r"frames torch.float32 \[\d+, 15\] with g .*\[\d+, 16\]"
+    ):
+        decoder.decode([torch.zeros(3, 15)])
+    with pytest.raises(ShapeError, match="D=15, expected D=16 as the model's encoder"):
+        TransducerDecoder(TorchTransducer(small_net())).decode([torch.zeros(3, 15)])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_frames_of_another_precision_than_the_model(dtype):
+    for model in (Wrapped(dtype), TorchTransducer(small_net(dtype=dtype))):
+        decoder = TransducerDecoder(model)
+        with pytest.raises(
+            ShapeError, match=rf"torch.float32.*{dtype}.*give frames.to\({dtype}\)"
+        ):
+            decoder.decode([torch.zeros(3, 16)])
+        assert decoder.decode([torch.zeros(3, 16, dtype=dtype)])
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -37,6 +37,7 @@ from wfstdec.transducer.hypotheses import (
     rows_of,
 )
 from wfstdec.transducer.model import TransducerModel
+from wfstdec.transducer.model_checks import CheckedModel
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.phrases import TorchPhrases, phrases_of
 from wfstdec.transducer.steps import Searcher, Source
@@ -70,6 +71,7 @@ class TransducerBackend:
         dense: bool | None = None,
     ) -> None:
         self.model, self.device = model, torch.device(device)
+        self._checked = CheckedModel(model)
         self.batch_size, self.encodes, self.dense = batch_size, encodes, dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
         self._made_of = model, lms
@@ -102,7 +104,7 @@ class TransducerBackend:
             start = phrases.start[which]
             terms.append(Term(phrases, 1.0, start, False))
         fusion = Fusion(terms)
-        return Searcher(self.model, options, fusion, self.device, self.dense)
+        return Searcher(self._checked, options, fusion, self.device, self.dense)
 
     def prepare(self, options: TransducerOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
@@ -123,7 +125,16 @@ class TransducerBackend:
         """
         if self.encodes:
             return self.encode(frames, lengths)
-        return self._tensors(frames, lengths)
+        given = self._tensors(frames, lengths)
+        size = getattr(self.model, "frame_dim", None)
+        for i, one in enumerate(given):
+            if size is not None and one.shape[1] != size:
+                raise ShapeError(
+                    f"frames have D={one.shape[1]}, expected D={size} as the model's "
+                    "encoder gives them",
+                    i,
+                )
+        return given
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any) -> list[Tensor]:

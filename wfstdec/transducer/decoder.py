@@ -11,16 +11,20 @@ With `input="features"` the model's own encoder comes first. As audio comes in:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.phrase_compilers import phrase_compiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.looking import Pairs
-from wfstdec.errors import OptionError, ShapeError
+from wfstdec.errors import OptionError
+from wfstdec.lm.automaton import Unit
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
@@ -29,15 +33,15 @@ from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.words import BareTokens
 from wfstdec.text.loading import separator_of
-from wfstdec.text.symbols import TokenTable, token_table
+from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.hypotheses import TransducerAccount, TransducerResult
 from wfstdec.transducer.model import EncoderModel, TransducerModel
+from wfstdec.transducer.model_checks import check_model
 from wfstdec.transducer.options import TransducerOptions
-
-BLANK_NAME = "<blank>"
+from wfstdec.transducer.tokenizers import cutter
 
 
 class TransducerDecoder(Decoder[Tensor, TransducerResult]):
@@ -153,6 +157,39 @@ class TransducerDecoder(Decoder[Tensor, TransducerResult]):
         """The token between words, or None."""
         return self._vocabulary.separator
 
+    def phrase_compiler(
+        self,
+        options: PhraseOptions | None = None,
+        *,
+        unit: Unit | None = None,
+        boundary: str | None = None,
+        sentencepiece_model: str | os.PathLike[str] | None = None,
+    ) -> PhraseCompiler:
+        """Make a compiler of phrases, as `Decoder.phrase_compiler`.
+
+        Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such
+        as the SentencePiece model that was found beside its file.
+
+        Args:
+            options: As there.
+            unit: As there.
+            boundary: As there.
+            sentencepiece_model: Cuts phrases in place of the model's tokenizer.
+
+        Raises:
+            InputError: As there; a tokenizer that cuts no text.
+        """
+        tokenizer = getattr(self.model, "tokenizer", None)
+        if tokenizer is not None and sentencepiece_model is None:
+            tokenizer = cutter(tokenizer, self.tokens)
+        return phrase_compiler(
+            *(self.vocabulary, options),
+            unit=unit,
+            boundary=boundary,
+            sentencepiece_model=sentencepiece_model,
+            tokenizer=tokenizer,
+        )
+
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
         """Frames of the model's encoder, [T', D] for each utterance.
@@ -187,38 +224,6 @@ class TransducerReader(FoundReader[TransducerResult]):
         """Read the paths, at most so many; a greedy search finds one."""
         paths = found.paths[:num]
         return self._paths.hypotheses(paths, [self._boosts] * len(paths))
-
-
-def check_model(model: TransducerModel) -> TokenTable:
-    """The token table of a model, the blank in its place.
-
-    Raises:
-        OptionError: The blank or the durations cannot be.
-        TokenTableError: Tokens are empty or repeated.
-        ShapeError: The predictor gives other rows than it was asked for.
-    """
-    names, blank = tuple(model.tokens), model.blank
-    if not (isinstance(blank, int) and 0 <= blank <= len(names)):
-        raise OptionError(
-            f"the model's blank is {blank!r}, expected 0 to {len(names)}, with "
-            f"V={len(names)} tokens"
-        )
-    durations = tuple(model.durations)
-    good = all(isinstance(d, int) and d >= 0 for d in durations)
-    if not good or len(set(durations)) != len(durations):
-        raise OptionError(
-            f"the model's durations are {durations!r}, expected different frame "
-            "counts, 0 or more"
-        )
-    if durations and not any(durations):
-        raise OptionError(
-            f"the model's durations are {durations!r}, expected one above 0"
-        )
-    with torch.no_grad():
-        _, g = model.start(2)
-    if len(g) != 2:
-        raise ShapeError(f"the predictor gives {len(g)} rows, expected 2 as asked for")
-    return token_table((*names[:blank], BLANK_NAME, *names[blank:]), blank)
 
 
 def _models(

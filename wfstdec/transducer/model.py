@@ -31,6 +31,10 @@ class TransducerModel(Protocol):
         blank: Where the joiner's V + 1 outputs have the blank.
         durations: For TDT, how many frames each output of the duration head stands
             for: the values, not their positions. Empty for RNN-T.
+
+    A model may have two attributes more: `frame_dim`, D of the frames that it joins,
+    and `tokenizer`, what cuts text into the names of its tokens, so that phrases are
+    cut as it was trained (see `wfstdec.transducer.tokenizers`).
     """
 
     tokens: Sequence[str]
@@ -113,6 +117,15 @@ def tree_map(function: Any, *trees: Any) -> Any:
             return type(first)(*parts)
         return type(first)(parts)
     return first
+
+
+def leaves(tree: Any) -> list[Any]:
+    """All that a pytree holds, in order, tensors or not."""
+    if isinstance(tree, dict):
+        return [leaf for part in tree.values() for leaf in leaves(part)]
+    if isinstance(tree, list | tuple):
+        return [leaf for part in tree for leaf in leaves(part)]
+    return [tree]
 
 
 def take_rows(tree: Any, rows: Tensor) -> Any:

@@ -28,6 +28,7 @@ from torch import Tensor
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
+from wfstdec.transducer.tokenizers import tokenizer_beside
 
 _INSTALL = "pip install onnxruntime"
 _Path = str | os.PathLike[str]
@@ -43,6 +44,7 @@ class OnnxTransducer:
         tokens: The table of V + 1 outputs, the blank among them.
         durations: For TDT, whose joiner gives durations behind the tokens.
         stride: Frames of features to one of the encoder.
+        tokenizer: What cuts text into its tokens, if anything does.
 
     Raises:
         ShapeError: Inputs or sizes are not as above; says both.
@@ -57,7 +59,9 @@ class OnnxTransducer:
         *,
         durations: Sequence[int] = (),
         stride: int = 4,
+        tokenizer: Any = None,
     ) -> None:
+        self.tokenizer = tokenizer
         self._encoder, self._decoder, self._joiner = encoder, decoder, joiner
         names = tokens.names
         self.tokens: Sequence[str] = (
@@ -70,7 +74,8 @@ class OnnxTransducer:
         self._context = _check_inputs(decoder, "decoder", 1)[0][1]
         if not isinstance(self._context, int):
             self._context = int(_metadata(decoder).get("context_size", 2))
-        _check_inputs(joiner, "joiner", 2)
+        size = _check_inputs(joiner, "joiner", 2)[0][-1]
+        self.frame_dim = size if isinstance(size, int) else None
         self.input_dim = 0
         if encoder is not None:
             width = _check_inputs(encoder, "encoder", 2)[0][-1]
@@ -138,6 +143,9 @@ def load_onnx_transducer(
 ) -> OnnxTransducer:
     """Load the three files of an export.
 
+    A SentencePiece model beside the tokens, `bpe.model` or `tokenizer.model`, is the
+    model's tokenizer.
+
     Args:
         encoder: `.onnx`; None decodes frames.
         decoder: `.onnx`.
@@ -179,7 +187,10 @@ def load_onnx_transducer(
         stride = int(known.get("subsampling_factor", 4))
     table = load_tokens(tokens, blank)
     parts = first, session(decoder), session(joiner)
-    return OnnxTransducer(*parts, table, durations=durations, stride=stride)
+    beside = None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
+    return OnnxTransducer(
+        *(*parts, table), durations=durations, stride=stride, tokenizer=beside
+    )
 
 
 def _check_inputs(session: Any, name: str, count: int) -> list[list[Any]]:
