@@ -7,14 +7,24 @@ compiler = phrase_compiler(vocabulary, unit="token")   # tokens, between separat
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.boost.spelling import Speller, by_lexicon, by_table, by_words
+from wfstdec.boost.spelling import (
+    Speller,
+    by_lexicon,
+    by_table,
+    by_tokenizer,
+    by_words,
+)
 from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.loading import token_named, word_ids
 from wfstdec.text.vocabulary import Vocabulary
+
+Tokenizer = Callable[[str], Sequence[str]]
+"""Text to names of tokens."""
 
 
 def phrase_compiler(
@@ -24,8 +34,13 @@ def phrase_compiler(
     unit: Unit | None = None,
     boundary: str | None = None,
     sentencepiece_model: str | os.PathLike[str] | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> PhraseCompiler:
-    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`."""
+    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`.
+
+    Where there is no lexicon, and no SentencePiece model is given, a `tokenizer` cuts
+    phrases into names of tokens.
+    """
     if vocabulary.words and sentencepiece_model is not None:
         raise OptionError(
             f"sentencepiece_model={os.fspath(sentencepiece_model)!r} for a decoder "
@@ -34,7 +49,10 @@ def phrase_compiler(
     if unit not in (None, "word", "token"):
         raise OptionError(f"unit={unit!r}, expected 'word', 'token' or None")
     if (unit or ("word" if vocabulary.words else "token")) == "token":
-        return _by_tokens(vocabulary, options, boundary, sentencepiece_model)
+        speller = None
+        if tokenizer is not None and sentencepiece_model is None:
+            speller = by_tokenizer(tokenizer, tokens=vocabulary.tokens)
+        return _by_tokens(vocabulary, options, boundary, sentencepiece_model, speller)
     if not vocabulary.words:
         raise OptionError("unit='word', expected 'token': this decoder has no words")
     if boundary is not None:
@@ -51,6 +69,7 @@ def _by_tokens(
     options: PhraseOptions | None,
     boundary: str | None,
     sentencepiece_model: str | os.PathLike[str] | None,
+    speller: Speller | None,
 ) -> PhraseCompiler:
     """Without a boundary, the separator is one if it stands between all words."""
     tokens = vocabulary.tokens
@@ -60,7 +79,7 @@ def _by_tokens(
         between, optional = vocabulary.separator, vocabulary.separator_optional
         edge = None if optional else between
     if vocabulary.lexicon is None:
-        speller: Speller = by_table(
+        speller = speller or by_table(
             tokens, separator=between, sentencepiece_model=sentencepiece_model
         )
     else:

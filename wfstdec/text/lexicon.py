@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -308,6 +309,22 @@ def _fewest_pieces_speller(
 def _sentencepiece_speller(
     path: str | os.PathLike[str], pieces: dict[str, int]
 ) -> Callable[[str], Pronunciation | None]:
+    model = load_sentencepiece(path)
+
+    def spell(word: str) -> Pronunciation | None:
+        found = [pieces.get(piece) for piece in model.encode(word, out_type=str)]
+        return None if None in found else tuple(t for t in found if t is not None)
+
+    return spell
+
+
+def load_sentencepiece(path: str | os.PathLike[str]) -> Any:
+    """Read a SentencePiece model.
+
+    Raises:
+        BackendError: sentencepiece is not installed.
+        FormatError: The file is no such model.
+    """
     try:
         sentencepiece = importlib.import_module("sentencepiece")
     except ImportError as error:
@@ -316,15 +333,9 @@ def _sentencepiece_speller(
             "leave the model out"
         ) from error
     try:
-        model = sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
+        return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
     except (OSError, RuntimeError) as error:
         raise FormatError(f"{path}: not a SentencePiece model ({error})") from error
-
-    def spell(word: str) -> Pronunciation | None:
-        found = [pieces.get(piece) for piece in model.encode(word, out_type=str)]
-        return None if None in found else tuple(t for t in found if t is not None)
-
-    return spell
 
 
 def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:

@@ -111,6 +111,8 @@ class TimedModel:
         self.tokens, self.blank = model.tokens, model.blank
         self.durations = model.durations
         self.input_dim, self.stride = model.input_dim, model.stride
+        self.tokenizer = getattr(model, "tokenizer", None)
+        self.frame_dim = getattr(model, "frame_dim", None)
         self.encode = self._timed(model.encode)
         self.start = self._timed(model.start)
         self.predict = self._timed(model.predict)

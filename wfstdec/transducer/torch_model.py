@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.text.files import atomic_write
+from wfstdec.transducer.tokenizers import tokenizer_beside
 
 FORMAT_VERSION = 1
 _FORMAT = "wfstdec.transducer"
@@ -302,12 +303,15 @@ class TorchTransducer:
     Args:
         net: The net; used as it is, in `eval` mode.
         head: Which one; None for the first.
+        tokenizer: What cuts text into its tokens, if anything does.
 
     Raises:
         OptionError: The net has no such head.
     """
 
-    def __init__(self, net: TransducerNet, head: str | None = None) -> None:
+    def __init__(
+        self, net: TransducerNet, head: str | None = None, tokenizer: Any = None
+    ) -> None:
         names = list(net.heads)
         head = names[0] if head is None else head
         if head not in names:
@@ -320,6 +324,8 @@ class TorchTransducer:
         self.blank = len(self.tokens)
         self.durations: tuple[int, ...] = tuple(part.config.durations)
         self.input_dim, self.stride = net.config.input_dim, net.config.stride
+        self.frame_dim = net.config.dim
+        self.tokenizer = tokenizer
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -382,6 +388,9 @@ def load_transducer(
 ) -> TorchTransducer:
     """A head of a saved net, to decode with.
 
+    A SentencePiece model beside the file, `bpe.model` or `tokenizer.model`, is the
+    model's tokenizer.
+
     Args:
         path: What `TransducerNet.save` wrote.
         head: Which one; None for the first.
@@ -392,4 +401,5 @@ def load_transducer(
         FormatError: As in `load_net`.
         OptionError: As in `TorchTransducer`.
     """
-    return TorchTransducer(load_net(path).to(device, dtype), head)
+    net = load_net(path).to(device, dtype)
+    return TorchTransducer(net, head, tokenizer_beside(path))
