@@ -42,7 +42,8 @@ from wfstdec.io.boost_files import read_phrase_weights
 from wfstdec.text.lexicon import WORD_START
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.loading import TimedModel, open_model
-from wfstdec.transducer.steps import Searcher, Source
+from wfstdec.transducer.source import Source
+from wfstdec.transducer.steps import Searcher
 
 PROFILES: dict[str, Row] = {
     "full": {},

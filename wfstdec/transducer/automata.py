@@ -84,6 +84,16 @@ class TorchBackoff(nn.Module):
             return _cpu_steps(self._handle, states, labels)
         return self.tables.step(states, labels)
 
+    def rows_on_cpu(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As `forward`, of arrays: operators of torch take longer than kernels."""
+        return _rows(self._handle, states, self.num_labels)
+
+    def steps_on_cpu(
+        self, states: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `step`, of arrays."""
+        return _steps(self._handle, states, labels)
+
     def final(self, states: Tensor) -> Tensor:
         """The costs of ending, [N]: `</s>`, or the refund of a phrase half said."""
         return self.final_cost[states.long()]
@@ -291,16 +301,34 @@ def _long(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(array, np.int64))
 
 
+def _rows(
+    handle: int, states: np.ndarray, num_labels: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`kernels.rows` of the automaton of a handle."""
+    automaton, model_of_state = _AUTOMATA[handle]
+    at = states.astype(np.int32)
+    costs = np.empty((len(at), num_labels), np.float32)
+    nextstates = np.empty((len(at), num_labels), np.int32)
+    kernels.rows(automaton, model_of_state[at], at, costs, nextstates)
+    return costs, nextstates
+
+
+def _steps(
+    handle: int, states: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`kernels.steps` of the automaton of a handle."""
+    automaton, model_of_state = _AUTOMATA[handle]
+    at, given = states.astype(np.int32), labels.astype(np.int32)
+    costs, nextstates = np.empty(len(at), np.float32), np.empty(len(at), np.int32)
+    kernels.steps(automaton, model_of_state[at], at, given, costs, nextstates)
+    return costs, nextstates
+
+
 @library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
 def _cpu_rows(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
     """`kernels.rows` of the automaton of a handle."""
-    automaton, model_of_state = _AUTOMATA[handle]
-    at = states.int().numpy()
-    costs = torch.empty(len(at), num_labels)
-    nextstates = torch.empty(len(at), num_labels, dtype=torch.int32)
-    models = model_of_state[at]
-    kernels.rows(automaton, models, at, costs.numpy(), nextstates.numpy())
-    return costs, nextstates
+    costs, nextstates = _rows(handle, states.numpy(), num_labels)
+    return torch.from_numpy(costs), torch.from_numpy(nextstates)
 
 
 @_cpu_rows.register_fake
@@ -312,13 +340,8 @@ def _(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
 @library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
 def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """`kernels.steps` of the automaton of a handle."""
-    automaton, model_of_state = _AUTOMATA[handle]
-    at, given = states.int().numpy(), labels.int().numpy()
-    costs = torch.empty(len(at))
-    nextstates = torch.empty(len(at), dtype=torch.int32)
-    models = model_of_state[at]
-    kernels.steps(automaton, models, at, given, costs.numpy(), nextstates.numpy())
-    return costs, nextstates
+    costs, nextstates = _steps(handle, states.numpy(), labels.numpy())
+    return torch.from_numpy(costs), torch.from_numpy(nextstates)
 
 
 @_cpu_steps.register_fake

@@ -40,7 +40,8 @@ from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.model_checks import CheckedModel
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.phrases import TorchPhrases, phrases_of
-from wfstdec.transducer.steps import Searcher, Source
+from wfstdec.transducer.source import Source
+from wfstdec.transducer.steps import Searcher
 
 _SETTLE_FROM = 64
 """Tokens that are the same in all hypotheses leave the beam when there are so many."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -74,6 +75,26 @@ class Fusion:
             total = total - costs * term.weight
             nextstates.append(there.long())
         return total, tuple(nextstates)
+
+    def gains_on_cpu(self, states: Sequence[np.ndarray]) -> np.ndarray | None:
+        """As `rows`, of arrays."""
+        total = None
+        for term, at in zip(self.terms, states, strict=True):
+            gains = term.model.rows_on_cpu(at)[0]
+            gains *= np.float32(-term.weight)
+            total = gains if total is None else total + gains
+        return total
+
+    def step_on_cpu(
+        self, states: Sequence[np.ndarray], labels: np.ndarray
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """As `step`, of arrays."""
+        total, nextstates = np.zeros(len(labels), np.float32), []
+        for term, at in zip(self.terms, states, strict=True):
+            costs, there = term.model.steps_on_cpu(at, labels)
+            total = total - costs * np.float32(term.weight)
+            nextstates.append(there)
+        return total, nextstates
 
     def final(self, states: States, num: int) -> Tensor:
         """Gains of ending in these states, float64 [N]."""

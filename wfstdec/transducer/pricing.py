@@ -24,7 +24,6 @@ from torch import Tensor
 
 from wfstdec.errors import ShapeError
 from wfstdec.transducer.fusion import Fusion, States
-from wfstdec.transducer.kernels import cpu_top_labels
 from wfstdec.transducer.model import Joined, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
 
@@ -95,7 +94,7 @@ class Pricer:
         self.blank, self.num_labels = model.blank, len(model.tokens) + 1
         durations = tuple(model.durations)
         blank_durations = [d for d in durations if d > 0] or [1]
-        self._takes_time = [i for i, d in enumerate(durations) if d > 0]
+        self.takes_time = [i for i, d in enumerate(durations) if d > 0]
         self._num_durations = len(durations)
         self.zero = durations.index(0) if 0 in durations else None
         self.token_steps = torch.tensor(durations or (0,), device=device)
@@ -105,7 +104,7 @@ class Pricer:
         scored = options.blank_scored and not greedy
         self.blank_weight = fusion.lm_weight if scored else 0.0
         labels = torch.arange(self.num_labels, device=device)
-        self._is_blank = labels == self.blank
+        self.is_blank = labels == self.blank
 
     def price(self, joined: Joined, states: States) -> Priced:
         """What the joiner gave, with what is added to it.
@@ -113,9 +112,9 @@ class Pricer:
         Raises:
             ShapeError: The joiner's outputs are not as many as the model says.
         """
-        logprobs, durations = self._checked(joined)
+        logprobs, durations = self.checked(joined)
         blank = logprobs[:, self.blank]
-        tokens = logprobs.masked_fill(self._is_blank, -_INF)
+        tokens = logprobs.masked_fill(self.is_blank, -_INF)
         own = tokens
         if self.blank_weight:
             spoke = torch.logsumexp(tokens, 1, keepdim=True)
@@ -125,7 +124,7 @@ class Pricer:
         blank_model, scored = blank[:, None], (1 + self.blank_weight) * blank[:, None]
         is_good = (logprobs < _INF).all(1)
         if durations is not None:
-            extra = torch.log_softmax(durations[:, self._takes_time], 1)
+            extra = torch.log_softmax(durations[:, self.takes_time], 1)
             blank_model, scored = blank_model + extra, scored + extra
             is_good = is_good & (durations < _INF).all(1)
         return Priced(
@@ -139,7 +138,7 @@ class Pricer:
             is_good=is_good,
         )
 
-    def _checked(self, joined: Joined) -> tuple[Tensor, Tensor | None]:
+    def checked(self, joined: Joined) -> tuple[Tensor, Tensor | None]:
         """Log-probs in float32 at least; their sizes are right."""
         parts = joined if isinstance(joined, tuple | list) else (joined,)
         sizes = [part.shape[-1] for part in parts]
@@ -254,14 +253,6 @@ class Pricer:
 
 def top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
     """The best labels of each row and their scores, [N, num]; of equals the lowest."""
-    if scores.device.type == "cpu":
-        labels = cpu_top_labels(scores, num)
-        return scores.gather(1, labels), labels
-    return torch_top_labels(scores, num)
-
-
-def torch_top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
-    """As `top_labels`, by operations of torch."""
     if scores.dtype != torch.float32:
         order = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :num]
         return scores.gather(1, order), order

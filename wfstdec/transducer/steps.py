@@ -21,16 +21,14 @@ AES++, frame by frame:
     the blank for those that are still open; merge
 
 A step looks at no number on the host: nothing but `run` asks now and then whether all
-are through. On a CPU, where it costs nothing to ask, the model sees only rows that need
-it (`dense=False`); the result is the same.
+are through. On a CPU, where it costs nothing to ask, `cpu/` does the same in kernels,
+and the model sees only rows that need it (`dense=False`); the result is the same.
 
 In chunks a step waits until no candidate can pass the last frame that has come, so that
 it does what it would do with all frames there.
 """
 
 from __future__ import annotations
-
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,55 +44,21 @@ from wfstdec.transducer.beam import (
     start_beam,
     with_room,
 )
+from wfstdec.transducer.cpu.greedy import GreedySearch
+from wfstdec.transducer.cpu.joined import Joiner
+from wfstdec.transducer.cpu.search import CpuSearch
 from wfstdec.transducer.fusion import Fusion, States
-from wfstdec.transducer.kernels import cpu_advance
 from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import Choices, Priced, Pricer
+from wfstdec.transducer.source import LEAST_ROWS, Source
 
 _INF = float("inf")
 _FAR = 1 << 30
-_LEAST_ROWS = 16
-"""Products of fewer rows may be rounded otherwise, by other kernels."""
+_ASK_EVERY = 8
+"""Steps between two questions whether all are through."""
 _ROOM = 32
 """Room for tokens is made in steps of this many."""
-
-
-class Source(NamedTuple):
-    """Frames that have come.
-
-    Attributes:
-        frames: [B, T, D].
-        first: int64 [B], the number of the first of these in its utterance.
-        come: int64 [B], how many there were so far, those before `first` too.
-        is_ended: bool [B], no more will come.
-    """
-
-    frames: Tensor
-    first: Tensor
-    come: Tensor
-    is_ended: Tensor
-
-    def ended(self) -> Source:
-        """The same, and these were all."""
-        return self._replace(is_ended=torch.ones_like(self.is_ended))
-
-
-class Rows(NamedTuple):
-    """Rows of a beam that the model is to see.
-
-    Attributes:
-        all: int64 [N], at least `_LEAST_ROWS`; the last ones for nothing but that.
-        num: How many are needed, the first.
-    """
-
-    all: Tensor
-    num: int
-
-    @property
-    def needed(self) -> Tensor:
-        """Those that are, int64 [num]."""
-        return self.all[: self.num]
 
 
 class Searcher:
@@ -105,7 +69,8 @@ class Searcher:
         options: Of the search.
         fusion: Of the batch.
         device: Where model and frames are.
-        dense: The model sees all rows, needed or not; None does off the CPU.
+        dense: All in operations of torch, and the model sees all rows, needed or not;
+            None does so off the CPU.
 
     Attributes:
         bad: bool [B], whose joiner gave NaN or +inf.
@@ -129,7 +94,7 @@ class Searcher:
     def start(self, num: int) -> Beam:
         """The beam before `num` utterances."""
         width = self.options.width
-        state, g = self.model.start(max(num * width, _LEAST_ROWS))
+        state, g = self.model.start(max(num * width, LEAST_ROWS))
         rows = torch.arange(num * width, device=self.device)
         self.bad = torch.zeros(num, dtype=torch.bool, device=self.device)
         state, g = take_rows(state, rows), g.index_select(0, rows)
@@ -139,17 +104,26 @@ class Searcher:
         """Go on as long as there are frames to go on by."""
         if source.frames.shape[1] == 0 or not len(source.frames):
             return beam
+        if not self.dense:
+            return self._run_on_cpu(beam, source)
         if self.options.strategy == "aes":
             return self._run_frames(beam, source)
         said, steps = self._most_tokens(beam), 0
-        every = 8 if self.dense else 1
-        while steps % every or bool(self.is_open(beam, source).any()):
+        while steps % _ASK_EVERY or bool(self.is_open(beam, source).any()):
             if beam.rows.shape[1] < said + steps + 1:
                 beam = with_room(beam, said + steps + _ROOM)
             check()
             beam = self.step(beam, source)
             steps += 1
         return beam
+
+    def _run_on_cpu(self, beam: Beam, source: Source) -> Beam:
+        kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
+        joiner = Joiner(self.model, self.fusion, self.pricer)
+        search = kind(joiner, self.options, beam)
+        after = search.run(source)
+        self.bad = torch.from_numpy(search.bad)
+        return after
 
     def is_open(self, beam: Beam, source: Source) -> Tensor:
         """Which hypotheses may take a step now, bool [B, K]."""
@@ -172,19 +146,12 @@ class Searcher:
             kind: `"step"`, or of AES++ `"search"` (prefixes, then expand), `"expand"`
                 or `"close"` (with the blank).
         """
-        rows = self._rows(is_open)
-        if not rows.num:
-            return beam
+        rows = self._rows(beam)
         priced, states = self._price(beam, source, rows, is_open)
         if kind == "search":
-            beam = self._search_prefixes(beam, priced, states, rows, is_open)
-        choices = self._choices(beam, priced, states, rows.all, kind)
-        if not self.dense:
-            after, spoke = self._advance_on_cpu(
-                *(beam, _limit(source), is_open, rows, choices), seen=kind == "search"
-            )
-            return after if kind == "close" else self._spoken(after, spoke)
-        found = self._candidates(beam, source, is_open, rows, choices)
+            beam = self._search_prefixes(beam, priced, states, is_open)
+        choices = self._choices(beam, priced, states, rows, kind)
+        found = self._candidates(beam, source, is_open, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
         if found.score[0].numel() > 1:  # one hypothesis may have equal ways on too
@@ -192,33 +159,6 @@ class Searcher:
         kept = select(beam, found)
         after = moved(beam, kept)
         return after if kind == "close" else self._spoken(after, kept.label >= 0)
-
-    def _advance_on_cpu(
-        self,
-        beam: Beam,
-        limit: Tensor,
-        is_open: Tensor,
-        rows: Rows,
-        choices: Choices,
-        *,
-        seen: bool,
-    ) -> tuple[Beam, Tensor]:
-        """The new beam by a kernel, and who said a token."""
-        new, parent, spoke = cpu_advance(
-            [rows.needed, *(part[: rows.num] for part in choices)],
-            *([*beam[:7]], is_open, limit),
-            num_labels=self.pricer.num_labels,
-            is_sum=self.options.merge == "sum",
-            drops_seen=seen,
-        )
-        arrays: dict[str, Any] = dict(zip(Beam._fields, new, strict=False))
-        after = beam._replace(
-            **arrays,
-            g=beam.g.index_select(0, parent),
-            state=take_rows(beam.state, parent),
-            fusion=tuple(at.index_select(0, parent) for at in beam.fusion),
-        )
-        return after, spoke
 
     def _choices(
         self, beam: Beam, priced: Priced, states: States, rows: Tensor, kind: str
@@ -233,23 +173,20 @@ class Searcher:
             return self.pricer.expansions(priced, states, forced)
         return self.pricer.choices(priced, states, forced)
 
-    def _rows(self, mask: Tensor) -> Rows:
-        """The rows that the model is to see."""
-        flat = mask.flatten()
-        if self.dense:
-            rows = torch.arange(len(flat), device=flat.device)
-        else:
-            rows = flat.nonzero()[:, 0]
-        more = _LEAST_ROWS - len(rows)
-        return Rows(
-            torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows, len(rows)
-        )
+    def _rows(self, beam: Beam) -> Tensor:
+        """All rows of a beam, int64 [N], and as many more of the first as are lacking.
+
+        The model sees `LEAST_ROWS` or more.
+        """
+        rows = torch.arange(beam.score.numel(), device=self.device)
+        more = LEAST_ROWS - len(rows)
+        return torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows
 
     def _price(
-        self, beam: Beam, source: Source, given: Rows, is_open: Tensor
+        self, beam: Beam, source: Source, rows: Tensor, is_open: Tensor
     ) -> tuple[Priced, States]:
         """Join frames and g of these rows."""
-        rows, width = given.all, beam.score.shape[1]
+        width = beam.score.shape[1]
         utterance = rows // width
         frame = beam.frame.flatten().index_select(0, rows)
         at = (frame - source.first[utterance]).clamp(0, source.frames.shape[1] - 1)
@@ -264,28 +201,17 @@ class Searcher:
         return priced, states
 
     def _candidates(
-        self,
-        beam: Beam,
-        source: Source,
-        is_open: Tensor,
-        given: Rows,
-        choices: Choices,
+        self, beam: Beam, source: Source, is_open: Tensor, choices: Choices
     ) -> Candidates:
         """What all hypotheses may become: symbols of open ones, others as they are."""
         shape = (*beam.score.shape, choices.gain.shape[1])
-        flat = (shape[0] * shape[1], shape[2])
-        rows = given.needed
-        part = tree_map(lambda one: one[: given.num], choices)
-        gain = torch.full(flat, -_INF, dtype=torch.float64, device=self.device)
-        label = torch.full(flat, -1, device=self.device)
-        gain = gain.index_copy(0, rows, part.gain).view(shape)
-        label = label.index_copy(0, rows, part.label).view(shape)
-        step = torch.zeros_like(label).view(flat).index_copy(0, rows, part.step)
+        num = shape[0] * shape[1]
+        gain, label, step = (part[:num].reshape(shape) for part in choices)
         opens = is_open[:, :, None]
         stays = torch.full((shape[2],), -_INF, dtype=gain.dtype, device=self.device)
         stays[:1] = 0
         limit = _limit(source)[:, None, None]
-        frame = torch.minimum(beam.frame[:, :, None] + step.view(shape), limit)
+        frame = torch.minimum(beam.frame[:, :, None] + step, limit)
         return Candidates(
             score=beam.score[:, :, None] + torch.where(opens, gain, stays),
             label=torch.where(opens, label, -1),
@@ -294,27 +220,16 @@ class Searcher:
 
     def _spoken(self, beam: Beam, spoke: Tensor) -> Beam:
         """The beam with predictor and fusion after the last token of some."""
-        flat = spoke.flatten()
-        given = self._rows(spoke)
-        if not given.num:
-            return beam
-        rows = given.all
+        flat, rows = spoke.flatten(), self._rows(beam)
         labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
         tokens = labels - (labels > self.pricer.blank).long()
         tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # of NaN, found later
         g, state = self.model.predict(tokens, take_rows(beam.state, rows))
         states = tuple(at.index_select(0, rows) for at in beam.fusion)
         new = (g, state, self.fusion.step(states, labels)[1])
+        new = tree_map(lambda one: one[: len(flat)], new)
         old = (beam.g, beam.state, beam.fusion)
-        if self.dense:
-            new = tree_map(lambda one: one[: len(flat)], new)
-            g, state, states = choose_rows(flat, new, old)
-        else:
-            rows, num = given.needed, given.num
-            g, state, states = tree_map(
-                lambda to, part: to.index_copy(0, rows, part[:num].to(to.dtype)),
-                *(old, new),
-            )
+        g, state, states = choose_rows(flat, new, old)
         return beam._replace(g=g, state=state, fusion=states)
 
     def _most_tokens(self, beam: Beam) -> int:
@@ -356,18 +271,13 @@ class Searcher:
         return self.options.prefix_search and takes_none
 
     def _search_prefixes(
-        self, beam: Beam, priced: Priced, states: States, rows: Rows, is_open: Tensor
+        self, beam: Beam, priced: Priced, states: States, is_open: Tensor
     ) -> Beam:
         """Move scores from open texts to open ones that are one token longer."""
         num, width = beam.score.shape
         longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
-        if not self.dense and not longer.any():
-            return beam
-        last = beam.last.index_select(0, rows.all // width)
-        gain = self.pricer.to_label(priced, states, last)[: rows.num]
-        gains = torch.full(
-            (num * width, width), -_INF, dtype=gain.dtype, device=self.device
-        ).index_copy(0, rows.needed, gain)
+        last = beam.last.index_select(0, self._rows(beam) // width)
+        gains = self.pricer.to_label(priced, states, last)[: num * width]
         parent = longer.int().argmax(1)
         gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
         order = torch.sort(beam.length, dim=1, stable=True)[1]

@@ -1,0 +1,1 @@
+"""The searches on a CPU: the model in torch, all between in numba."""
