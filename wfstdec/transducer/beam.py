@@ -15,13 +15,14 @@ the next tokens are the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from wfstdec.transducer.fusion import States
-from wfstdec.transducer.model import take_rows
+from wfstdec.transducer.model import take_rows, tree_map
 
 NO_TOKEN = -1
 _INF = float("inf")
@@ -124,6 +125,36 @@ def with_room(beam: Beam, length: int) -> Beam:
         return beam
     more = beam.rows.new_zeros(num, length - room, 3)
     return beam._replace(rows=torch.cat([beam.rows, more], 1))
+
+
+def side_by_side(beams: Sequence[Beam]) -> Beam:
+    """The beams of several batches as one."""
+    if len(beams) == 1:
+        return beams[0]
+    longest = max(beam.rows.shape[1] for beam in beams)
+    parts = zip(*(with_room(beam, longest) for beam in beams), strict=True)
+    return Beam(*(tree_map(lambda *them: torch.cat(them), *part) for part in parts))
+
+
+def taken_apart(beam: Beam) -> list[Beam]:
+    """A beam for each utterance."""
+    num, width = beam.score.shape
+    found = []
+    for i in range(num):
+        longest = int(beam.length[i].max())
+        rows = slice(i * width, (i + 1) * width)
+        one = [part[i : i + 1] for part in beam[:6]]
+        found.append(
+            Beam(
+                *one,
+                rows=beam.rows[rows, :longest],
+                g=beam.g[rows],
+                state=tree_map(lambda part, rows=rows: part[rows], beam.state),
+                fusion=tuple(at[rows] for at in beam.fusion),
+                before=beam.before[i : i + 1],
+            )
+        )
+    return found
 
 
 def same_texts(beam: Beam) -> Tensor:

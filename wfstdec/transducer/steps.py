@@ -104,6 +104,7 @@ class Searcher:
         """Go on as long as there are frames to go on by."""
         if source.frames.shape[1] == 0 or not len(source.frames):
             return beam
+        self.bad = torch.zeros(len(beam.score), dtype=torch.bool, device=self.device)
         if not self.dense:
             return self._run_on_cpu(beam, source)
         if self.options.strategy == "aes":

@@ -37,6 +37,8 @@ from wfstdec.transducer.source import LEAST_ROWS, Source
 
 _FORGET_FROM = 1 << 16
 """Nodes of trees that nothing is forgotten below."""
+_SLOTS = 256
+"""Texts whose predictor outputs there is always room for."""
 
 
 class CpuSearch:
@@ -290,12 +292,17 @@ class Slots:
         nodes, which = np.unique(texts[order], return_index=True)
         trees.arrays.slot[nodes] = np.arange(len(nodes))
         at = torch.from_numpy(order[which])
-        self._size, self._used = max(256, 4 * num), len(nodes)
+        self._used = len(nodes)
+        self._size = max(self._size_of(num), len(nodes))
         self.g = self._wide(beam.g.index_select(0, at))
         self.state = tree_map(self._wide, take_rows(beam.state, at))
         self.fusion = [
             as_array(self._wide(one.index_select(0, at))) for one in beam.fusion
         ]
+
+    def _size_of(self, num: int) -> int:
+        """For how many texts there is room where there are so many hypotheses."""
+        return max(_SLOTS, 4 * num)
 
     def fill(
         self, joiner: Joiner, rows: np.ndarray, num: int, *, predict: bool = True
