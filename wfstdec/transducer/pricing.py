@@ -17,7 +17,7 @@ token takes no frame and a blank takes one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -94,7 +94,10 @@ class Pricer:
         self.blank, self.num_labels = model.blank, len(model.tokens) + 1
         durations = tuple(model.durations)
         blank_durations = [d for d in durations if d > 0] or [1]
-        self.takes_time = [i for i, d in enumerate(durations) if d > 0]
+        moving = [i for i, d in enumerate(durations) if d > 0]
+        self.takes_time: Any = moving
+        if moving and moving[-1] - moving[0] + 1 == len(moving):  # a view is quicker
+            self.takes_time = slice(moving[0], moving[-1] + 1)
         self._num_durations = len(durations)
         self.zero = durations.index(0) if 0 in durations else None
         self.token_steps = torch.tensor(durations or (0,), device=device)

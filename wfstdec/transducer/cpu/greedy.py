@@ -27,7 +27,7 @@ from wfstdec.transducer.beam import Beam
 from wfstdec.transducer.cpu.arrays import NONE, Prices, as_array
 from wfstdec.transducer.cpu.joined import Joiner
 from wfstdec.transducer.cpu.kernels import blank_gain, is_good, own
-from wfstdec.transducer.model import take_rows, tree_map
+from wfstdec.transducer.cpu.rows import Rows
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.source import LEAST_ROWS, Source
 
@@ -62,6 +62,22 @@ class Walk(NamedTuple):
     rows: np.ndarray
 
 
+class Turn(NamedTuple):
+    """What comes of frames that are joined at once.
+
+    Attributes:
+        goes_on: int64 [B], utterances that have frames.
+        said: int64 [B or more], those of them that say a token.
+        label: int64 [B or more], which; before models of fusion are asked, its row.
+        count: int64, how many of the two there are.
+    """
+
+    goes_on: np.ndarray
+    said: np.ndarray
+    label: np.ndarray
+    count: np.ndarray
+
+
 class GreedySearch:
     """A greedy search under way, K = 1.
 
@@ -77,25 +93,37 @@ class GreedySearch:
     def __init__(self, joiner: Joiner, options: TransducerOptions, beam: Beam) -> None:
         self._joiner, self._options, self._before = joiner, options, beam
         self.bad = np.zeros(len(beam.score), np.bool_)
-        self._g = beam.g.clone()
-        self._state = tree_map(torch.clone, beam.state)
+        self._given = Rows(beam.g, beam.state)
         self._fusion = [as_array(states).copy() for states in beam.fusion]
 
     def run(self, source: Source) -> Beam:
         """Go on as long as there are frames to go on by."""
-        walk = self._walk(source)
+        walk, joiner = self._walk(source), self._joiner
+        frames, num_frames = source.frames.flatten(0, 1), source.frames.shape[1]
+        first, num = as_array(source.first), len(walk.score)
+        at, given = np.empty((2, max(AT_ONCE * num, LEAST_ROWS + num)), np.int64)
+        turn = Turn(*(np.empty(max(num, LEAST_ROWS), np.int64) for _ in range(4)))
+        most, most_tokens = self._options.max_symbols, int(walk.length.max(initial=0))
         while True:
-            there = (walk.frame < walk.stop) & (walk.score > -_INF) & ~walk.bad
-            utterances = np.flatnonzero(there)
-            if not len(utterances):
+            window = plan(walk, first, num_frames, AT_ONCE, LEAST_ROWS, turn, at, given)
+            if not window:
                 return self._beam(walk)
             check()
-            prices, window = self._join(source, walk, utterances)
-            spoke = np.empty(len(utterances), np.int64)
-            most = self._options.max_symbols
-            steps = self._joiner.steps
-            walk_frames(prices, steps, utterances, window, most, walk, spoke)
-            walk = self._say(source, walk, prices, utterances, spoke)
+            if most_tokens == walk.rows.shape[1]:
+                more = np.zeros((num, _ROOM, 3), np.int32)
+                walk = walk._replace(rows=np.concatenate([walk.rows, more], 1))
+            most_tokens += 1
+            size = window * int(turn.count[0])
+            prices = joiner.prices(
+                frames.index_select(0, torch.from_numpy(at[:size])),
+                self._given.g_at(given[:size]),
+                None,
+            )
+            fused = bool(self._fusion)
+            walk_frames(prices, joiner.steps, window, most, fused, walk, turn)
+            if fused:
+                self._fuse(prices, walk, turn)
+            self._predict(turn)
 
     def _walk(self, source: Source) -> Walk:
         """Where the search stands, and how far it can go now."""
@@ -110,72 +138,39 @@ class GreedySearch:
             rows=as_array(beam.rows).copy(),
         )
 
-    def _join(
-        self, source: Source, walk: Walk, utterances: np.ndarray
-    ) -> tuple[Prices, int]:
-        """The next frames of some utterances, and how many of each there are."""
-        window = max(AT_ONCE, -(-LEAST_ROWS // len(utterances)))
-        num_frames = source.frames.shape[1]
-        first = as_array(source.first)[utterances]
-        at = (walk.frame[utterances] - first)[:, None] + np.arange(window)
-        at = np.minimum(at, num_frames - 1) + utterances[:, None] * num_frames
-        frames = source.frames.flatten(0, 1)
-        rows = torch.from_numpy(np.repeat(utterances, window))
-        prices = self._joiner.prices(
-            frames.index_select(0, torch.from_numpy(at.ravel())),
-            self._g.index_select(0, rows),
-            None,
-        )
-        return prices, window
-
-    def _say(
-        self,
-        source: Source,
-        walk: Walk,
-        prices: Prices,
-        utterances: np.ndarray,
-        spoke: np.ndarray,
-    ) -> Walk:
-        """A token of each utterance that has come to one."""
-        at, found = utterances[spoke >= 0], spoke[spoke >= 0]
-        if not len(at):
-            return walk
-        if walk.length.max() >= walk.rows.shape[1]:
-            more = np.zeros((len(walk.rows), _ROOM, 3), np.int32)
-            walk = walk._replace(rows=np.concatenate([walk.rows, more], 1))
-        joiner = self._joiner
-        gains = joiner.gains([states[at] for states in self._fusion])
-        labels = np.empty(len(at), np.int64)
-        say(prices, joiner.steps, at, found, gains, walk, labels)
-        said = labels >= 0
-        at, labels = at[said], labels[said]
-        new = joiner.next_states([states[at] for states in self._fusion], labels)
-        for old, there in zip(self._fusion, new, strict=True):
-            old[at] = there
-        # Behind the end nobody asks what could follow.
-        asked = (walk.frame[at] < walk.stop[at]) | ~as_array(source.is_ended)[at]
-        self._predict(at[asked], labels[asked])
-        return walk
-
-    def _predict(self, at: np.ndarray, labels: np.ndarray) -> None:
-        """The predictor of some utterances one token further."""
-        if not len(at):
+    def _fuse(self, prices: Prices, walk: Walk, turn: Turn) -> None:
+        """Say the tokens that language models and boosts make the best."""
+        num = int(turn.count[1])
+        if not num:
             return
-        more = max(LEAST_ROWS - len(at), 0)
-        padded = torch.from_numpy(np.append(at, np.repeat(at[:1], more)))
-        labels = np.append(labels, np.repeat(labels[:1], more))
-        new = self._joiner.predict(labels, take_rows(self._state, padded))
-        rows = padded[: len(at)]
-        tree_map(
-            lambda to, part: to.index_copy_(0, rows, part[: len(rows)].to(to.dtype)),
-            *((self._g, self._state), new),
+        said = turn.said[:num]
+        gains = self._joiner.gains([states[said] for states in self._fusion])
+        say(prices, self._joiner.steps, gains, walk, turn)
+        num = int(turn.count[1])
+        said, labels = turn.said[:num], turn.label[:num]
+        new = self._joiner.next_states(
+            [states[said] for states in self._fusion], labels
         )
+        for old, there in zip(self._fusion, new, strict=True):
+            old[said] = there
+
+    def _predict(self, turn: Turn) -> None:
+        """The predictor one token further where one was said."""
+        num = int(turn.count[1])
+        if not num:
+            return
+        padded = max(num, LEAST_ROWS)
+        turn.said[num:padded], turn.label[num:padded] = turn.said[0], turn.label[0]
+        state = self._given.state_at(turn.said[:padded])
+        new = self._joiner.predict(turn.label[:padded], state)
+        self._given.put(turn.said[:num], *new, num)
 
     def _beam(self, walk: Walk) -> Beam:
         """What other parts of the library take a search for."""
         last = np.full(len(walk.score), NONE)
         some = np.flatnonzero(walk.length)
         last[some] = walk.rows[some, walk.length[some] - 1, 0]
+        everything = np.arange(len(walk.score))
         parts = walk.score, walk.frame, walk.run, walk.length, last
         score, frame, run, length, last_token = (
             torch.from_numpy(part)[:, None] for part in parts
@@ -187,8 +182,8 @@ class GreedySearch:
             length=length,
             last=last_token,
             rows=torch.from_numpy(walk.rows),
-            g=self._g,
-            state=self._state,
+            g=self._given.g_at(everything),
+            state=self._given.state_at(everything),
             fusion=tuple(map(torch.from_numpy, self._fusion)),
         )
 
@@ -217,24 +212,94 @@ def _skip(prices, steps, row, walk, b):
     _move(walk, b, np.float64(gain), steps.of_blank[best])
 
 
+@inlined
+def _speak(prices, steps, row, gains, i, walk, b):
+    """Say the best token, or a blank where none can be; the token or -1.
+
+    Where there are gains, those in row `i` are added.
+    """
+    best, blank = np.int64(NONE), steps.blank[0]
+    most = prices.weights[3] * -_INF
+    for label in range(prices.logprobs.shape[1]):
+        if label == blank:
+            continue
+        one = own(prices, row, label)
+        if len(gains):
+            one = one + gains[i, label]
+        if one > most:
+            most, best = one, np.int64(label)
+    if best < 0:
+        _skip(prices, steps, row, walk, b)
+    else:
+        step = steps.of_token[0]
+        if prices.lasts.shape[1]:
+            longest = 0
+            for d in range(1, prices.lasts.shape[1]):
+                if prices.lasts[row, d] > prices.lasts[row, longest]:
+                    longest = d
+            most = most + prices.lasts[row, longest]
+            step = steps.of_token[longest]
+        before, run, at = walk.frame[b], walk.run[b], walk.length[b]
+        if not _move(walk, b, np.float64(most), step):
+            walk.run[b] = run + 1
+        walk.rows[b, at, 0], walk.rows[b, at, 1] = best, before
+        walk.rows[b, at, 2] = max(walk.frame[b], before + 1)
+        walk.length[b] = at + 1
+    return best
+
+
 @kernel
-def walk_frames(prices, steps, utterances, window, most, walk, spoke):
+def plan(walk, first, num_frames, at_once, least, turn, at, given):
+    """Which frames are joined next with which predictor outputs.
+
+    Args:
+        walk: Where utterances are.
+        first: int64 [B], the number of the first frame at hand.
+        num_frames: Frames of an utterance at hand, padding included.
+        at_once: Frames of each, more where this makes less than `least` rows.
+        least: Rows.
+        turn: The utterances that go on are written.
+        at: int64, written: rows of [B * num_frames].
+        given: int64, written: rows of [B].
+
+    Returns:
+        Frames of each utterance; 0 where none goes on.
+    """
+    num = 0
+    for b in range(len(walk.score)):
+        if walk.frame[b] < walk.stop[b] and walk.score[b] > -_INF and not walk.bad[b]:
+            turn.goes_on[num] = b
+            num += 1
+    turn.count[0], turn.count[1] = num, 0
+    if num == 0:
+        return 0
+    window = max(at_once, (least + num - 1) // num)
+    for i in range(num):
+        b = turn.goes_on[i]
+        for j in range(window):
+            frame = min(walk.frame[b] - first[b] + j, num_frames - 1)
+            at[i * window + j] = b * num_frames + frame
+            given[i * window + j] = b
+    return window
+
+
+@kernel
+def walk_frames(prices, steps, window, most, fused, walk, turn):
     """Go through the frames that were joined, to the first token of each utterance.
 
     Args:
         prices: Of `window` frames of each utterance, one after the other.
         steps: What symbols are.
-        utterances: int64 [N].
         window: Frames.
         most: Tokens in a frame.
+        fused: Models of fusion have still to be asked: tokens are not said.
         walk: Where they are; written.
-        spoke: int64 [N], written: the row where a token comes, -1 for none.
+        turn: What was said, or where tokens come; written.
     """
-    blank = steps.blank[0]
-    for i in range(len(utterances)):
-        b = utterances[i]
+    blank, num = steps.blank[0], 0
+    for i in range(turn.count[0]):
+        b = turn.goes_on[i]
         begin = walk.frame[b]
-        spoke[i] = NONE
         while walk.frame[b] < min(begin + window, walk.stop[b]):
             row = i * window + walk.frame[b] - begin
             if not is_good(prices, row):
@@ -244,56 +309,40 @@ def walk_frames(prices, steps, utterances, window, most, walk, spoke):
             for label in range(prices.logprobs.shape[1]):
                 if label != blank and prices.logprobs[row, label] > best:
                     best = prices.logprobs[row, label]
-            if best >= prices.logprobs[row, blank] and walk.run[b] < most:
-                spoke[i] = row
+            speaks = best >= prices.logprobs[row, blank] and walk.run[b] < most
+            if speaks and fused:
+                turn.said[num], turn.label[num] = b, row
+                num += 1
                 break
-            _skip(prices, steps, row, walk, b)
+            if speaks:
+                label = _speak(prices, steps, row, prices.gains, 0, walk, b)
+                if label >= 0:
+                    turn.said[num], turn.label[num] = b, label
+                    num += 1
+                    break
+            else:
+                _skip(prices, steps, row, walk, b)
             if not walk.score[b] > -_INF:
                 break
+    turn.count[1] = num
 
 
 @kernel
-def say(prices, steps, utterances, spoke, gains, walk, labels):
-    """Say the best token of each of these utterances, or a blank where none can be.
+def say(prices, steps, gains, walk, turn):
+    """Say the best token of utterances that have come to one, by all models together.
 
     Args:
         prices: Of some rows.
         steps: What symbols are.
-        utterances: int64 [N].
-        spoke: int64 [N], the row of each.
-        gains: float32 [N, V + 1], of fusion; no rows where there is none.
+        gains: float32 [N, V + 1], of fusion.
         walk: Where they are; written.
-        labels: int64 [N], written: what was said, -1 for nothing.
+        turn: Where tokens come, then what was said; written.
     """
-    blank = steps.blank[0]
-    for i in range(len(utterances)):
-        b, row = utterances[i], spoke[i]
-        labels[i] = best = NONE
-        most = prices.logprobs.dtype.type(-_INF)
-        for label in range(prices.logprobs.shape[1]):
-            if label == blank:
-                continue
-            one = own(prices, row, label)
-            if len(gains):
-                one = one + gains[i, label]
-            if one > most:
-                most, best = one, label
-        if best < 0:
-            _skip(prices, steps, row, walk, b)
-            continue
-        step = steps.of_token[0]
-        if prices.lasts.shape[1]:
-            longest = 0
-            for d in range(1, prices.lasts.shape[1]):
-                if prices.lasts[row, d] > prices.lasts[row, longest]:
-                    longest = d
-            most = most + prices.lasts[row, longest]
-            step = steps.of_token[longest]
-        before, run = walk.frame[b], walk.run[b]
-        labels[i] = best
-        if not _move(walk, b, np.float64(most), step):
-            walk.run[b] = run + 1
-        at = walk.length[b]
-        walk.rows[b, at, 0], walk.rows[b, at, 1] = best, before
-        walk.rows[b, at, 2] = max(walk.frame[b], before + 1)
-        walk.length[b] = at + 1
+    num = 0
+    for i in range(turn.count[1]):
+        b, row = turn.said[i], turn.label[i]
+        label = _speak(prices, steps, row, gains, i, walk, b)
+        if label >= 0:
+            turn.said[num], turn.label[num] = b, label
+            num += 1
+    turn.count[1] = num

@@ -36,6 +36,7 @@ class Joiner:
 
     def __init__(self, model: TransducerModel, fusion: Fusion, pricer: Pricer) -> None:
         self._model, self._fusion, self._pricer = model, fusion, pricer
+        self._of_type: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}
         self.steps = Steps(
             np.array([pricer.blank]),
             pricer.token_steps.numpy(),
@@ -70,23 +71,30 @@ class Joiner:
         if lasts is not None:
             lasts = lasts.to(logprobs.dtype)
             blank_lasts = torch.log_softmax(lasts[:, pricer.takes_time], 1)
-        weight = pricer.blank_weight
         numbers = logprobs.numpy()
-        spoke = np.empty(0, numbers.dtype)
-        if weight:
+        none, weights = self._constants(numbers.dtype)
+        spoke = none.ravel()
+        if pricer.blank_weight:
             tokens = logprobs.masked_fill(pricer.is_blank, -torch.inf)
             spoke = torch.logsumexp(tokens, 1).numpy()
-        none = _NO_ROWS if numbers.dtype == np.float32 else _NO_ROWS.astype(np.float64)
         fused = self.late and states is not None
-        insertion = pricer.options.token_insertion
         return Prices(
             logprobs=np.ascontiguousarray(numbers),
             spoke=spoke,
             gains=self.gains(states or []) if fused else _NO_ROWS,
             lasts=none if lasts is None else np.ascontiguousarray(lasts.numpy()),
             blank_lasts=none if blank_lasts is None else blank_lasts.numpy(),
-            weights=np.array([weight, insertion, 1 + weight, 1], numbers.dtype),
+            weights=weights,
         )
+
+    def _constants(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """No rows, and `Prices.weights`, of a type."""
+        if dtype not in self._of_type:
+            weight = self._pricer.blank_weight
+            insertion = self._pricer.options.token_insertion
+            weights = np.array([weight, insertion, 1 + weight, 1], dtype)
+            self._of_type[dtype] = _NO_ROWS.astype(dtype), weights
+        return self._of_type[dtype]
 
     def gains(self, states: list[np.ndarray]) -> np.ndarray:
         """What fusion gives for all labels, float32 [N, V + 1]; no rows without."""

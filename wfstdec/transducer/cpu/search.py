@@ -11,11 +11,8 @@ which batches and sessions put together and take apart.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from torch import Tensor
 
 from wfstdec.search.interrupts import check
 from wfstdec.transducer.beam import Beam
@@ -31,7 +28,7 @@ from wfstdec.transducer.cpu.arrays import (
     scratch_of,
 )
 from wfstdec.transducer.cpu.joined import Joiner
-from wfstdec.transducer.model import take_rows, tree_map
+from wfstdec.transducer.cpu.rows import Rows
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.source import LEAST_ROWS, Source
 
@@ -127,7 +124,7 @@ class CpuSearch:
         self._places = places
         return self._joiner.prices(
             self._frames.index_select(0, torch.from_numpy(frames)),
-            slots.g.index_select(0, torch.from_numpy(places)),
+            slots.given.g_at(places),
             slots.states_at(places[:num]),
         )
 
@@ -215,7 +212,6 @@ class CpuSearch:
         tokens = np.zeros((num * width, int(lengths.max(initial=0)), 3), np.int32)
         kernels.write_rows(lanes, tree, tokens)
         places = np.where(alive, tree.slot[lanes.text], 0).ravel()
-        at = torch.from_numpy(places)
         slots = self._slots
         return self._before._replace(
             score=torch.from_numpy(lanes.score),
@@ -224,8 +220,8 @@ class CpuSearch:
             length=torch.from_numpy(lengths),
             last=torch.from_numpy(tree.token[lanes.text]),
             rows=torch.from_numpy(tokens),
-            g=slots.g.index_select(0, at),
-            state=take_rows(slots.state, at),
+            g=slots.given.g_at(places),
+            state=slots.given.state_at(places),
             fusion=tuple(
                 torch.from_numpy(states) for states in slots.states_at(places)
             ),
@@ -279,8 +275,7 @@ class Slots:
         beam: What is known of them.
 
     Attributes:
-        g: [C, ...].
-        state: Pytree of tensors [C, ...].
+        given: C rows of the predictor.
         fusion: int64 [C] for each term.
     """
 
@@ -291,14 +286,11 @@ class Slots:
         order = np.argsort(~(lanes.score.ravel() > -np.inf), kind="stable")
         nodes, which = np.unique(texts[order], return_index=True)
         trees.arrays.slot[nodes] = np.arange(len(nodes))
-        at = torch.from_numpy(order[which])
+        at = order[which]
         self._used = len(nodes)
         self._size = max(self._size_of(num), len(nodes))
-        self.g = self._wide(beam.g.index_select(0, at))
-        self.state = tree_map(self._wide, take_rows(beam.state, at))
-        self.fusion = [
-            as_array(self._wide(one.index_select(0, at))) for one in beam.fusion
-        ]
+        self.given = Rows(beam.g, beam.state).widened(at, self._size)
+        self.fusion = [_wide(as_array(one)[at], self._size) for one in beam.fusion]
 
     def _size_of(self, num: int) -> int:
         """For how many texts there is room where there are so many hypotheses."""
@@ -329,14 +321,9 @@ class Slots:
             return
         padded = max(count, LEAST_ROWS)
         parents[count:padded], labels[count:padded] = parents[0], labels[0]
-        state = take_rows(self.state, torch.from_numpy(parents[:padded]))
-        g, state = joiner.predict(labels[:padded], state)
-        new = (g, state)
-        tree_map(lambda to, part: to[first:last].copy_(part[:count]), self._both, new)
-
-    @property
-    def _both(self) -> Any:
-        return self.g, self.state
+        state = self.given.state_at(parents[:padded])
+        new = joiner.predict(labels[:padded], state)
+        self.given.put(slice(first, last), *new, count)
 
     def states_at(self, places: np.ndarray) -> list[np.ndarray]:
         """Where the models of fusion are at some slots."""
@@ -346,19 +333,15 @@ class Slots:
         """Keep what hypotheses need; the rest would be asked for again."""
         slots = np.empty(self._lanes.score.size, np.int64)
         kept = kernels.keep_slots(self._lanes, self._trees.arrays, slots)
-        at = torch.from_numpy(slots[:kept])
         self._used = kept
         while self._size < 2 * (kept + num):
             self._size *= 2
-        self.g = self._wide(self.g.index_select(0, at))
-        self.state = tree_map(self._wide, take_rows(self.state, at))
-        self.fusion = [
-            as_array(self._wide(torch.from_numpy(one[slots[:kept]])))
-            for one in self.fusion
-        ]
+        self.given = self.given.widened(slots[:kept], self._size)
+        self.fusion = [_wide(one[slots[:kept]], self._size) for one in self.fusion]
 
-    def _wide(self, part: Tensor) -> Tensor:
-        """The rows with free ones behind them."""
-        return torch.cat(
-            [part, part.new_zeros(self._size - len(part), *part.shape[1:])]
-        )
+
+def _wide(numbers: np.ndarray, size: int) -> np.ndarray:
+    """A copy with free places behind."""
+    wide = np.zeros(size, numbers.dtype)
+    wide[: len(numbers)] = numbers
+    return wide

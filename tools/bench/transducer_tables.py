@@ -1,0 +1,303 @@
+"""The tables of the papers on transducers: what a beam, a scale, a batch, a list does.
+
+    python -m tools.bench.transducer_tables --table beams --lm in=pieces.arpa \\
+        --lm out=other.arpa --output run.json
+
+After "Efficient batched beam search for transducers" (ALSD++, AES++; arXiv 2505.23185)
+and "TurboBias" (phrases; arXiv 2508.07014), in small:
+
+    expansions  AES++: rounds x gamma x language model, of both parts of the speech
+    beams       search x K x language model
+    scales      search x lambda x language model, in and out of its domain
+    batches     search x batch size, with the first language model and without
+    phrases     search x size of the list x tree or uniform x language model
+
+The speech is that of some speakers, in two parts: every second utterance is for
+choosing (`tune`), the others are for telling (`test`). Seconds are of one thread's CPU
+time, the fastest of all turns, the encoder left out; they are noisy where others run.
+A list of phrases is the words of `--letters` letters or more that the references of the
+part have once, and as many more as make its size, words of the text that no reference
+has. P, R and F are of those that are said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tools.bench.command import Run, bare_parser, exit_with, parse
+from tools.bench.data import DATA
+from tools.bench.experiments import draw
+from tools.bench.report import Row, figure, format_table, text_figure, word_errors
+from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.compare.phrase_scores import PhraseCounter
+from wfstdec.compare.speech import evenly_spaced, read_speech
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.text.files import read_lines
+from wfstdec.transducer.loading import open_model
+
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        **{"utterances": 2, "heads": ["rnnt"], "beams": [2], "scales": [0.3]},
+        **{"rounds": [1], "gammas": [2.3], "batches": [1, 2], "sizes": [3]},
+    },
+}
+SPEAKERS = ["1673", "174", "1993", "2086"]
+"""Those that the demo's transducer was not trained on."""
+COLUMNS = {
+    "head": text_figure("head"),
+    "part": text_figure("part"),
+    "search": text_figure("strategy"),
+    "LM": text_figure("lm"),
+    "lambda": figure("lm_scale", "g"),
+    "K": figure("beam_size", "d"),
+    "batch": figure("batch_size", "d"),
+    "rounds": figure("expansion_rounds", "d"),
+    "gamma": figure("expansion_gamma", "g"),
+    "phrases": figure("phrases", "d"),
+    "spread": lambda row: row.get("spread", "-"),
+    "WER %": figure("wer", ".2f"),
+    "P %": figure("precision", ".1f"),
+    "R %": figure("recall", ".1f"),
+    "F %": figure("f_score", ".1f"),
+    "CPU s": figure("cpu_s", ".2f"),
+}
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = bare_parser(__doc__)
+    add = parser.add_argument
+    demo, sets = Path("graphs/transducer_demo"), DATA / "posteriors"
+    add("--table", choices=sorted(TABLES), required=True)
+    add("--model", type=Path, default=demo / "model.npz")
+    add("--heads", nargs="+", default=["rnnt", "tdt"])
+    add("--logprobs", type=Path, default=sets / "librispeech_dev.npz")
+    add("--ref", type=Path, default=sets / "librispeech_dev.txt")
+    add("--speakers", nargs="+", default=SPEAKERS)
+    add("--utterances", type=int, help="so many of each part, evenly spread")
+    add("--lm", action="append", default=[], metavar="NAME=ARPA", help="over pieces")
+    add("--lm-scale", type=float, default=0.3)
+    add("--strategies", nargs="+", default=["alsd", "aes"])
+    add("--beam-size", type=int, default=6)
+    add("--beams", nargs="+", type=int, default=[1, 2, 4, 6, 8, 10, 12])
+    add("--scales", nargs="+", type=float, default=[0.1, 0.2, 0.3, 0.4, 0.5, 0.7])
+    add("--rounds", nargs="+", type=int, default=[1, 2, 3, 4])
+    gammas = [1.0, 2.3, 4.0, 6.0, 8.0, 12.0]
+    add("--gammas", nargs="+", type=float, default=gammas)
+    add("--batches", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32, 64])
+    add("--sizes", nargs="+", type=int, default=[100, 1000, 20000])
+    add("--letters", type=int, default=7, help="a phrase's fewest")
+    add("--text", type=Path, default=DATA / "text/standardebooks_9.1Mwords.txt.gz")
+    add("--seed", type=int, default=1)
+    add("--repeats", type=int, default=1)
+    add("--plot", type=Path, help="of expansions")
+    add("--output", type=Path, help="write all figures as JSON, row by row")
+    return parse(parser, argv, PROFILES)
+
+
+class Part:
+    """Half of the speech, its frames for each head.
+
+    Args:
+        args: The flags.
+        name: `"tune"` or `"test"`.
+    """
+
+    def __init__(self, args: argparse.Namespace, name: str) -> None:
+        speech = read_speech(args.logprobs, args.ref)
+        of_speakers = [n for n in speech.logprobs if n.split("-")[0] in args.speakers]
+        chosen = sorted(of_speakers)[name == "tune" :: 2]
+        self.name, self.ids = name, evenly_spaced(chosen, args.utterances)
+        self.references = {one: speech.references[one] for one in self.ids}
+        arrays = [torch.from_numpy(speech.logprobs[one]) for one in self.ids]
+        self.audio_s = sum(map(len, arrays)) * speech.frame_shift_s
+        self.models = {head: open_model(args.model, head) for head in args.heads}
+        self.frames = {
+            head: TransducerDecoder(model, input="features").encode(arrays)
+            for head, model in self.models.items()
+        }
+
+
+class Tables:
+    """Decodes parts by settings.
+
+    Args:
+        args: The flags.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        names = ("tune", "test") if args.table == "expansions" else ("test",)
+        self.parts = {name: Part(args, name) for name in names}
+        tokens = TransducerDecoder(self._model(args.heads[0])).tokens
+        self.lms: dict[str, NgramLM | None] = {"-": None}
+        for given in args.lm:
+            name, _, path = given.partition("=")
+            self.lms[name] = NgramLM.from_arpa(Path(path), tokens)
+        self._boosts: dict[Any, Any] = {}
+
+    def _model(self, head: str) -> Any:
+        return next(iter(self.parts.values())).models[head]
+
+    def row(self, setting: Row) -> Row:
+        """Decode a part by a setting."""
+        part, args = self.parts[setting.get("part", "test")], self.args
+        given = {"head": args.heads[0], "lm": "-", "batch_size": 32} | setting
+        options = {"beam_size": args.beam_size, "lm_scale": args.lm_scale} | {
+            name: value for name, value in given.items() if name in _OPTIONS
+        }
+        decoder = TransducerDecoder(
+            part.models[given["head"]],
+            lm=self.lms[given["lm"]],
+            options=TransducerOptions(**options),
+            batch_size=given["batch_size"],
+        )
+        boosts, said = None, []
+        if "phrases" in given:
+            boosts, said = self._list(decoder, part, given)
+        frames = part.frames[given["head"]]
+        seconds = float("inf")
+        for _ in range(args.repeats):
+            began = time.process_time()
+            hyps = decoder.decode(frames, boosts=boosts)
+            seconds = min(seconds, time.process_time() - began)
+        texts = dict(zip(part.ids, (hyp.text for hyp in hyps), strict=True))
+        row = {"part": part.name, **options, **given, "cpu_s": seconds}
+        row |= {"audio_s": part.audio_s, **word_errors(part.references, texts)}
+        if said:
+            row |= self._phrase_scores(part, texts, said)
+        return row
+
+    def _phrase_scores(self, part: Part, texts: dict[str, str], said: list[str]) -> Row:
+        heard = {name: text.split() for name, text in texts.items()}
+        score = PhraseCounter(said).score(part.references, heard)
+        found = {"precision": score.precision, "recall": score.recall}
+        found["f_score"] = score.f_score
+        return {name: 100 * (value or 0.0) for name, value in found.items()}
+
+    def _list(
+        self, decoder: TransducerDecoder, part: Part, given: Row
+    ) -> tuple[Any, list[str]]:
+        """The list of a size and a spread, compiled, and those of it that are said."""
+        said, others = self._words(part)
+        key = given["phrases"], given["spread"]
+        if not given["phrases"]:
+            return None, said
+        if key not in self._boosts:
+            spread = PhraseOptions(uniform=given["spread"] == "uniform")
+            phrases = said + others[: max(given["phrases"] - len(said), 0)]
+            self._boosts[key] = decoder.phrase_compiler(spread).compile(phrases)
+        return self._boosts[key], said
+
+    def _words(self, part: Part) -> tuple[list[str], list[str]]:
+        """Rare words that are said, and words of the text that nobody says."""
+        if "words" not in self._boosts:
+            args = self.args
+            counts = Counter(w for words in part.references.values() for w in words)
+            said = sorted(
+                w for w, n in counts.items() if n == 1 and len(w) >= args.letters
+            )
+            of_text = {w for line in read_lines(args.text) for w in line.split()}
+            others = sorted(
+                w for w in of_text if len(w) >= args.letters and w not in counts
+            )
+            random.Random(args.seed).shuffle(others)
+            self._boosts["words"] = said[: min(args.sizes)], others
+        return self._boosts["words"]
+
+
+_OPTIONS = frozenset(TransducerOptions.__dataclass_fields__)
+
+
+def expansions(args: argparse.Namespace, lms: Sequence[str]) -> Iterator[Row]:
+    """Settings of AES++, on both parts."""
+    axes = args.heads, lms, args.rounds, args.gammas, ("tune", "test")
+    for head, lm, rounds, gamma, part in itertools.product(*axes):
+        more = {"expansion_rounds": rounds, "expansion_gamma": gamma}
+        yield {"head": head, "strategy": "aes", "lm": lm, "part": part, **more}
+
+
+def beams(args: argparse.Namespace, lms: Sequence[str]) -> Iterator[Row]:
+    """Settings over K; greedy before them."""
+    for head, lm in itertools.product(args.heads, lms):
+        yield {"head": head, "strategy": "greedy", "lm": lm, "beam_size": 1}
+        for strategy, beam in itertools.product(args.strategies, args.beams):
+            yield {"head": head, "strategy": strategy, "lm": lm, "beam_size": beam}
+
+
+def scales(args: argparse.Namespace, lms: Sequence[str]) -> Iterator[Row]:
+    """Settings over lambda."""
+    axes = args.heads, args.strategies, lms[1:], args.scales
+    for head, strategy, lm, scale in itertools.product(*axes):
+        yield {"head": head, "strategy": strategy, "lm": lm, "lm_scale": scale}
+
+
+def batches(args: argparse.Namespace, lms: Sequence[str]) -> Iterator[Row]:
+    """Settings over the batch size; 1 is the plain search."""
+    axes = args.heads, ("greedy", *args.strategies), lms[:2], args.batches
+    for head, strategy, lm, size in itertools.product(*axes):
+        yield {"head": head, "strategy": strategy, "lm": lm, "batch_size": size}
+
+
+def phrases(args: argparse.Namespace, lms: Sequence[str]) -> Iterator[Row]:
+    """Settings over lists; without one before them."""
+    axes = args.heads, ("greedy", *args.strategies), lms[:2]
+    for head, strategy, lm in itertools.product(*axes):
+        one = {"head": head, "strategy": strategy, "lm": lm}
+        yield {**one, "phrases": 0, "spread": "-"}
+        for size, spread in itertools.product(args.sizes, ("tree", "uniform")):
+            yield {**one, "phrases": size, "spread": spread}
+
+
+TABLES = {
+    "expansions": expansions,
+    "beams": beams,
+    "scales": scales,
+    "batches": batches,
+    "phrases": phrases,
+}
+
+
+def plot_expansions(path: Path | None, rows: Sequence[Row]) -> None:
+    """WER against CPU seconds of the test part, a curve for each of the rounds."""
+    panels = []
+    told = [row for row in rows if row["part"] == "test"]
+    for head, lm in dict.fromkeys((row["head"], row["lm"]) for row in told):
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in told:
+            if (row["head"], row["lm"]) == (head, lm):
+                name = f"{row['expansion_rounds']} rounds"
+                curves.setdefault(name, []).append((row["cpu_s"], row["wer"]))
+        panels.append((f"{head}, LM {lm}", "WER %", curves))
+    draw(path, panels, "CPU s; gamma grows along a curve")
+
+
+@torch.no_grad()
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    torch.set_num_threads(1)
+    run, tables = Run("tools.bench.transducer_tables", args), Tables(args)
+    tables.row({"strategy": "aes", "head": args.heads[-1], "part": "test"})  # compiles
+    rows: list[Row] = []
+    for setting in TABLES[args.table](args, list(tables.lms)):
+        rows.append(tables.row(setting))
+        run.write(rows)
+    print(format_table(COLUMNS, rows))
+    if args.table == "expansions":
+        plot_expansions(args.plot, rows)
+    print(run.footer())
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)
