@@ -74,6 +74,7 @@ class Searcher:
 
     Attributes:
         bad: bool [B], whose joiner gave NaN or +inf.
+        num_steps: Of the last run on a CPU: steps, or frames of AES++.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Searcher:
         self.pricer = Pricer(model, options, fusion, device)
         self._longest = max(model.durations, default=1)
         self.bad: Tensor | None = None
+        self.num_steps = 0
 
     def start(self, num: int) -> Beam:
         """The beam before `num` utterances."""
@@ -123,7 +125,7 @@ class Searcher:
         joiner = Joiner(self.model, self.fusion, self.pricer)
         search = kind(joiner, self.options, beam)
         after = search.run(source)
-        self.bad = torch.from_numpy(search.bad)
+        self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
         return after
 
     def is_open(self, beam: Beam, source: Source) -> Tensor:

@@ -198,8 +198,7 @@ class Predictor(nn.Module):
             context = marks[:, None].expand(num, _CONTEXT).contiguous()
             return context, self._of_context(context)
         zeros = weight.new_zeros(num, weight.shape[1])
-        g, state = self.predict(marks, (zeros, zeros))
-        return state, g
+        return self.predict(marks, (zeros, zeros))[::-1]
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
         """As `TransducerModel.predict`."""
@@ -386,10 +385,7 @@ def load_transducer(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> TorchTransducer:
-    """A head of a saved net, to decode with.
-
-    A SentencePiece model beside the file, `bpe.model` or `tokenizer.model`, is the
-    model's tokenizer.
+    """A head of a saved net, to decode with; `tokenizer_beside` is its tokenizer.
 
     Args:
         path: What `TransducerNet.save` wrote.
@@ -398,8 +394,7 @@ def load_transducer(
         dtype: float32 or bfloat16.
 
     Raises:
-        FormatError: As in `load_net`.
-        OptionError: As in `TorchTransducer`.
+        InputError: As of `load_net` and `TorchTransducer`.
     """
     net = load_net(path).to(device, dtype)
     return TorchTransducer(net, head, tokenizer_beside(path))

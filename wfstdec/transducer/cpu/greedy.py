@@ -25,8 +25,8 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.search.interrupts import check
 from wfstdec.transducer.beam import Beam
 from wfstdec.transducer.cpu.arrays import NONE, Prices, as_array
+from wfstdec.transducer.cpu.choices import blank_gain, is_good, own
 from wfstdec.transducer.cpu.joined import Joiner
-from wfstdec.transducer.cpu.kernels import blank_gain, is_good, own
 from wfstdec.transducer.cpu.rows import Rows
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.source import LEAST_ROWS, Source
@@ -88,11 +88,13 @@ class GreedySearch:
 
     Attributes:
         bad: bool [B], whose joiner gave NaN or +inf.
+        num_steps: Turns of the model so far.
     """
 
     def __init__(self, joiner: Joiner, options: TransducerOptions, beam: Beam) -> None:
         self._joiner, self._options, self._before = joiner, options, beam
         self.bad = np.zeros(len(beam.score), np.bool_)
+        self.num_steps = 0
         self._given = Rows(beam.g, beam.state)
         self._fusion = [as_array(states).copy() for states in beam.fusion]
 
@@ -109,6 +111,7 @@ class GreedySearch:
             if not window:
                 return self._beam(walk)
             check()
+            self.num_steps += 1
             if most_tokens == walk.rows.shape[1]:
                 more = np.zeros((num, _ROOM, 3), np.int32)
                 walk = walk._replace(rows=np.concatenate([walk.rows, more], 1))

@@ -1,11 +1,11 @@
-"""Kernels of the searches on a CPU: what is open, choices, merging, trees.
+"""Kernels of the searches on a CPU: what is open, prefixes, merging, cutting.
 
 A step of a search, the model in between:
 
     num = open_steps(...) or open_frames(...)     # rows of hypotheses that take a step
     wanted = place(...)                           # texts that the predictor has not had
     find(...)                                     # rows of frames and predictor outputs
-    choose(...)                                   # symbols that may follow
+    choices.choose(...)                           # symbols that may follow
     advance(...)                                  # merged, cut; the new hypotheses
 
 Sums are taken in the order of `wfstdec.transducer.beam`, which other devices run; sums
@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.transducer.cpu.choices import total
+from wfstdec.transducer.cpu.trees import add_text, add_trace, child_of, text_of
 
 NONE = -1
-STEP, EXPAND, CLOSE = 0, 1, 2
-"""Kinds of choices: of ALSD++, of AES++, and the blank alone."""
 _INF = np.inf
 
 
@@ -74,13 +74,6 @@ def open_frames(lanes, reach, rows):
 
 
 # ---------------------------------------------------------- what the model is to see
-@inlined
-def text_of(lanes, row):
-    """The text of a row of [B * K]."""
-    width = lanes.text.shape[1]
-    return lanes.text[row // width, row % width]
-
-
 @kernel
 def place(lanes, tree, rows, num, first, parents, labels):
     """Give slots from `first` on to texts that have none; returns how many.
@@ -126,155 +119,6 @@ def find(lanes, tree, reach, num_frames, rows, num, frames, slots):
         frame = min(max(lanes.frame[b, k] - reach.first[b], 0), num_frames - 1)
         frames[i] = b * num_frames + frame
         slots[i] = tree.slot[lanes.text[b, k]]
-
-
-# ------------------------------------------------------------------- what may follow
-@inlined
-def own(prices, i, label):
-    """What a token gains but for fusion and its duration."""
-    found = prices.logprobs[i, label]
-    if len(prices.spoke):
-        found = found + prices.weights[0] * prices.spoke[i]
-    if prices.weights[1] != 0:
-        found = found - prices.weights[1]
-    return found
-
-
-@inlined
-def total(prices, i, label):
-    """What a token gains with late fusion, its duration left out."""
-    found = own(prices, i, label)
-    if len(prices.gains):
-        found = found + prices.gains[i, label]
-    return found
-
-
-@inlined
-def blank_gain(prices, i, e, blank, weight):
-    """What a blank gains with its duration number e."""
-    found = weight * prices.logprobs[i, blank]
-    if len(prices.blank_lasts):
-        found = found + prices.blank_lasts[i, e]
-    return found
-
-
-@inlined
-def is_good(prices, i):
-    """Whether no log-prob of a row is NaN or +inf."""
-    for label in range(prices.logprobs.shape[1]):
-        if not prices.logprobs[i, label] < _INF:
-            return False
-    for d in range(prices.lasts.shape[1]):
-        if not prices.lasts[i, d] < _INF:
-            return False
-    return True
-
-
-@kernel
-def choose(prices, steps, kind, late, num, limits, runs, found, bad):
-    """Choose the symbols that may follow each row, as `Pricer` does.
-
-    Args:
-        prices: Of N rows or more.
-        steps: What symbols are.
-        kind: `STEP`, `EXPAND` or `CLOSE`.
-        late: Tokens are chosen by all that they gain, else by the model alone; what
-            fusion gives is then still to be added.
-        num: Tokens of each.
-        limits: float64 [3], gamma and labels of AES++, most tokens in a frame.
-        runs: int64 [N], tokens in this frame so far.
-        found: Written.
-        bad: bool [N], written: NaN or +inf is among the row.
-    """
-    blank, ways = steps.blank[0], len(steps.of_blank)
-    lasting = prices.lasts.shape[1]
-    value, order = found.value, found.order
-    for i in range(len(runs)):
-        bad[i] = not is_good(prices, i)
-        if kind == CLOSE:
-            best = 0
-            for e in range(1, ways):
-                one = blank_gain(prices, i, e, blank, prices.weights[2])
-                if one > blank_gain(prices, i, best, blank, prices.weights[2]):
-                    best = e
-            found.gain[i, 0] = blank_gain(prices, i, best, blank, prices.weights[2])
-            found.label[i, 0] = NONE
-            found.step[i, 0] = steps.of_blank[best]
-            continue
-        # The best tokens, of equal ones the lower first.
-        most, count = min(num, prices.logprobs.shape[1] - 1), 0
-        for label in range(prices.logprobs.shape[1]):
-            if label == blank:
-                continue
-            one = np.float64(
-                total(prices, i, label) if late else prices.logprobs[i, label]
-            )
-            if count == most and not one > value[count - 1]:
-                continue
-            at = min(count, most - 1)
-            count = min(count + 1, most)
-            while at > 0 and one > value[at - 1]:
-                value[at], order[at, 0] = value[at - 1], order[at - 1, 0]
-                at -= 1
-            value[at], order[at, 0] = one, label
-        # With durations the best pairs of these, of equal ones the first.
-        gain, label, step = found.gain[i], found.label[i], found.step[i]
-        wide = len(gain) - ways
-        if lasting:
-            filled = 0
-            for r in range(count):
-                for d in range(lasting):
-                    one = value[r] + np.float64(prices.lasts[i, d])
-                    if filled == wide and not one > gain[ways + filled - 1]:
-                        continue
-                    at = min(filled, wide - 1)
-                    filled = min(filled + 1, wide)
-                    while at > 0 and one > gain[ways + at - 1]:
-                        gain[ways + at] = gain[ways + at - 1]
-                        label[ways + at] = label[ways + at - 1]
-                        step[ways + at] = step[ways + at - 1]
-                        at -= 1
-                    gain[ways + at], label[ways + at] = one, order[r, 0]
-                    step[ways + at] = d
-        else:
-            for r in range(wide):
-                gain[ways + r], label[ways + r] = value[r], order[r, 0]
-                step[ways + r] = 0
-        for e in range(ways):
-            label[e], step[e] = NONE, steps.of_blank[e]
-            gain[e] = blank_gain(prices, i, e, blank, prices.weights[2])
-        forced = runs[i] >= limits[2]
-        if kind == EXPAND:
-            # Those far below the best, and those behind so many others, are left out.
-            highest = -_INF
-            for w in range(len(gain)):
-                value[w] = gain[w]
-                if w < ways and not late:
-                    value[w] = blank_gain(prices, i, w, blank, prices.weights[3])
-                if w >= ways and forced:
-                    value[w] = -_INF
-                highest = max(highest, value[w])
-            for w in range(len(gain)):
-                rank = 0
-                for other in range(len(gain)):
-                    if value[other] > value[w] or (
-                        value[other] == value[w] and other < w
-                    ):
-                        rank += 1
-                order[w, 1] = rank < limits[1] and value[w] > highest - limits[0]
-        for w in range(ways, len(gain)):
-            d = step[w]
-            step[w] = steps.of_token[d]
-            if not late and gain[w] > -_INF:
-                gain[w] = np.float64(own(prices, i, label[w]))
-                if lasting:
-                    gain[w] = gain[w] + np.float64(prices.lasts[i, d])
-            if forced:
-                gain[w] = -_INF
-        if kind == EXPAND:
-            for w in range(len(gain)):
-                if not order[w, 1]:
-                    gain[w] = -_INF
 
 
 # ------------------------------------------------------------------ prefixes of AES++
@@ -344,186 +188,6 @@ def add_prefixes(lanes, tree, prices, rows, num, parents, extra, zero, is_sum):
                     high = high + np.log1p(np.exp(low - high))
                 lanes.score[b, k] = high
         begin = end
-
-
-# ---------------------------------------------------------------------------- texts
-@inlined
-def _begin(parent, token, size):
-    """Where in a hash table of so many places a search begins."""
-    key = (parent * 31 + token) * 0x9E3779B1
-    return (key ^ (key >> 17)) & (size - 1)
-
-
-@inlined
-def child_of(tree, parent, token):
-    """The text that is one token longer, -1 where it is new."""
-    size = len(tree.table)
-    at = _begin(parent, token, size)
-    while tree.table[at] >= 0:
-        node = tree.table[at]
-        if tree.parent[node] == parent and tree.token[node] == token:
-            return node
-        at = (at + 1) & (size - 1)
-    return np.int64(NONE)
-
-
-@inlined
-def _enter(tree, node):
-    size = len(tree.table)
-    at = _begin(tree.parent[node], tree.token[node], size)
-    while tree.table[at] >= 0:
-        at = (at + 1) & (size - 1)
-    tree.table[at] = node
-
-
-@inlined
-def add_text(tree, parent, token):
-    """The text that is one token longer, made where it is new."""
-    node = child_of(tree, parent, token)
-    if node < 0:
-        node = tree.count[0]
-        tree.count[0] += 1
-        tree.parent[node], tree.token[node] = parent, token
-        tree.depth[node] = tree.depth[parent] + 1
-        tree.slot[node] = NONE
-        _enter(tree, node)
-    return node
-
-
-@inlined
-def add_trace(tree, parent, token, frame, after):
-    """One more token behind a trace."""
-    node = tree.count[1]
-    tree.count[1] += 1
-    tree.trace_parent[node] = parent
-    tree.trace_row[node, 0] = token
-    tree.trace_row[node, 1] = frame
-    tree.trace_row[node, 2] = after
-    return node
-
-
-@kernel
-def add_roots(tree, num):
-    """The empty texts of so many utterances, nodes and traces 0 to num."""
-    for b in range(num):
-        tree.parent[b], tree.token[b], tree.depth[b] = NONE, NONE, 0
-        tree.slot[b], tree.trace_parent[b] = NONE, NONE
-    tree.count[:] = num
-
-
-@kernel
-def read_rows(lanes, tree, rows, lengths):
-    """Texts and traces of live hypotheses; rows int32 [B * K, U, 3]."""
-    num, width = lanes.score.shape
-    for b in range(num):
-        for k in range(width):
-            text = trace = np.int64(b)
-            if lanes.score[b, k] > -_INF:
-                for u in range(lengths[b, k]):
-                    row = rows[b * width + k, u]
-                    text = add_text(tree, text, np.int64(row[0]))
-                    trace = add_trace(tree, trace, row[0], row[1], row[2])
-            lanes.text[b, k], lanes.trace[b, k] = text, trace
-
-
-@kernel
-def write_rows(lanes, tree, rows):
-    """Tokens of all hypotheses, int32 [B * K, U, 3]."""
-    num, width = lanes.score.shape
-    for b in range(num):
-        for k in range(width):
-            trace, at = lanes.trace[b, k], tree.depth[lanes.text[b, k]]
-            while at > 0:
-                at -= 1
-                for i in range(3):
-                    rows[b * width + k, at, i] = tree.trace_row[trace, i]
-                trace = tree.trace_parent[trace]
-
-
-@kernel
-def forget(lanes, tree, texts, traces):
-    """Forget what no hypothesis came from; the scratch is int64 [N] each.
-
-    Parents stand before their children, so that what stays can move down in place.
-    """
-    num, width = lanes.score.shape
-    texts[: tree.count[0]] = NONE
-    traces[: tree.count[1]] = NONE
-    for b in range(num):
-        texts[b] = traces[b] = 0
-        for k in range(width):
-            node = lanes.text[b, k]
-            while node >= 0 and texts[node] < 0:
-                texts[node] = 0
-                node = tree.parent[node]
-            node = lanes.trace[b, k]
-            while node >= 0 and traces[node] < 0:
-                traces[node] = 0
-                node = tree.trace_parent[node]
-    tree.table[:] = NONE
-    count = 0
-    for node in range(tree.count[0]):
-        if texts[node] < 0:
-            continue
-        texts[node] = count
-        parent = tree.parent[node]
-        tree.parent[count] = parent if parent < 0 else texts[parent]
-        tree.token[count], tree.depth[count] = tree.token[node], tree.depth[node]
-        tree.slot[count] = tree.slot[node]
-        if parent >= 0:
-            _enter(tree, np.int64(count))
-        count += 1
-    tree.count[0] = count
-    count = 0
-    for node in range(tree.count[1]):
-        if traces[node] < 0:
-            continue
-        traces[node] = count
-        parent = tree.trace_parent[node]
-        tree.trace_parent[count] = parent if parent < 0 else traces[parent]
-        for i in range(3):
-            tree.trace_row[count, i] = tree.trace_row[node, i]
-        count += 1
-    tree.count[1] = count
-    for b in range(num):
-        for k in range(width):
-            lanes.text[b, k] = texts[lanes.text[b, k]]
-            lanes.trace[b, k] = traces[lanes.trace[b, k]]
-
-
-@kernel
-def enter_all(tree):
-    """Fill an empty hash table."""
-    for node in range(tree.count[0]):
-        if tree.parent[node] >= 0:
-            _enter(tree, np.int64(node))
-
-
-@kernel
-def keep_slots(lanes, tree, slots):
-    """Number anew the slots that hypotheses need; `slots` are the old ones, in order.
-
-    That of a text, or where it has none yet, that of its parent. Returns how many.
-    """
-    for node in range(tree.count[0]):
-        if tree.slot[node] >= 0:
-            tree.slot[node] = -2 - tree.slot[node]
-    count = 0
-    num, width = lanes.score.shape
-    for row in range(num * width):
-        node = text_of(lanes, row)
-        if not lanes.score[row // width, row % width] > -_INF:
-            continue
-        if tree.slot[node] == NONE:
-            node = tree.parent[node]
-        if tree.slot[node] < NONE:
-            slots[count] = -2 - tree.slot[node]
-            tree.slot[node] = count
-            count += 1
-    for node in range(tree.count[0]):
-        if tree.slot[node] < NONE:
-            tree.slot[node] = NONE
-    return count
 
 
 # ------------------------------------------------------------------------- the step

@@ -16,7 +16,7 @@ import torch
 
 from wfstdec.search.interrupts import check
 from wfstdec.transducer.beam import Beam
-from wfstdec.transducer.cpu import kernels
+from wfstdec.transducer.cpu import choices, kernels, trees
 from wfstdec.transducer.cpu.arrays import (
     Choices,
     Lanes,
@@ -45,6 +45,10 @@ class CpuSearch:
         joiner: The model with what is added to it.
         options: ALSD++ or AES++.
         beam: Where the search stands.
+
+    Attributes:
+        bad: bool [B], whose joiner gave NaN or +inf.
+        num_steps: Steps, or frames of AES++, so far.
     """
 
     def __init__(self, joiner: Joiner, options: TransducerOptions, beam: Beam) -> None:
@@ -57,6 +61,7 @@ class CpuSearch:
         self._trees = Trees(self._lanes, beam)
         self._slots = Slots(self._lanes, self._trees, beam)
         self.bad = np.zeros(num, np.bool_)
+        self.num_steps = 0
         self._is_sum = options.merge == "sum"
         self._rows = np.empty(num * width, np.int64)
         self._parents = np.empty(num * width, np.int64)
@@ -73,12 +78,12 @@ class CpuSearch:
             *map(as_array, (source.first, source.come, source.is_ended)),
             np.zeros(num, np.int64),
         )
+        step = self._step
         if self._options.strategy == "aes":
-            while self._step_frames():
-                check()
-        else:
-            while self._step():
-                check()
+            step = self._step_frames
+        while step():
+            self.num_steps += 1
+            check()
         return self._beam()
 
     def _step(self) -> bool:
@@ -87,8 +92,7 @@ class CpuSearch:
         num = kernels.open_steps(self._lanes, self._reach, longest, self._rows)
         if num:
             prices = self._price(num)
-            choices = self._choose(num, prices, kernels.STEP)
-            self._advance(num, choices)
+            self._advance(num, self._choose(num, prices, choices.STEP))
         return num > 0
 
     def _step_frames(self) -> bool:
@@ -105,11 +109,11 @@ class CpuSearch:
             first = first and self._joiner.says_in_no_time
             if first:
                 self._search_prefixes(num, prices)
-            choices = self._choose(num, prices, kernels.EXPAND)
-            self._advance(num, choices, drops_seen=first)
+            found = self._choose(num, prices, choices.EXPAND)
+            self._advance(num, found, drops_seen=first)
         num = kernels.open_frames(self._lanes, self._reach, self._rows)
         if num:
-            self._advance(num, self._choose(num, self._price(num), kernels.CLOSE))
+            self._advance(num, self._choose(num, self._price(num), choices.CLOSE))
         return True
 
     def _price(self, num: int) -> Prices:
@@ -132,19 +136,19 @@ class CpuSearch:
         """Symbols of the open rows."""
         options, joiner = self._options, self._joiner
         most = options.beam_size
-        if kind == kernels.EXPAND:
+        if kind == choices.EXPAND:
             most += options.expansion_beta
         found = self._room(num, most, kind)
         bad = np.empty(num, np.bool_)
         gamma, forced = options.expansion_gamma, options.max_symbols
         runs = self._lanes.run.ravel()[self._rows[:num]]
-        kernels.choose(
+        choices.choose(
             *(prices, joiner.steps, kind, joiner.late, most),
             *(np.array([gamma, most, forced], np.float64), runs, found, bad),
         )
         if bad.any():
             self.bad[self._rows[:num][bad] // self._lanes.score.shape[1]] = True
-        if not joiner.late and kind != kernels.CLOSE:
+        if not joiner.late and kind != choices.CLOSE:
             ways = len(joiner.steps.of_blank)
             labels = found.label[:num, ways:]
             width = labels.shape[1]
@@ -159,7 +163,7 @@ class CpuSearch:
         tokens = self._joiner.num_labels - 1
         lasting = max(self._joiner.num_durations, 1)
         wide = 1
-        if kind != kernels.CLOSE:
+        if kind != choices.CLOSE:
             wide = ways + min(most, min(most, tokens) * lasting)
         if wide not in self._choices:
             rows = len(self._rows)
@@ -210,7 +214,7 @@ class CpuSearch:
             self._slots.fill(self._joiner, rows, len(rows), predict=predict)
         lengths = tree.depth[lanes.text]
         tokens = np.zeros((num * width, int(lengths.max(initial=0)), 3), np.int32)
-        kernels.write_rows(lanes, tree, tokens)
+        trees.write_rows(lanes, tree, tokens)
         places = np.where(alive, tree.slot[lanes.text], 0).ravel()
         slots = self._slots
         return self._before._replace(
@@ -245,15 +249,15 @@ class Trees:
         most = int(lengths.sum()) + 2 * num * width + num
         self.arrays = empty_tree(1 << max(most.bit_length(), 8))
         self._forget_from = _FORGET_FROM
-        kernels.add_roots(self.arrays, num)
-        kernels.read_rows(lanes, self.arrays, as_array(beam.rows), lengths)
+        trees.add_roots(self.arrays, num)
+        trees.read_rows(lanes, self.arrays, as_array(beam.rows), lengths)
 
     def make_room(self, lanes: Lanes) -> None:
         """Room for one token more of each hypothesis."""
         tree, more = self.arrays, lanes.score.size
         if tree.count.max() + more >= self._forget_from:
             scratch = np.empty((2, len(tree.parent)), np.int64)
-            kernels.forget(lanes, tree, scratch[0], scratch[1])
+            trees.forget(lanes, tree, scratch[0], scratch[1])
             self._forget_from = max(_FORGET_FROM, 2 * int(tree.count.max()) + more)
         if tree.count.max() + more < len(tree.parent):
             return
@@ -262,7 +266,7 @@ class Trees:
             old = getattr(tree, name)
             getattr(larger, name)[: len(old)] = old
         larger.count[:] = tree.count
-        kernels.enter_all(larger)
+        trees.enter_all(larger)
         self.arrays = larger
 
 
@@ -271,7 +275,7 @@ class Slots:
 
     Args:
         lanes: The hypotheses.
-        trees: Their texts.
+        of_lanes: Their texts.
         beam: What is known of them.
 
     Attributes:
@@ -279,13 +283,13 @@ class Slots:
         fusion: int64 [C] for each term.
     """
 
-    def __init__(self, lanes: Lanes, trees: Trees, beam: Beam) -> None:
-        self._lanes, self._trees = lanes, trees
+    def __init__(self, lanes: Lanes, of_lanes: Trees, beam: Beam) -> None:
+        self._lanes, self._trees = lanes, of_lanes
         num = lanes.score.size
         texts = lanes.text.ravel()
         order = np.argsort(~(lanes.score.ravel() > -np.inf), kind="stable")
         nodes, which = np.unique(texts[order], return_index=True)
-        trees.arrays.slot[nodes] = np.arange(len(nodes))
+        of_lanes.arrays.slot[nodes] = np.arange(len(nodes))
         at = order[which]
         self._used = len(nodes)
         self._size = max(self._size_of(num), len(nodes))
@@ -332,7 +336,7 @@ class Slots:
     def _make_room(self, num: int) -> None:
         """Keep what hypotheses need; the rest would be asked for again."""
         slots = np.empty(self._lanes.score.size, np.int64)
-        kept = kernels.keep_slots(self._lanes, self._trees.arrays, slots)
+        kept = trees.keep_slots(self._lanes, self._trees.arrays, slots)
         self._used = kept
         while self._size < 2 * (kept + num):
             self._size *= 2
