@@ -63,6 +63,10 @@ class Beam(NamedTuple):
         return self.score > -_INF
 
 
+_OF_UTTERANCES = ("score", "frame", "run", "length", "last", "shared", "before")
+"""Fields of a beam that have an axis B; the others have B * K rows."""
+
+
 class Candidates(NamedTuple):
     """What may follow: W for each hypothesis.
 
@@ -143,15 +147,14 @@ def taken_apart(beam: Beam) -> list[Beam]:
     for i in range(num):
         longest = int(beam.length[i].max())
         rows = slice(i * width, (i + 1) * width)
-        one = [part[i : i + 1] for part in beam[:6]]
+        own = {name: getattr(beam, name)[i : i + 1] for name in _OF_UTTERANCES}
         found.append(
-            Beam(
-                *one,
+            beam._replace(
+                **own,
                 rows=beam.rows[rows, :longest],
                 g=beam.g[rows],
                 state=tree_map(lambda part, rows=rows: part[rows], beam.state),
                 fusion=tuple(at[rows] for at in beam.fusion),
-                before=beam.before[i : i + 1],
             )
         )
     return found

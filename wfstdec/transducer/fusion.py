@@ -89,7 +89,8 @@ class Fusion:
         self, states: Sequence[np.ndarray], labels: np.ndarray
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """As `step`, of arrays."""
-        total, nextstates = np.zeros(len(labels), np.float32), []
+        total: np.ndarray = np.zeros(len(labels), np.float32)
+        nextstates = []
         for term, at in zip(self.terms, states, strict=True):
             costs, there = term.model.steps_on_cpu(at, labels)
             total = total - costs * np.float32(term.weight)

@@ -37,7 +37,8 @@ class TransducerOptions(CheckedOptions):
         boost_scale: Multiplies all boosts.
         max_symbols: Tokens of a hypothesis while it stays in one frame, s.
         length_norm: Rank by the total over the number of tokens and one.
-        expansion_rounds: AES++: expansions in a frame, N.
+        expansion_rounds: AES++: expansions in a frame, N. The paper has 2, and gamma
+            2.3: with a language model this leaves out what it would prefer.
         expansion_beta: AES++: labels of a hypothesis beyond K in a round.
         expansion_gamma: AES++: labels this many nats below its best are dropped.
         prefix_search: AES++: first move scores from texts to those of the beam that
@@ -58,9 +59,9 @@ class TransducerOptions(CheckedOptions):
     boost_scale: float = 1.0
     max_symbols: int = 10
     length_norm: bool = False
-    expansion_rounds: int = 2
+    expansion_rounds: int = 4
     expansion_beta: int = 2
-    expansion_gamma: float = 2.3
+    expansion_gamma: float = 4.0
     prefix_search: bool = True
     nbest: int | None = None
 

@@ -46,7 +46,7 @@ class Tree(NamedTuple):
         table: int64 [M], hash table of nodes by parent and token, -1 where free.
         trace_parent: int64 [N].
         trace_row: int32 [N, 3], token, frame, frame after.
-        count: int64 [2], nodes and traces so far.
+        used: int64 [2], nodes and traces so far.
     """
 
     parent: np.ndarray
@@ -56,7 +56,7 @@ class Tree(NamedTuple):
     table: np.ndarray
     trace_parent: np.ndarray
     trace_row: np.ndarray
-    count: np.ndarray
+    used: np.ndarray
 
 
 class Reach(NamedTuple):
@@ -161,9 +161,15 @@ def scratch_of(width: int, wide: int) -> Scratch:
     size = 4
     while size < 2 * num:
         size *= 2
-    floats = (np.empty(num) for _ in range(3))
-    ints = (np.empty(num, np.int64) for _ in range(5))
-    return Scratch(*floats, *ints, np.full(size, NONE), empty_lanes(1, width))
+
+    def ints() -> np.ndarray:
+        return np.empty(num, np.int64)
+
+    return Scratch(
+        *(np.empty(num), np.empty(num), np.empty(num)),
+        *(ints(), ints(), ints(), ints(), ints()),
+        *(np.full(size, NONE), empty_lanes(1, width)),
+    )
 
 
 def empty_lanes(num: int, width: int) -> Lanes:
@@ -183,7 +189,7 @@ def empty_tree(size: int) -> Tree:
         table=np.full(4 * size, NONE, np.int64),
         trace_parent=ints(),
         trace_row=np.zeros((size, 3), np.int32),
-        count=np.zeros(2, np.int64),
+        used=np.zeros(2, np.int64),
     )
 
 

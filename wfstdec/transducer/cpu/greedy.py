@@ -69,13 +69,13 @@ class Turn(NamedTuple):
         goes_on: int64 [B], utterances that have frames.
         said: int64 [B or more], those of them that say a token.
         label: int64 [B or more], which; before models of fusion are asked, its row.
-        count: int64, how many of the two there are.
+        counts: int64, how many of the two there are.
     """
 
     goes_on: np.ndarray
     said: np.ndarray
     label: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
 
 
 class GreedySearch:
@@ -116,7 +116,7 @@ class GreedySearch:
                 more = np.zeros((num, _ROOM, 3), np.int32)
                 walk = walk._replace(rows=np.concatenate([walk.rows, more], 1))
             most_tokens += 1
-            size = window * int(turn.count[0])
+            size = window * int(turn.counts[0])
             prices = joiner.prices(
                 frames.index_select(0, torch.from_numpy(at[:size])),
                 self._given.g_at(given[:size]),
@@ -132,9 +132,11 @@ class GreedySearch:
         """Where the search stands, and how far it can go now."""
         beam = self._before
         come, ended = as_array(source.come), as_array(source.is_ended)
-        parts = beam.score, beam.frame, beam.run, beam.length
         return Walk(
-            *(as_array(part[:, 0]).copy() for part in parts),
+            score=as_array(beam.score[:, 0]).copy(),
+            frame=as_array(beam.frame[:, 0]).copy(),
+            run=as_array(beam.run[:, 0]).copy(),
+            length=as_array(beam.length[:, 0]).copy(),
             stop=np.where(ended, come, come - self._joiner.longest + 1),
             limit=np.where(ended, come, np.iinfo(np.int64).max),
             bad=self.bad,
@@ -143,13 +145,13 @@ class GreedySearch:
 
     def _fuse(self, prices: Prices, walk: Walk, turn: Turn) -> None:
         """Say the tokens that language models and boosts make the best."""
-        num = int(turn.count[1])
+        num = int(turn.counts[1])
         if not num:
             return
         said = turn.said[:num]
         gains = self._joiner.gains([states[said] for states in self._fusion])
         say(prices, self._joiner.steps, gains, walk, turn)
-        num = int(turn.count[1])
+        num = int(turn.counts[1])
         said, labels = turn.said[:num], turn.label[:num]
         new = self._joiner.next_states(
             [states[said] for states in self._fusion], labels
@@ -159,14 +161,14 @@ class GreedySearch:
 
     def _predict(self, turn: Turn) -> None:
         """The predictor one token further where one was said."""
-        num = int(turn.count[1])
+        num = int(turn.counts[1])
         if not num:
             return
         padded = max(num, LEAST_ROWS)
         turn.said[num:padded], turn.label[num:padded] = turn.said[0], turn.label[0]
         state = self._given.state_at(turn.said[:padded])
-        new = self._joiner.predict(turn.label[:padded], state)
-        self._given.put(turn.said[:num], *new, num)
+        g, state = self._joiner.predict(turn.label[:padded], state)
+        self._given.put(turn.said[:num], g, state, num)
 
     def _beam(self, walk: Walk) -> Beam:
         """What other parts of the library take a search for."""
@@ -273,7 +275,7 @@ def plan(walk, first, num_frames, at_once, least, turn, at, given):
         if walk.frame[b] < walk.stop[b] and walk.score[b] > -_INF and not walk.bad[b]:
             turn.goes_on[num] = b
             num += 1
-    turn.count[0], turn.count[1] = num, 0
+    turn.counts[0], turn.counts[1] = num, 0
     if num == 0:
         return 0
     window = max(at_once, (least + num - 1) // num)
@@ -300,7 +302,7 @@ def walk_frames(prices, steps, window, most, fused, walk, turn):
         turn: What was said, or where tokens come; written.
     """
     blank, num = steps.blank[0], 0
-    for i in range(turn.count[0]):
+    for i in range(turn.counts[0]):
         b = turn.goes_on[i]
         begin = walk.frame[b]
         while walk.frame[b] < min(begin + window, walk.stop[b]):
@@ -327,7 +329,7 @@ def walk_frames(prices, steps, window, most, fused, walk, turn):
                 _skip(prices, steps, row, walk, b)
             if not walk.score[b] > -_INF:
                 break
-    turn.count[1] = num
+    turn.counts[1] = num
 
 
 @kernel
@@ -342,10 +344,10 @@ def say(prices, steps, gains, walk, turn):
         turn: Where tokens come, then what was said; written.
     """
     num = 0
-    for i in range(turn.count[1]):
+    for i in range(turn.counts[1]):
         b, row = turn.said[i], turn.label[i]
         label = _speak(prices, steps, row, gains, i, walk, b)
         if label >= 0:
             turn.said[num], turn.label[num] = b, label
             num += 1
-    turn.count[1] = num
+    turn.counts[1] = num

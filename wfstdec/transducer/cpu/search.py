@@ -75,8 +75,10 @@ class CpuSearch:
         self._num_frames = source.frames.shape[1]
         num = len(source.frames)
         self._reach = Reach(
-            *map(as_array, (source.first, source.come, source.is_ended)),
-            np.zeros(num, np.int64),
+            first=as_array(source.first),
+            come=as_array(source.come),
+            is_ended=as_array(source.is_ended),
+            at=np.zeros(num, np.int64),
         )
         step = self._step
         if self._options.strategy == "aes":
@@ -255,17 +257,17 @@ class Trees:
     def make_room(self, lanes: Lanes) -> None:
         """Room for one token more of each hypothesis."""
         tree, more = self.arrays, lanes.score.size
-        if tree.count.max() + more >= self._forget_from:
+        if tree.used.max() + more >= self._forget_from:
             scratch = np.empty((2, len(tree.parent)), np.int64)
             trees.forget(lanes, tree, scratch[0], scratch[1])
-            self._forget_from = max(_FORGET_FROM, 2 * int(tree.count.max()) + more)
-        if tree.count.max() + more < len(tree.parent):
+            self._forget_from = max(_FORGET_FROM, 2 * int(tree.used.max()) + more)
+        if tree.used.max() + more < len(tree.parent):
             return
         larger = empty_tree(2 * len(tree.parent))
         for name in ("parent", "token", "depth", "slot", "trace_parent", "trace_row"):
             old = getattr(tree, name)
             getattr(larger, name)[: len(old)] = old
-        larger.count[:] = tree.count
+        larger.used[:] = tree.used
         trees.enter_all(larger)
         self.arrays = larger
 
@@ -326,8 +328,8 @@ class Slots:
         padded = max(count, LEAST_ROWS)
         parents[count:padded], labels[count:padded] = parents[0], labels[0]
         state = self.given.state_at(parents[:padded])
-        new = joiner.predict(labels[:padded], state)
-        self.given.put(slice(first, last), *new, count)
+        g, state = joiner.predict(labels[:padded], state)
+        self.given.put(slice(first, last), g, state, count)
 
     def states_at(self, places: np.ndarray) -> list[np.ndarray]:
         """Where the models of fusion are at some slots."""

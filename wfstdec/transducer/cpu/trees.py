@@ -56,8 +56,8 @@ def add_text(tree, parent, token):
     """The text that is one token longer, made where it is new."""
     node = child_of(tree, parent, token)
     if node < 0:
-        node = tree.count[0]
-        tree.count[0] += 1
+        node = tree.used[0]
+        tree.used[0] += 1
         tree.parent[node], tree.token[node] = parent, token
         tree.depth[node] = tree.depth[parent] + 1
         tree.slot[node] = NONE
@@ -68,8 +68,8 @@ def add_text(tree, parent, token):
 @inlined
 def add_trace(tree, parent, token, frame, after):
     """One more token behind a trace."""
-    node = tree.count[1]
-    tree.count[1] += 1
+    node = tree.used[1]
+    tree.used[1] += 1
     tree.trace_parent[node] = parent
     tree.trace_row[node, 0] = token
     tree.trace_row[node, 1] = frame
@@ -83,7 +83,7 @@ def add_roots(tree, num):
     for b in range(num):
         tree.parent[b], tree.token[b], tree.depth[b] = NONE, NONE, 0
         tree.slot[b], tree.trace_parent[b] = NONE, NONE
-    tree.count[:] = num
+    tree.used[:] = num
 
 
 @kernel
@@ -122,8 +122,8 @@ def forget(lanes, tree, texts, traces):
     Parents stand before their children, so that what stays can move down in place.
     """
     num, width = lanes.score.shape
-    texts[: tree.count[0]] = NONE
-    traces[: tree.count[1]] = NONE
+    texts[: tree.used[0]] = NONE
+    traces[: tree.used[1]] = NONE
     for b in range(num):
         texts[b] = traces[b] = 0
         for k in range(width):
@@ -137,7 +137,7 @@ def forget(lanes, tree, texts, traces):
                 node = tree.trace_parent[node]
     tree.table[:] = NONE
     count = 0
-    for node in range(tree.count[0]):
+    for node in range(tree.used[0]):
         if texts[node] < 0:
             continue
         texts[node] = count
@@ -148,9 +148,9 @@ def forget(lanes, tree, texts, traces):
         if parent >= 0:
             _enter(tree, np.int64(count))
         count += 1
-    tree.count[0] = count
+    tree.used[0] = count
     count = 0
-    for node in range(tree.count[1]):
+    for node in range(tree.used[1]):
         if traces[node] < 0:
             continue
         traces[node] = count
@@ -159,7 +159,7 @@ def forget(lanes, tree, texts, traces):
         for i in range(3):
             tree.trace_row[count, i] = tree.trace_row[node, i]
         count += 1
-    tree.count[1] = count
+    tree.used[1] = count
     for b in range(num):
         for k in range(width):
             lanes.text[b, k] = texts[lanes.text[b, k]]
@@ -169,7 +169,7 @@ def forget(lanes, tree, texts, traces):
 @kernel
 def enter_all(tree):
     """Fill an empty hash table."""
-    for node in range(tree.count[0]):
+    for node in range(tree.used[0]):
         if tree.parent[node] >= 0:
             _enter(tree, np.int64(node))
 
@@ -180,7 +180,7 @@ def keep_slots(lanes, tree, slots):
 
     That of a text, or where it has none yet, that of its parent. Returns how many.
     """
-    for node in range(tree.count[0]):
+    for node in range(tree.used[0]):
         if tree.slot[node] >= 0:
             tree.slot[node] = -2 - tree.slot[node]
     count = 0
@@ -195,7 +195,7 @@ def keep_slots(lanes, tree, slots):
             slots[count] = -2 - tree.slot[node]
             tree.slot[node] = count
             count += 1
-    for node in range(tree.count[0]):
+    for node in range(tree.used[0]):
         if tree.slot[node] < NONE:
             tree.slot[node] = NONE
     return count
