@@ -32,6 +32,7 @@ from wfstdec.compare.peers.nemo import (
 from wfstdec.compare.points import Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.symbols import token_table
+from wfstdec.transducer.options import TransducerOptions
 
 _SUBMODULES = f"{_PARTS}.submodules"
 _LOOPING = f"{_SUBMODULES}.transducer_decoding"
@@ -81,12 +82,14 @@ class NemoTransducer:
 
         Args:
             setting: `strategy`, `beam_size`, `blank_scored`, `fusion`, `max_symbols`
-                and the expansions of AES++, as of `TransducerOptions`.
+                and the expansions of AES++, as of `TransducerOptions`, with our
+                defaults.
 
         Raises:
             OptionError: AES++ for TDT.
         """
         strategy, durations = setting["strategy"], list(self._model.durations)
+        ours = TransducerOptions()
         given: dict[str, Any] = {
             "decoder": self._decoder,
             "joint": self._joint,
@@ -101,9 +104,11 @@ class NemoTransducer:
             return self._classes["aes"](
                 **given,
                 beam_size=setting["beam_size"],
-                maes_num_steps=setting.get("expansion_rounds", 2),
-                maes_expansion_beta=setting.get("expansion_beta", 2),
-                maes_expansion_gamma=setting.get("expansion_gamma", 2.3),
+                maes_num_steps=setting.get("expansion_rounds", ours.expansion_rounds),
+                maes_expansion_beta=setting.get("expansion_beta", ours.expansion_beta),
+                maes_expansion_gamma=setting.get(
+                    "expansion_gamma", ours.expansion_gamma
+                ),
                 **self._ngram_lm(setting),
             )
         given["max_symbols_per_step"] = setting.get("max_symbols", 10)
