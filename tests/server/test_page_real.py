@@ -60,7 +60,7 @@ def listen(page):
 
 
 def listen_for(page, text):
-    """Listens again where the browser's microphone left samples out: it does when busy."""
+    """Listens again where the microphone left samples out, as on a busy machine."""
     for _ in range(3):
         if (heard := listen(page)) == text:
             return

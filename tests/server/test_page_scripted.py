@@ -75,14 +75,14 @@ def words_of(page):
 def places_in_file(samples, wanted, size):
     """Where in `wanted` the pieces of so many samples begin that can be found there.
 
-    In pieces, since the browser's microphone leaves out samples where the machine is busy:
-    a piece with a gap in it is found nowhere.
+    In pieces, since the browser's microphone leaves out samples on a busy machine: a
+    piece with a gap in it is found nowhere.
     """
     pieces = samples[: len(samples) // size * size].reshape(-1, size).astype(float)
     padded = 1 << int(np.ceil(np.log2(size + len(wanted))))
     spectrum = np.fft.rfft(wanted, padded)
     places = []
-    for piece in pieces:
+    for piece in pieces[pieces.std(1) > 0]:
         likeness = np.fft.irfft(spectrum * np.fft.rfft(piece, padded).conj())
         at = int(likeness[: len(wanted) - size].argmax())
         if np.corrcoef(piece, wanted[at : at + size])[0, 1] > 0.9:
