@@ -60,12 +60,12 @@ def short(scripted):
 
 def listen_until(page, text):
     page.get_by_role("button", name="Listen").click()
-    expect(page.locator("#transcript")).to_contain_text(text, timeout=20000)
+    expect(page.locator("#transcript")).to_contain_text(text, timeout=60000)
 
 
 def end(page):
     page.locator("#listen").click()
-    expect(page.locator("#listen")).to_have_text("Listen", timeout=20000)
+    expect(page.locator("#listen")).to_have_text("Listen", timeout=60000)
 
 
 def words_of(page):
@@ -136,7 +136,7 @@ def test_words_settle_and_say_how_sure_they_are(short, open_page):
         .map((style) => [style.content, style.color])"""
     )
     assert "…" in look[0][0]  # not by colour alone
-    expect(page.locator("#transcript")).to_contain_text("three", timeout=20000)
+    expect(page.locator("#transcript")).to_contain_text("three", timeout=60000)
     end(page)
     lines = page.locator("#transcript .word").evaluate_all(
         "all => all.map((one) => getComputedStyle(one).textDecorationStyle"
