@@ -135,6 +135,7 @@ def test_aes_gives_the_same_score_or_one_that_is_wrong():
     for seed in range(8):
         model = tables(seed)
         setting = {"strategy": "aes", "beam_size": 4}
+        setting |= {"expansion_rounds": 2, "expansion_gamma": 2.3}  # the paper's
         exact = ours(model, {"strategy": "alsd", "beam_size": 800})
         for own, peer, all_of in zip(
             ours(model, setting), theirs(model, setting), exact, strict=True
