@@ -149,6 +149,20 @@ def test_frames_that_are_joined_at_once_change_nothing(durations, monkeypatch):
     assert calls == sorted(calls, reverse=True) and calls[2] < calls[0]
 
 
+@pytest.mark.parametrize("durations", [(), (0, 1, 2)])
+def test_sums_are_taken_in_the_precision_of_the_model(durations):
+    """float32, as the operations of torch take them: the same bits."""
+    sizes = {"num_utterances": 3, "num_frames": 12, "dtype": torch.float32}
+    model = Counting(5, durations, **sizes)
+    for insertion in (0.0, 0.3):
+        decoder = decoder_of(model, "greedy", token_insertion=insertion)
+        frames = [model.frames(u) for u in range(3)]
+        found = decoder.decode(frames)
+        decoder._backend.dense = True
+        others = decoder.decode(frames)
+        assert [hyp.total_cost for hyp in found] == [hyp.total_cost for hyp in others]
+
+
 def test_a_token_that_nothing_allows_is_a_blank():
     """The model alone would say one, and the language model forbids all."""
     arpa = ARPA.replace("-0.5\ta", "-inf\ta").replace("-0.75\tb", "-inf\tb")

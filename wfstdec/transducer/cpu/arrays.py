@@ -84,7 +84,7 @@ class Prices(NamedTuple):
         gains: float32 [N, V + 1], of late fusion.
         lasts: T [N, D], of durations.
         blank_lasts: T [N, E], of those that a blank may have, normalised again.
-        weights: T [4], L of scored blanks, token insertion, 1 + L, 1.
+        weights: T [5], L of scored blanks, token insertion, 1 + L, 1, -inf.
     """
 
     logprobs: np.ndarray

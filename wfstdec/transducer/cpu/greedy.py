@@ -224,7 +224,7 @@ def _speak(prices, steps, row, gains, i, walk, b):
     Where there are gains, those in row `i` are added.
     """
     best, blank = np.int64(NONE), steps.blank[0]
-    most = prices.weights[3] * -_INF
+    most = prices.weights[4]
     for label in range(prices.logprobs.shape[1]):
         if label == blank:
             continue

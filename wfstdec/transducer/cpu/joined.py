@@ -92,7 +92,7 @@ class Joiner:
         if dtype not in self._of_type:
             weight = self._pricer.blank_weight
             insertion = self._pricer.options.token_insertion
-            weights = np.array([weight, insertion, 1 + weight, 1], dtype)
+            weights = np.array([weight, insertion, 1 + weight, 1, -np.inf], dtype)
             self._of_type[dtype] = _NO_ROWS.astype(dtype), weights
         return self._of_type[dtype]
 
