@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.groups import GroupSearch
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
+from wfstdec.wfst.cpu.row_groups import RowSearch, goes_on_rows
+from wfstdec.wfst.cpu.rows import take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
 
@@ -58,6 +60,7 @@ class CpuBackend(HostBackend):
         self._added = Once(added_arrays)
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._lock = threading.Lock()
+        self._first_capacity = first_capacity
         self._tables = BoostTables(
             graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
         )
@@ -106,6 +109,9 @@ class CpuBackend(HostBackend):
         """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
             inputs = self.inputs_of(options, boosts)
+            on_rows = self.on_rows if goes_on_rows(*inputs[0][1:]) else None
+            if on_rows is not None:
+                return on_rows.decode(utterances, inputs[0][1], pace)
             return GroupSearch(self.memory, *inputs).decode(utterances, pace)
         paths = []
         for logprobs in utterances:
@@ -113,6 +119,14 @@ class CpuBackend(HostBackend):
             pass_through(search, logprobs, pace)
             paths.append(search.finish())
         return paths
+
+    @cached_property
+    def on_rows(self) -> RowSearch | None:
+        """The search on rows of LG, made when it is first asked for; None without."""
+        rows = take_apart(self.graph)
+        if rows is None:
+            return None
+        return RowSearch(rows, self.memory.rule, self._first_capacity)
 
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts

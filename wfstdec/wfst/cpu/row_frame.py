@@ -1,0 +1,804 @@
+"""The search on rows of LG in numba: one utterance, one frame after the other.
+
+The specification is `reference.py`, on the packed graph; this computes the same bits.
+
+    for each frame:   keep       prune by beam and max_active, re-base
+                      expand     candidates: arcs of rows that may survive
+                      go on      blanks and repeats, sixteen entries at a time, in place
+                      recombine  candidates to entries
+                      close      epsilon arcs, in rank order
+                      settle     the least cost; entries that died are left out at times
+
+Blanks and repeats make no candidates and no nodes of the trace: of four arcs of the
+packed graph that survive three are theirs. A tie between them and candidates, or among
+candidates, goes to the arc that comes first in the packed graph: `rows.py` says how its
+number follows from rows and records.
+
+With V <= 63 the tokens of a row are bits, and the live ones of each cost level too, so
+that the arcs to follow are counted off. With more, tokens share bits, and a row's arcs
+are looked at in the order of cost, until one is too dear with the best token.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int32, int64, uint8, uint16, uint32, uint64
+
+from wfstdec.jit import inlined, jit, kernel, part
+from wfstdec.jit.intrinsics import count_bits, lowest_bit, prefetch
+from wfstdec.jit.sorting import cost_of, key_of
+from wfstdec.jit.vectors import (
+    STEP,
+    add,
+    at_most,
+    below,
+    equal,
+    gather,
+    has,
+    least,
+    least_of,
+    load,
+    select,
+    splat,
+    store,
+    subtract,
+    trailing,
+)
+from wfstdec.search.acoustics import penalised, scaled
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.arc_costs import max_insertion_credit
+from wfstdec.wfst.cpu.frame import nth_least
+from wfstdec.wfst.cpu.rows import (
+    EPSILONS,
+    NO_BLANK,
+    RECORDS,
+    SHARED,
+    TOKEN_FIRST,
+    WORD,
+)
+
+_EPSILONS, _SHARED, _NO_BLANK = uint32(EPSILONS), uint32(SHARED), uint32(NO_BLANK)
+_TOKEN_FIRST, _WORD, _RECORDS = uint32(TOKEN_FIRST), uint32(WORD), uint32(RECORDS)
+_NO_FLAG = uint32(0)
+_EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
+_NONE = uint32(k.NONE)
+_INF = float32(np.inf)
+_NOBODY, _ALL = uint16(0), uint32(0xFFFF)
+_ZERO, _ONE, _CLASSES = uint64(0), uint64(1), uint64(64)
+_NO_ENTRY = uint64(k.NONE)
+_ROUNDING = float32(4e-6)
+_FEW_DEAD = uint64(24)
+
+
+@kernel
+def restart(state):
+    """Make a state that of an utterance whose first frame is to come."""
+    state.counts[:] = 0
+    state.counts[k.DIED] = -1
+    state.base[0] = 0.0
+
+
+@kernel
+def advance(rows, params, scratch, state, logprobs, first):
+    """Pass entries through the frames `first` and on of a chunk.
+
+    Returns:
+        (status, frame): OK and T, or what must grow and the frame to go on from.
+    """
+    counts, frame = state.counts, int64(first)
+    if counts[k.PHASE] == k.NEW:
+        _begin(rows, params, scratch, state)
+    while True:
+        if counts[k.PHASE] != k.BETWEEN:
+            status = _close(rows, params, scratch, state)
+            if status != k.OK:
+                return status, frame
+            _settle(rows, params, scratch, state)
+            frame += counts[k.PASSES]
+        if frame == logprobs.shape[0] or counts[k.DIED] >= 0:
+            return k.OK, int64(logprobs.shape[0])
+        status, made, of_blank = _expand(rows, params, scratch, state, logprobs[frame])
+        if status != k.OK:
+            return status, frame
+        if not state.costs[k.LOWEST] < _INF:
+            counts[k.DIED] = counts[k.FRAMES]
+            continue
+        if uint64(counts[k.ENTRIES]) + made > _room(state.record):
+            return k.GROW_ENTRIES, frame
+        if uint64(counts[k.NODES]) + made > _room(state.nodes):
+            return k.GROW_NODES, frame
+        waiting = _go_on(rows, scratch, state, of_blank)
+        _recombine(rows, params, scratch, state, made, waiting)
+
+
+@inlined
+def _room(array):
+    """How many fit, a vector behind them left free."""
+    return uint64(len(array)) - STEP
+
+
+@inlined
+def _begin(rows, params, scratch, state):
+    """Make the entry of the start; its epsilon arcs wait."""
+    counts, root = state.counts, state.nodes[0]
+    root.before, root.arc, root.frame, root.ended = _NONE, _NONE, uint32(0), uint32(0)
+    counts[k.NODES] = counts[k.FRESH] = 1
+    counts[k.CHAINED] = counts[k.PASSES] = counts[k.AT] = counts[k.ALIVE] = 0
+    _insert(rows, params, scratch, state, _ZERO, rows.start, _NO_ENTRY)
+    state.token[0], state.costs[k.BEST] = float32(0), float32(0)
+    state.costs[k.CUTOFF] = min(params.beam, NO_CUTOFF)
+    scratch.waiting[0] = uint32(0)
+    counts[k.ENTRIES] = 1
+    counts[k.WAITING] = int64(rows.start & _EPSILONS != _NO_FLAG)
+    counts[k.PHASE] = k.PASSING
+    for rank in range(rows.num_ranks):
+        scratch.heads[rank] = _NONE
+
+
+# ------------------------------------------------------------------- where entries are
+@inlined
+def _row_of(rows, record):
+    """The row of a record, with flags or without."""
+    u = uint64(record & _RECORDS)
+    return u if u < rows.num_rows else uint64(rows.records[u].row)
+
+
+@inlined
+def _find(rows, scratch, state, n, record):
+    """Find the entry of a record.
+
+    Returns:
+        (its position or `n`, the last entry of its row that others share or none).
+    """
+    if record & _SHARED == _NO_FLAG:
+        i = uint64(scratch.slots[uint64(record & _RECORDS)])
+        return (i if i < n and state.record[i] == record else n), _NO_ENTRY
+    return _find_shared(rows, scratch, state, n, record)
+
+
+@inlined
+def _find_shared(rows, scratch, state, n, record):
+    """The same where records share the row: its entries are a chain."""
+    row = _row_of(rows, record)
+    i = uint64(scratch.slots[row])
+    if i >= n or state.record[i] & _SHARED == _NO_FLAG:
+        return n, _NO_ENTRY
+    if _row_of(rows, state.record[i]) != row:
+        return n, _NO_ENTRY
+    while state.record[i] != record:
+        if state.chain[i] == _NONE:
+            return n, i
+        i = uint64(state.chain[i])
+    return i, _NO_ENTRY
+
+
+@inlined
+def _insert(rows, params, scratch, state, n, record, after):
+    """Make a record entry number `n`, behind another of its row or the first of it."""
+    one = rows.records[uint64(record & _RECORDS)]
+    state.record[n], state.again[n] = record, uint32(one.token)
+    state.labels[n], state.first[n] = one.labels, one.first
+    state.least[n] = float32(params.lm_scale * one.least)
+    state.blank[n], state.token[n], state.token_node[n] = _INF, _INF, uint32(0)
+    _register(rows, scratch, state, n, record, after)
+    return n + _ONE
+
+
+@inlined
+def _register(rows, scratch, state, n, record, after):
+    """Let entry number `n` be found."""
+    if record & _SHARED == _NO_FLAG:
+        scratch.slots[uint64(record & _RECORDS)] = uint32(n)
+    else:
+        state.chain[n] = _NONE
+        if after == _NO_ENTRY:
+            scratch.slots[_row_of(rows, record)] = uint32(n)
+        else:
+            state.chain[after] = uint32(n)
+            state.counts[k.CHAINED] += 1
+
+
+@part
+def _compact(rows, scratch, state, n):
+    """Leave out entries that have died; how many are left."""
+    kept = _ZERO
+    for i in range(n):
+        if state.blank[i] < _INF or state.token[i] < _INF:
+            if kept < uint64(i):
+                state.blank[kept], state.token[kept] = state.blank[i], state.token[i]
+                state.again[kept], state.least[kept] = state.again[i], state.least[i]
+                state.record[kept], state.first[kept] = state.record[i], state.first[i]
+                state.labels[kept], state.ended[kept] = state.labels[i], state.ended[i]
+                state.blank_node[kept] = state.blank_node[i]
+                state.token_node[kept] = state.token_node[i]
+            kept += _ONE
+    state.counts[k.CHAINED] = 0
+    for i in range(kept):
+        record, after = state.record[i], _NO_ENTRY
+        if record & _SHARED != _NO_FLAG:
+            _, after = _find_shared(rows, scratch, state, uint64(i), record)
+        _register(rows, scratch, state, uint64(i), record, after)
+    return kept
+
+
+# -------------------------------------------------------------------------------- keep
+@inlined
+def _rebase(state, n, of_blank, costs, repeats, beam):
+    """Re-base entries, drop those over the beam, and price blanks and repeats.
+
+    Done again after arrays grew, it changes nothing: the best cost is 0 by then.
+
+    Returns:
+        (states within the beam, the least cost of those that go on in place).
+    """
+    inf, blanks = splat(_INF), splat(of_blank)
+    bests, beams = splat(state.costs[k.BEST]), splat(beam)
+    within, lowest, i = _ZERO, inf, _ZERO
+    while i < n:
+        blank, token = load(state.blank, i), load(state.token, i)
+        blank, token = subtract(blank, bests), subtract(token, bests)
+        near_blank, near_token = at_most(blank, beams), at_most(token, beams)
+        within += count_bits(uint64(near_blank)) + count_bits(uint64(near_token))
+        blank = select(near_blank, blank, inf)
+        token = select(near_token, token, inf)
+        store(state.blank, i, blank)
+        store(state.token, i, token)
+        stays = add(least(blank, token), blanks)
+        no_blank = has(load(state.record, i), _NO_BLANK)
+        lowest = least(lowest, select(no_blank, inf, stays))
+        if near_token != _NOBODY:
+            again = add(token, gather(costs, load(state.again, i)))
+            store(repeats, i, again)
+            lowest = least(lowest, again)
+        i += STEP
+    state.costs[k.BEST] = float32(0)
+    return within, least_of(lowest)
+
+
+@part
+def _keep_least(rows, params, scratch, state, n):
+    """Keep the `max_active` states with the least (cost, state); the worst cost."""
+    count = spread(rows, scratch, state)
+    last = nth_least(scratch.ends, count, params.max_active, params.beam, scratch)
+    for i in range(n):
+        record = state.record[i]
+        of_row = rows.state_of_row[_row_of(rows, record)]
+        of_record = rows.state_of_record[uint64(record & _RECORDS)]
+        if state.blank[i] < _INF and key_of(state.blank[i], of_row) > last:
+            state.blank[i] = _INF
+        if state.token[i] < _INF and key_of(state.token[i], of_record) > last:
+            state.token[i] = _INF
+    return cost_of(last)
+
+
+@part
+def spread(rows, scratch, state):
+    """Fill `scratch.ends` with the states of the packed graph that entries stand for.
+
+    Their node is that of the last token or epsilon arc, `arc` the entry, with a flag
+    where it is the state after the token.
+
+    Returns:
+        How many there are.
+    """
+    count, best = _ZERO, state.costs[k.BEST]
+    for i in range(uint64(state.counts[k.ENTRIES])):
+        record = state.record[i]
+        if state.blank[i] < _INF:
+            end = scratch.ends[count]
+            end.cost = float32(state.blank[i] - best)
+            end.state = rows.state_of_row[_row_of(rows, record)]
+            end.node, end.arc = state.blank_node[i], uint32(i)
+            count += _ONE
+        if state.token[i] < _INF:
+            end = scratch.ends[count]
+            end.cost = float32(state.token[i] - best)
+            end.state = rows.state_of_record[uint64(record & _RECORDS)]
+            end.node, end.arc = state.token_node[i], uint32(i) | _FROM_TOKEN
+            count += _ONE
+    return count
+
+
+# ------------------------------------------------------------------------------ expand
+@inlined
+def _price(rows, params, costs, logprobs):
+    """Price the tokens; the cost of the blank, which itself becomes infinite."""
+    pricing, blank = params.pricing, logprobs[rows.blank]
+    if blank >= pricing.blank_skip_logprob:
+        for v in range(uint64(len(logprobs))):
+            costs[v] = _INF
+    else:
+        for v in range(uint64(len(logprobs))):
+            costs[v] = scaled(pricing, float32(-logprobs[v]))
+    costs[rows.blank] = _INF
+    return scaled(pricing, float32(-penalised(pricing, blank)))
+
+
+@part
+def _expand(rows, params, scratch, state, logprobs):
+    """Prune, re-base, and write the arcs that may survive to `scratch.candidates`.
+
+    Leaves the least cost and the cutoff in `state.costs`.
+
+    Returns:
+        (OK or what must grow, candidates, the cost of the blank).
+    """
+    n, costs = uint64(state.counts[k.ENTRIES]), scratch.costs
+    of_blank = _price(rows, params, costs, logprobs)
+    behind = n & ~(STEP - _ONE)
+    if behind < n:  # what stands in the last vector behind the last entry
+        rest = uint16((_ALL << uint32(n - behind)) & _ALL)
+        store(state.blank, behind, select(rest, splat(_INF), load(state.blank, behind)))
+        store(state.token, behind, select(rest, splat(_INF), load(state.token, behind)))
+    within, lowest = _rebase(state, n, of_blank, costs, scratch.repeats, params.beam)
+    if within > params.max_active:
+        worst = _keep_least(rows, params, scratch, state, n)
+        if params.beam_delta >= float32(0):
+            delta = float32(worst + params.beam_delta)
+            state.costs[k.BEAM] = min(params.beam, delta)
+        _, lowest = _rebase(state, n, of_blank, costs, scratch.repeats, params.beam)
+    beam = state.costs[k.BEAM]
+
+    # The least cost of each class of tokens: of each token where there are few.
+    c0, c1 = load(costs, _ZERO), load(costs, STEP)
+    c2, c3 = load(costs, uint64(2) * STEP), load(costs, uint64(3) * STEP)
+    v = _CLASSES
+    while v < uint64(len(costs)):
+        c0, c1 = least(c0, load(costs, v)), least(c1, load(costs, v + STEP))
+        c2 = least(c2, load(costs, v + uint64(2) * STEP))
+        c3 = least(c3, load(costs, v + uint64(3) * STEP))
+        v += _CLASSES
+    cheapest = least_of(least(least(c0, c1), least(c2, c3)))
+
+    # More than `cost of an entry + cost of a token` can be where an arc survives: every
+    # arc counts as the least one of the graph, and the slack covers rounding.
+    cutoff = min(float32(lowest + beam), NO_CUTOFF)
+    least_arc = float32(params.lm_scale * rows.least_cost)
+    credit = max_insertion_credit(params)
+    slack = abs(cutoff) + abs(least_arc) + credit + abs(cheapest) + beam
+    slack = float32(1e-3) + float32(_ROUNDING * slack)
+    limit = min(float32(float32(cutoff - least_arc) + credit) + slack, NO_CUTOFF)
+    limits = splat(limit)
+    bits = uint64(at_most(c0, limits)) | uint64(at_most(c1, limits)) << STEP
+    high = uint64(at_most(c2, limits)) | uint64(at_most(c3, limits)) << STEP
+    bits |= high << uint64(32)
+    status, made = k.OK, _ZERO
+    if bits != _ZERO:
+        classes = scratch.classes
+        store(classes, _ZERO, c0)
+        store(classes, STEP, c1)
+        store(classes, uint64(2) * STEP, c2)
+        store(classes, uint64(3) * STEP, c3)
+        listed = _list_entries(scratch, state, n, bits, limit, least_arc, beam)
+        if rows.by_token:
+            status, made, lowest = _follow_by_token(
+                rows, params, scratch, state, listed, lowest, beam
+            )
+        else:
+            extra = slack + credit
+            status, made, lowest = _follow_by_cost(
+                rows, params, scratch, state, listed, lowest, beam, extra, cheapest
+            )
+    state.costs[k.LOWEST] = lowest
+    state.costs[k.CUTOFF] = min(float32(lowest + beam), NO_CUTOFF)
+    return status, made, of_blank
+
+
+@inlined
+def _list_entries(scratch, state, n, bits, limit, least_arc, beam):
+    """List entries that have a live token, and these tokens; how many there are.
+
+    A token is live for an entry if an arc with it may end within the cutoff, so far as
+    their costs and the least one of the row can tell. Costs of entries are put into
+    levels, each of which stands for its lowest.
+    """
+    classes, live_sets = scratch.classes, scratch.live_sets
+    per_nat = float32(k.LEVELS) / min(max(beam, float32(1e-3)), NO_CUTOFF)
+    top = float32(k.LEVELS - 1)
+    for q in range(uint64(k.LEVELS)):
+        live_sets[q] = _ZERO
+    while bits != _ZERO:
+        v = trailing(bits)
+        bits &= bits - _ONE
+        level = min(float32(float32(limit - classes[v]) * per_nat), top)
+        live_sets[uint64(int32(level))] |= _ONE << v
+    for q in range(uint64(k.LEVELS - 1)):
+        below_top = uint64(k.LEVELS - 2) - uint64(q)
+        live_sets[below_top] |= live_sets[below_top + _ONE]
+    listed = _ZERO
+    for i in range(n):
+        cost = min(state.blank[i], state.token[i])
+        level = float32(float32(cost + state.least[i]) - least_arc) * per_nat
+        level = min(max(level, float32(0)), top)
+        live = state.labels[i] & live_sets[uint64(int32(level))]
+        scratch.listed[listed], scratch.live[listed] = uint32(i), live
+        listed += uint64((live != _ZERO) & (cost < _INF))
+    return listed
+
+
+@inlined
+def _follow_by_token(rows, params, scratch, state, listed, lowest, beam):
+    """Candidates of the live tokens: arcs are asked for first, then followed.
+
+    Returns:
+        (OK or what must grow, candidates, the least cost).
+    """
+    found, made, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    for q in range(listed):
+        i, live = uint64(scratch.listed[q]), scratch.live[q]
+        labels, first = state.labels[i], state.first[i]
+        if found + _CLASSES > room:
+            return k.GROW_CANDIDATES, _ZERO, lowest
+        while live != _ZERO:
+            bit = lowest_bit(live)
+            a = first + uint32(count_bits(labels & (bit - _ONE)))
+            scratch.at[found], scratch.of[found] = a, uint32(i)
+            scratch.by[found] = uint8(trailing(live))
+            prefetch(rows.arcs, uint64(a))
+            found += _ONE
+            live ^= bit
+    for q in range(found):
+        i, token = uint64(scratch.of[q]), uint32(scratch.by[q])
+        reached = _follow(
+            rows, params, scratch, state, i, uint64(scratch.at[q]), token, made
+        )
+        lowest = min(lowest, reached)
+        made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
+    return k.OK, made, lowest
+
+
+@inlined
+def _follow_by_cost(
+    rows, params, scratch, state, listed, lowest, beam, extra, cheapest
+):
+    """Candidates of rows in the order of cost; entries near the best one first.
+
+    `extra`: by how much more than the cutoff a sum of costs may come to.
+
+    Returns:
+        (OK or what must grow, candidates, the least cost).
+    """
+    made, left, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    for q in range(listed):
+        a = uint64(state.first[uint64(scratch.listed[q])])
+        prefetch(rows.tokens, a)
+        prefetch(rows.costs, a)
+    for turn in range(2):
+        of_turn = listed if turn == 0 else left
+        for q in range(of_turn):
+            i = uint64(scratch.listed[q])
+            source = min(state.blank[i], state.token[i])
+            if turn == 0 and not source < float32(1):
+                scratch.listed[left] = uint32(i)
+                left += _ONE
+                continue
+            one = rows.records[uint64(state.record[i] & _RECORDS)]
+            first, last = uint64(one.first), uint64(one.first) + uint64(one.length)
+            if made + uint64(one.length) > room:
+                return k.GROW_CANDIDATES, _ZERO, lowest
+            limit = min(float32(lowest + beam), NO_CUTOFF)
+            limit = float32(float32(limit + extra) - source)
+            most, found = float32(limit - cheapest), _ZERO
+            for a in range(first, last):
+                cost = float32(params.lm_scale * rows.costs[a])
+                if cost > most:
+                    break
+                scratch.at[found] = uint32(a)
+                price = scratch.costs[uint64(rows.tokens[a])]
+                found += uint64(price <= float32(limit - cost))
+            for q in range(found):
+                a = uint64(scratch.at[q])
+                token = uint32(rows.tokens[a])
+                reached = _follow(rows, params, scratch, state, i, a, token, made)
+                lowest = min(lowest, reached)
+                made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
+    return k.OK, made, lowest
+
+
+@inlined
+def _follow(rows, params, scratch, state, i, a, token, made):
+    """Write candidate number `made`: arc `a` of entry `i`; its cost.
+
+    A token leads on from a blank, or from another token: whichever is the less, and of
+    equal ones the lower state. Sums round, so both are added up.
+    """
+    arc, record = rows.arcs[a], state.record[i]
+    graph_cost = float32(params.lm_scale * arc.cost)
+    after_blank = float32(state.blank[i] + graph_cost)
+    after_token = float32(state.token[i] + graph_cost)
+    if params.has_insertion:
+        if arc.next & _WORD:
+            after_blank = float32(after_blank + params.word_insertion)
+            after_token = float32(after_token + params.word_insertion)
+    after_blank = float32(after_blank + scratch.costs[uint64(token)])
+    after_token = float32(after_token + scratch.costs[uint64(token)])
+    tied = after_token == after_blank and record & _TOKEN_FIRST != _NO_FLAG
+    from_token = token != state.again[i] and (after_token < after_blank or tied)
+    candidate, to = scratch.candidates[made], arc.next & ~_WORD
+    candidate.cost = after_token if from_token else after_blank
+    candidate.record, candidate.arc = to, uint32(a)
+    candidate.before = state.token_node[i] if from_token else state.blank_node[i]
+    frame = uint32(state.counts[k.FRAMES]) + uint32(1)
+    candidate.ended = frame if from_token else state.ended[i]
+    candidate.source = uint32(i) | (_FROM_TOKEN if from_token else _NO_FLAG)
+    prefetch(scratch.slots, uint64(to & _RECORDS))
+    prefetch(rows.records, uint64(to & _RECORDS))
+    return candidate.cost
+
+
+# ------------------------------------------------------------- go on, recombine, close
+@inlined
+def _go_on(rows, scratch, state, of_blank):
+    """Let entries go on by blanks and repeats, in place.
+
+    Returns:
+        How many wait for their epsilon arcs to be followed: in `scratch.waiting`.
+    """
+    counts, n = state.counts, uint64(state.counts[k.ENTRIES])
+    inf, cutoffs = splat(_INF), splat(state.costs[k.CUTOFF])
+    blanks, frames = splat(of_blank), splat(uint32(counts[k.FRAMES] + 1))
+    waiting, alive, i = _ZERO, _ZERO, _ZERO
+    while i < n:
+        blank, token = load(state.blank, i), load(state.token, i)
+        record = load(state.record, i)
+        after_blank, after_token = add(blank, blanks), add(token, blanks)
+        stays = least(after_blank, after_token)
+        kept = at_most(stays, cutoffs) & ~has(record, _NO_BLANK)
+        store(state.blank, i, select(kept, stays, inf))
+        repeated = _NOBODY
+        if below(token, inf) != _NOBODY:
+            again = load(scratch.repeats, i)
+            repeated = at_most(again, cutoffs)
+            store(state.token, i, select(repeated, again, inf))
+            from_token = below(after_token, after_blank)
+            from_token |= equal(after_token, after_blank) & has(record, _TOKEN_FIRST)
+            nodes = select(
+                from_token, load(state.token_node, i), load(state.blank_node, i)
+            )
+            store(state.blank_node, i, nodes)
+            store(state.ended, i, select(from_token, frames, load(state.ended, i)))
+            epsilons = uint64(repeated & has(record, _EPSILONS))
+            while epsilons != _ZERO:
+                scratch.waiting[waiting] = uint32(i + trailing(epsilons))
+                waiting += _ONE
+                epsilons &= epsilons - _ONE
+        alive += count_bits(uint64(kept | repeated))
+        i += STEP
+    if counts[k.CHAINED] > 0:
+        _merge(rows, scratch, state, n)
+    counts[k.ALIVE] = int64(alive)
+    return waiting
+
+
+@part
+def _merge(rows, scratch, state, n):
+    """Let the first entry of each row have the least cost after a blank."""
+    for i in range(n):
+        if state.record[i] & _SHARED != _NO_FLAG and state.blank[i] < _INF:
+            first = uint64(scratch.slots[_row_of(rows, state.record[i])])
+            if first == uint64(i):
+                continue
+            better = state.blank[i] < state.blank[first]
+            if state.blank[i] == state.blank[first]:
+                mine = rows.state_of_record[uint64(state.record[i] & _RECORDS)]
+                better = mine < _blank_from(rows, state, first)
+            if better:
+                state.blank[first], state.ended[first] = state.blank[i], state.ended[i]
+                state.blank_node[first] = state.blank_node[i]
+            state.blank[i] = _INF
+
+
+@inlined
+def _blank_from(rows, state, first):
+    """The state that the blank of a row's first entry came from in this frame."""
+    if int64(state.ended[first]) <= state.counts[k.FRAMES]:
+        return rows.state_of_row[_row_of(rows, state.record[first])]
+    i = uint64(first)
+    while state.token_node[i] != state.blank_node[first]:
+        i = uint64(state.chain[i])
+    return rows.state_of_record[uint64(state.record[i] & _RECORDS)]
+
+
+@inlined
+def _recombine(rows, params, scratch, state, made, waiting):
+    """Candidates to entries: the least (cost, arc) of each record."""
+    counts, cutoff = state.counts, state.costs[k.CUTOFF]
+    n, fresh = uint64(counts[k.ENTRIES]), uint64(counts[k.NODES])
+    frame = uint32(counts[k.FRAMES] + 1)
+    for q in range(made):
+        candidate = scratch.candidates[q]
+        if not candidate.cost <= cutoff:
+            continue
+        i, after = _find(rows, scratch, state, n, candidate.record)
+        if i == n:
+            n = _insert(rows, params, scratch, state, n, candidate.record, after)
+        before = state.token[i]
+        better = candidate.cost < before
+        if candidate.cost == before:
+            better = _comes_first(rows, scratch, state, uint64(q), i, fresh)
+        if better:
+            node = _node_of(state, i, fresh)
+            node.before, node.arc, node.frame = candidate.before, candidate.arc, frame
+            node.ended = candidate.ended
+            state.token[i], scratch.winner[i] = candidate.cost, uint32(q)
+        scratch.waiting[waiting] = uint32(i)
+        has_epsilons = candidate.record & _EPSILONS != _NO_FLAG
+        waiting += uint64((before == _INF) & has_epsilons)
+    counts[k.ENTRIES], counts[k.WAITING] = int64(n), int64(waiting)
+    counts[k.FRESH], counts[k.AT], counts[k.PASSES] = int64(fresh), 0, 1
+    counts[k.PHASE] = k.PASSING
+    if waiting > _ZERO:
+        for rank in range(rows.num_ranks):
+            scratch.heads[rank] = _NONE
+
+
+@inlined
+def _node_of(state, i, fresh):
+    """The node of this frame that entry `i` has, or a new one."""
+    if uint64(state.token_node[i]) < fresh:
+        state.token_node[i] = uint32(state.counts[k.NODES])
+        state.counts[k.NODES] += 1
+    return state.nodes[uint64(state.token_node[i])]
+
+
+@part
+def _comes_first(rows, scratch, state, q, i, fresh):
+    """Whether the arc of candidate `q` is before the one by which entry `i` is there.
+
+    Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
+    that repeats the token leaves the entry's own state.
+    """
+    source, arc = _left_by(rows, scratch, state, q)
+    if uint64(state.token_node[i]) < fresh:
+        return source < rows.state_of_record[uint64(state.record[i] & _RECORDS)]
+    other, other_arc = _left_by(rows, scratch, state, uint64(scratch.winner[i]))
+    return source < other or (source == other and arc < other_arc)
+
+
+@inlined
+def _left_by(rows, scratch, state, q):
+    """The state that a candidate leaves, and an arc with its position in the row."""
+    candidate = scratch.candidates[q]
+    record = state.record[uint64(candidate.source & ~_FROM_TOKEN)]
+    arc = rows.arc[uint64(candidate.arc)]
+    if candidate.source & _FROM_TOKEN:
+        return rows.state_of_record[uint64(record & _RECORDS)], arc
+    return rows.state_of_row[_row_of(rows, record)], arc
+
+
+@inlined
+def _close(rows, params, scratch, state):
+    """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
+
+    Sources are final when their rank comes, since every epsilon arc leads to a higher
+    rank. Most are of rank 0.
+    """
+    counts = state.counts
+    waiting = uint64(counts[k.WAITING])
+    if waiting == _ZERO:
+        return k.OK
+    if counts[k.PHASE] == k.PASSING:
+        for q in range(uint64(counts[k.AT]), waiting):
+            record = state.record[uint64(scratch.waiting[q])]
+            one = rows.records[uint64(record & _RECORDS)]
+            prefetch(rows.epsilons, uint64(one.epsilon))
+        for q in range(uint64(counts[k.AT]), waiting):
+            i = uint64(scratch.waiting[q])
+            rank = uint64(rows.records[uint64(state.record[i] & _RECORDS)].rank)
+            if rank > _ZERO:
+                scratch.links[i] = scratch.heads[rank]
+                scratch.heads[rank] = uint32(i)
+                continue
+            status = _relax(rows, params, scratch, state, i)
+            if status != k.OK:
+                counts[k.AT] = int64(q)
+                return status
+        counts[k.PHASE], counts[k.AT] = k.RANKS, 1
+    for rank in range(uint64(counts[k.AT]), rows.num_ranks):
+        while scratch.heads[rank] != _NONE:
+            i = uint64(scratch.heads[rank])
+            status = _relax(rows, params, scratch, state, i)
+            if status != k.OK:
+                counts[k.AT] = int64(rank)
+                return status
+            scratch.heads[rank] = scratch.links[i]
+    return k.OK
+
+
+@inlined
+def _relax(rows, params, scratch, state, i):
+    """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
+
+    At equal cost an emitting arc beats an epsilon arc, then the first one does.
+    """
+    counts, cutoff, cost = state.counts, state.costs[k.CUTOFF], state.token[i]
+    one, n = rows.records[uint64(state.record[i] & _RECORDS)], uint64(counts[k.ENTRIES])
+    many, fresh = uint64(one.epsilons), uint64(counts[k.FRESH])
+    if n + many > _room(state.record):
+        return k.GROW_ENTRIES
+    if uint64(counts[k.NODES]) + many > _room(state.nodes):
+        return k.GROW_NODES
+    for a in range(uint64(one.epsilon), uint64(one.epsilon) + many):
+        step = rows.epsilons[a]
+        reached = float32(cost + float32(params.lm_scale * step.cost))
+        if params.has_insertion:
+            if step.next & _WORD:
+                reached = float32(reached + params.word_insertion)
+        if not reached <= cutoff:
+            continue
+        to = step.next & ~_WORD
+        j, after = _find(rows, scratch, state, n, to)
+        if j == n:
+            n = _insert(rows, params, scratch, state, n, to, after)
+        before, flagged = state.token[j], uint32(a) | _EPSILON_ARC
+        better = reached < before
+        if reached == before and uint64(state.token_node[j]) >= fresh:
+            arc = state.nodes[uint64(state.token_node[j])].arc
+            if arc & _EPSILON_ARC:
+                arcs = rows.epsilon_arc
+                better = arcs[a] < arcs[uint64(arc & ~_EPSILON_ARC)]
+        if better:
+            node = _node_of(state, j, fresh)
+            node.before, node.arc = state.token_node[i], flagged
+            node.frame = uint32(counts[k.FRAMES] + counts[k.PASSES])
+            node.ended = uint32(0)
+            state.token[j] = reached
+        if before == _INF and to & _EPSILONS != _NO_FLAG:
+            rank = uint64(rows.records[uint64(to & _RECORDS)].rank)
+            scratch.links[j] = scratch.heads[rank]
+            scratch.heads[rank] = uint32(j)
+    counts[k.ENTRIES] = int64(n)
+    return k.OK
+
+
+@inlined
+def _settle(rows, params, scratch, state):
+    """Find what costs are to be less by; leave out the dead where they are many."""
+    counts, n = state.counts, uint64(state.counts[k.ENTRIES])
+    counts[k.FRAMES] += counts[k.PASSES]
+    counts[k.PHASE] = k.BETWEEN
+    alive = uint64(counts[k.ALIVE])
+    if n > alive + (alive >> _ONE) + _FEW_DEAD:
+        n = _compact(rows, scratch, state, n)
+        counts[k.ENTRIES] = int64(n)
+    best = state.costs[k.LOWEST]
+    credited = max_insertion_credit(params) > float32(0)
+    if counts[k.PASSES] == 0 or rows.least_epsilon < float32(0) or credited:
+        best = _INF  # epsilon arcs may have led below it
+        for i in range(n):
+            best = min(best, min(state.blank[i], state.token[i]))
+    state.costs[k.BEST], state.costs[k.BEAM] = best, params.beam
+    state.base[0] += np.float64(best)
+
+
+@jit
+def drop_nodes(state):
+    """Drop nodes that no entry comes from, and renumber the rest, in order."""
+    counts, nodes = state.counts, state.nodes
+    count = counts[k.NODES]
+    comes, number = np.zeros(count, np.bool_), np.zeros(count, np.uint32)
+    comes[0] = True
+    for i in range(counts[k.ENTRIES]):
+        if not state.token[i] < _INF:
+            state.token_node[i] = uint32(0)
+        if not state.blank[i] < _INF:
+            state.blank_node[i] = uint32(0)
+        for node in (state.token_node[i], state.blank_node[i]):
+            at = int64(node)
+            while not comes[at]:
+                comes[at] = True
+                at = int64(nodes[at].before)
+    kept, fresh = 0, 0
+    for at in range(count):
+        if comes[at]:
+            number[at], nodes[kept] = kept, nodes[at]
+            kept += 1
+            if at < counts[k.FRESH]:
+                fresh = kept
+    for at in range(1, kept):
+        nodes[at].before = number[int64(nodes[at].before)]
+    for i in range(counts[k.ENTRIES]):
+        state.token_node[i] = number[int64(state.token_node[i])]
+        state.blank_node[i] = number[int64(state.blank_node[i])]
+    counts[k.NODES], counts[k.FRESH] = kept, fresh
