@@ -108,10 +108,11 @@ class CpuBackend(HostBackend):
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
-            inputs = self.inputs_of(options, boosts)
-            on_rows = self.on_rows if goes_on_rows(*inputs[0][1:]) else None
+            params = search_params(options, bool(boosts.words))
+            on_rows = self.on_rows if goes_on_rows(params, boosts) else None
             if on_rows is not None:
-                return on_rows.decode(utterances, inputs[0][1], pace)
+                return on_rows.decode(utterances, params, boosts, pace)
+            inputs = self.inputs_of(options, boosts)
             return GroupSearch(self.memory, *inputs).decode(utterances, pace)
         paths = []
         for logprobs in utterances:

@@ -100,7 +100,7 @@ class RowScratch(NamedTuple):
     bins: np.ndarray  # uint32 [1024]
     costs: np.ndarray  # float32 [V and more]: of tokens, infinite from V on
     classes: np.ndarray  # float32 [64]: the least of tokens, modulo 64
-    live_sets: np.ndarray  # uint64 [LEVELS]: tokens, modulo 64, that can survive
+    live_sets: np.ndarray  # uint64 [2 LEVELS]: tokens, modulo 64, that can survive
 
 
 def new_state(entries: int, nodes: int) -> RowState:
@@ -139,7 +139,7 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
         bins=np.zeros(1024, np.uint32),
         costs=costs,
         classes=np.zeros(64, np.float32),
-        live_sets=np.zeros(LEVELS, np.uint64),
+        live_sets=np.zeros(2 * LEVELS, np.uint64),
     )
 
 

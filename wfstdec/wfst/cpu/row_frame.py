@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int32, int64, uint8, uint16, uint32, uint64
 
+from wfstdec.boost.kernels import hot_window, is_hot, word_bonus
 from wfstdec.jit import inlined, jit, kernel, part
 from wfstdec.jit.intrinsics import count_bits, lowest_bit, prefetch
 from wfstdec.jit.sorting import cost_of, key_of
@@ -47,7 +48,7 @@ from wfstdec.jit.vectors import (
 from wfstdec.search.acoustics import penalised, scaled
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import row_arrays as k
-from wfstdec.wfst.cpu.arc_costs import max_insertion_credit
+from wfstdec.wfst.cpu.arc_costs import max_insertion_credit, top_bonus
 from wfstdec.wfst.cpu.frame import nth_least
 from wfstdec.wfst.cpu.rows import (
     EPSILONS,
@@ -80,7 +81,7 @@ def restart(state):
 
 
 @kernel
-def advance(rows, params, scratch, state, logprobs, first):
+def advance(rows, params, words, scratch, state, logprobs, first):
     """Pass entries through the frames `first` and on of a chunk.
 
     Returns:
@@ -91,14 +92,16 @@ def advance(rows, params, scratch, state, logprobs, first):
         _begin(rows, params, scratch, state)
     while True:
         if counts[k.PHASE] != k.BETWEEN:
-            status = _close(rows, params, scratch, state)
+            status = _close(rows, params, words, scratch, state)
             if status != k.OK:
                 return status, frame
-            _settle(rows, params, scratch, state)
+            _settle(rows, params, words, scratch, state)
             frame += counts[k.PASSES]
         if frame == logprobs.shape[0] or counts[k.DIED] >= 0:
             return k.OK, int64(logprobs.shape[0])
-        status, made, of_blank = _expand(rows, params, scratch, state, logprobs[frame])
+        status, made, of_blank = _expand(
+            rows, params, words, scratch, state, logprobs[frame]
+        )
         if status != k.OK:
             return status, frame
         if not state.costs[k.LOWEST] < _INF:
@@ -316,7 +319,7 @@ def _price(rows, params, costs, logprobs):
 
 
 @part
-def _expand(rows, params, scratch, state, logprobs):
+def _expand(rows, params, words, scratch, state, logprobs):
     """Prune, re-base, and write the arcs that may survive to `scratch.candidates`.
 
     Leaves the least cost and the cutoff in `state.costs`.
@@ -355,11 +358,11 @@ def _expand(rows, params, scratch, state, logprobs):
     # arc counts as the least one of the graph, and the slack covers rounding.
     cutoff = min(float32(lowest + beam), NO_CUTOFF)
     least_arc = float32(params.lm_scale * rows.least_cost)
-    credit = max_insertion_credit(params)
-    slack = abs(cutoff) + abs(least_arc) + credit + abs(cheapest) + beam
+    credit, bonus = max_insertion_credit(params), top_bonus(params, words)
+    slack = abs(cutoff) + abs(least_arc) + credit + abs(cheapest) + beam + bonus
     slack = float32(1e-3) + float32(_ROUNDING * slack)
     limit = min(float32(float32(cutoff - least_arc) + credit) + slack, NO_CUTOFF)
-    limits = splat(limit)
+    limits = splat(min(float32(limit + bonus), NO_CUTOFF))
     bits = uint64(at_most(c0, limits)) | uint64(at_most(c1, limits)) << STEP
     high = uint64(at_most(c2, limits)) | uint64(at_most(c3, limits)) << STEP
     bits |= high << uint64(32)
@@ -370,15 +373,16 @@ def _expand(rows, params, scratch, state, logprobs):
         store(classes, STEP, c1)
         store(classes, uint64(2) * STEP, c2)
         store(classes, uint64(3) * STEP, c3)
-        listed = _list_entries(scratch, state, n, bits, limit, least_arc, beam)
+        _fill_live_sets(scratch, bits, limit, bonus, beam)
+        listed = _list_entries(rows, params, words, scratch, state, n, least_arc, beam)
         if rows.by_token:
             status, made, lowest = _follow_by_token(
-                rows, params, scratch, state, listed, lowest, beam
+                rows, params, words, scratch, state, listed, lowest, beam
             )
         else:
-            extra = slack + credit
+            above = slack + credit, bonus
             status, made, lowest = _follow_by_cost(
-                rows, params, scratch, state, listed, lowest, beam, extra, cheapest
+                rows, params, words, scratch, state, listed, lowest, beam, above
             )
     state.costs[k.LOWEST] = lowest
     state.costs[k.CUTOFF] = min(float32(lowest + beam), NO_CUTOFF)
@@ -386,39 +390,76 @@ def _expand(rows, params, scratch, state, logprobs):
 
 
 @inlined
-def _list_entries(scratch, state, n, bits, limit, least_arc, beam):
-    """List entries that have a live token, and these tokens; how many there are.
+def _fill_live_sets(scratch, bits, limit, bonus, beam):
+    """Fill `scratch.live_sets`, of some tokens modulo 64.
 
     A token is live for an entry if an arc with it may end within the cutoff, so far as
     their costs and the least one of the row can tell. Costs of entries are put into
-    levels, each of which stands for its lowest.
+    levels, each of which stands for its lowest. The upper half of the sets is for arcs
+    that are paid a bonus.
     """
     classes, live_sets = scratch.classes, scratch.live_sets
-    per_nat = float32(k.LEVELS) / min(max(beam, float32(1e-3)), NO_CUTOFF)
-    top = float32(k.LEVELS - 1)
-    for q in range(uint64(k.LEVELS)):
-        live_sets[q] = _ZERO
+    per_nat, top = _levels_per_nat(beam), float32(k.LEVELS - 1)
+    live_sets[:] = _ZERO
     while bits != _ZERO:
         v = trailing(bits)
         bits &= bits - _ONE
-        level = min(float32(float32(limit - classes[v]) * per_nat), top)
-        live_sets[uint64(int32(level))] |= _ONE << v
+        room = float32(limit - classes[v])
+        if room >= float32(0):
+            level = min(float32(room * per_nat), top)
+            live_sets[uint64(int32(level))] |= _ONE << v
+        level = min(max(float32(float32(room + bonus) * per_nat), float32(0)), top)
+        live_sets[uint64(k.LEVELS) + uint64(int32(level))] |= _ONE << v
     for q in range(uint64(k.LEVELS - 1)):
-        below_top = uint64(k.LEVELS - 2) - uint64(q)
-        live_sets[below_top] |= live_sets[below_top + _ONE]
-    listed = _ZERO
+        low = uint64(k.LEVELS - 2) - uint64(q)
+        live_sets[low] |= live_sets[low + _ONE]
+        low += uint64(k.LEVELS)
+        live_sets[low] |= live_sets[low + _ONE]
+
+
+@inlined
+def _levels_per_nat(beam):
+    """Levels in a nat."""
+    return float32(k.LEVELS) / min(max(beam, float32(1e-3)), NO_CUTOFF)
+
+
+@inlined
+def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
+    """List entries that have a live token, and these tokens; how many there are."""
+    live_sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
+    top, listed = float32(k.LEVELS - 1), _ZERO
     for i in range(n):
         cost = min(state.blank[i], state.token[i])
         level = float32(float32(cost + state.least[i]) - least_arc) * per_nat
-        level = min(max(level, float32(0)), top)
-        live = state.labels[i] & live_sets[uint64(int32(level))]
+        level = uint64(int32(min(max(level, float32(0)), top)))
+        labels = state.labels[i]
+        live = labels & live_sets[level]
+        if params.has_words:
+            if is_hot(words, _row_of(rows, state.record[i])):
+                among = labels & live_sets[uint64(k.LEVELS) + level] & ~live
+                if rows.by_token:
+                    among = _hot_tokens(words, labels, state.first[i], among)
+                live |= among
         scratch.listed[listed], scratch.live[listed] = uint32(i), live
         listed += uint64((live != _ZERO) & (cost < _INF))
     return listed
 
 
 @inlined
-def _follow_by_token(rows, params, scratch, state, listed, lowest, beam):
+def _hot_tokens(words, labels, first, among):
+    """Those of some of a row's tokens whose arcs are hot."""
+    hot, tokens = hot_window(words, first), _ZERO
+    if hot != _ZERO:
+        while among != _ZERO:
+            bit = lowest_bit(among)
+            among ^= bit
+            if hot >> count_bits(labels & (bit - _ONE)) & _ONE != _ZERO:
+                tokens |= bit
+    return tokens
+
+
+@inlined
+def _follow_by_token(rows, params, words, scratch, state, listed, lowest, beam):
     """Candidates of the live tokens: arcs are asked for first, then followed.
 
     Returns:
@@ -439,27 +480,27 @@ def _follow_by_token(rows, params, scratch, state, listed, lowest, beam):
             found += _ONE
             live ^= bit
     for q in range(found):
-        i, token = uint64(scratch.of[q]), uint32(scratch.by[q])
-        reached = _follow(
-            rows, params, scratch, state, i, uint64(scratch.at[q]), token, made
-        )
+        i, a, token = uint64(scratch.of[q]), uint64(scratch.at[q]), scratch.by[q]
+        reached = _follow(rows, params, words, scratch, state, i, a, token, made)
         lowest = min(lowest, reached)
         made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
     return k.OK, made, lowest
 
 
 @inlined
-def _follow_by_cost(
-    rows, params, scratch, state, listed, lowest, beam, extra, cheapest
-):
+def _follow_by_cost(rows, params, words, scratch, state, listed, lowest, beam, above):
     """Candidates of rows in the order of cost; entries near the best one first.
 
-    `extra`: by how much more than the cutoff a sum of costs may come to.
+    `above`: by how much a sum of costs may come to more than the cutoff, and by how
+    much more where words are boosted.
 
     Returns:
         (OK or what must grow, candidates, the least cost).
     """
     made, left, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    cheapest = _INF
+    for v in range(_CLASSES):
+        cheapest = min(cheapest, scratch.classes[v])
     for q in range(listed):
         a = uint64(state.first[uint64(scratch.listed[q])])
         prefetch(rows.tokens, a)
@@ -478,7 +519,10 @@ def _follow_by_cost(
             if made + uint64(one.length) > room:
                 return k.GROW_CANDIDATES, _ZERO, lowest
             limit = min(float32(lowest + beam), NO_CUTOFF)
-            limit = float32(float32(limit + extra) - source)
+            limit = float32(float32(limit + above[0]) - source)
+            if params.has_words:
+                if is_hot(words, uint64(one.row)):
+                    limit = float32(limit + above[1])
             most, found = float32(limit - cheapest), _ZERO
             for a in range(first, last):
                 cost = float32(params.lm_scale * rows.costs[a])
@@ -490,14 +534,16 @@ def _follow_by_cost(
             for q in range(found):
                 a = uint64(scratch.at[q])
                 token = uint32(rows.tokens[a])
-                reached = _follow(rows, params, scratch, state, i, a, token, made)
+                reached = _follow(
+                    rows, params, words, scratch, state, i, a, token, made
+                )
                 lowest = min(lowest, reached)
                 made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
     return k.OK, made, lowest
 
 
 @inlined
-def _follow(rows, params, scratch, state, i, a, token, made):
+def _follow(rows, params, words, scratch, state, i, a, token, made):
     """Write candidate number `made`: arc `a` of entry `i`; its cost.
 
     A token leads on from a blank, or from another token: whichever is the less, and of
@@ -511,6 +557,11 @@ def _follow(rows, params, scratch, state, i, a, token, made):
         if arc.next & _WORD:
             after_blank = float32(after_blank + params.word_insertion)
             after_token = float32(after_token + params.word_insertion)
+    if params.has_words:
+        if arc.next & _WORD:
+            bonus = _bonus_at(rows, words, a, rows.arc[a])
+            after_blank = float32(after_blank - bonus)
+            after_token = float32(after_token - bonus)
     after_blank = float32(after_blank + scratch.costs[uint64(token)])
     after_token = float32(after_token + scratch.costs[uint64(token)])
     tied = after_token == after_blank and record & _TOKEN_FIRST != _NO_FLAG
@@ -525,6 +576,17 @@ def _follow(rows, params, scratch, state, i, a, token, made):
     prefetch(scratch.slots, uint64(to & _RECORDS))
     prefetch(rows.records, uint64(to & _RECORDS))
     return candidate.cost
+
+
+@inlined
+def _bonus_at(rows, words, position, arc):
+    """The bonus of the word on an arc of the packed graph, 0 where it has none.
+
+    `position`: that of the arc among those of rows and, behind them, epsilon arcs.
+    """
+    if hot_window(words, position) & _ONE == _ZERO:
+        return float32(0)
+    return word_bonus(words, rows.packed[uint64(arc)].olabel)
 
 
 # ------------------------------------------------------------- go on, recombine, close
@@ -668,7 +730,7 @@ def _left_by(rows, scratch, state, q):
 
 
 @inlined
-def _close(rows, params, scratch, state):
+def _close(rows, params, words, scratch, state):
     """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
@@ -690,7 +752,7 @@ def _close(rows, params, scratch, state):
                 scratch.links[i] = scratch.heads[rank]
                 scratch.heads[rank] = uint32(i)
                 continue
-            status = _relax(rows, params, scratch, state, i)
+            status = _relax(rows, params, words, scratch, state, i)
             if status != k.OK:
                 counts[k.AT] = int64(q)
                 return status
@@ -698,7 +760,7 @@ def _close(rows, params, scratch, state):
     for rank in range(uint64(counts[k.AT]), rows.num_ranks):
         while scratch.heads[rank] != _NONE:
             i = uint64(scratch.heads[rank])
-            status = _relax(rows, params, scratch, state, i)
+            status = _relax(rows, params, words, scratch, state, i)
             if status != k.OK:
                 counts[k.AT] = int64(rank)
                 return status
@@ -707,7 +769,7 @@ def _close(rows, params, scratch, state):
 
 
 @inlined
-def _relax(rows, params, scratch, state, i):
+def _relax(rows, params, words, scratch, state, i):
     """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
 
     At equal cost an emitting arc beats an epsilon arc, then the first one does.
@@ -725,6 +787,10 @@ def _relax(rows, params, scratch, state, i):
         if params.has_insertion:
             if step.next & _WORD:
                 reached = float32(reached + params.word_insertion)
+        if params.has_words:
+            if step.next & _WORD:
+                position, arc = uint64(len(rows.arcs)) + a, rows.epsilon_arc[a]
+                reached = float32(reached - _bonus_at(rows, words, position, arc))
         if not reached <= cutoff:
             continue
         to = step.next & ~_WORD
@@ -753,7 +819,7 @@ def _relax(rows, params, scratch, state, i):
 
 
 @inlined
-def _settle(rows, params, scratch, state):
+def _settle(rows, params, words, scratch, state):
     """Find what costs are to be less by; leave out the dead where they are many."""
     counts, n = state.counts, uint64(state.counts[k.ENTRIES])
     counts[k.FRAMES] += counts[k.PASSES]
@@ -763,7 +829,7 @@ def _settle(rows, params, scratch, state):
         n = _compact(rows, scratch, state, n)
         counts[k.ENTRIES] = int64(n)
     best = state.costs[k.LOWEST]
-    credited = max_insertion_credit(params) > float32(0)
+    credited = max_insertion_credit(params) + top_bonus(params, words) > float32(0)
     if counts[k.PASSES] == 0 or rows.least_epsilon < float32(0) or credited:
         best = _INF  # epsilon arcs may have led below it
         for i in range(n):

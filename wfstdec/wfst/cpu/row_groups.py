@@ -11,12 +11,13 @@ room; what is left is about one for each token said, so that no utterance is too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy import int64, uint32, uint64
 
-from wfstdec.boost.tables import ListedWords, PhraseRows
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.tables import BoostTables
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.pool import Pool
@@ -27,7 +28,7 @@ from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
 from wfstdec.wfst.cpu.row_frame import advance, drop_nodes, restart, spread
-from wfstdec.wfst.cpu.rows import RowArrays
+from wfstdec.wfst.cpu.rows import RowArrays, words_by_row
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.options import SearchParams
 
@@ -39,7 +40,7 @@ _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
 
 
 @kernel
-def search_rows(rows, params, scratch, state, utterances, ends, steps, at):
+def search_rows(rows, params, words, scratch, state, utterances, ends, steps, at):
     """Search utterances one after the other, from a frame of one of them on.
 
     The arguments behind `state`, and what is returned, are those of `search_group`.
@@ -47,7 +48,9 @@ def search_rows(rows, params, scratch, state, utterances, ends, steps, at):
     for i in range(at[0], len(ends)):
         if at[1] == 0:
             restart(state)
-        status, frame = advance(rows, params, scratch, state, utterances[i], at[1])
+        status, frame = advance(
+            rows, params, words, scratch, state, utterances[i], at[1]
+        )
         at[0], at[1] = i, frame
         if status != k.OK:
             return status
@@ -123,15 +126,15 @@ def _label_of(rows, state, node):
     return uint64(arc.ilabel & uint32(LABEL_MASK)) - uint64(1)
 
 
-def goes_on_rows(
-    params: SearchParams, words: ListedWords, phrases: PhraseRows | None
-) -> bool:
-    """Whether a search without OOV words is one for rows: no boosts, no `min_active`."""
-    return params.min_active == 0 and not params.has_words and phrases is None
+def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:
+    """Whether a search is one for rows: boosts have no states, there is no fewest."""
+    plain = boosts.phrases is None and boosts.added is None
+    paid_at_once = not boosts.words.top_bonus > params.instalment
+    return plain and paid_at_once and params.min_active == 0
 
 
 class RowSearch:
-    """Searches of whole utterances on rows, without boosts.
+    """Searches of whole utterances on rows.
 
     Args:
         rows: The graph.
@@ -149,14 +152,23 @@ class RowSearch:
             partial(k.new_state, entries, NODES_PER_ENTRY * entries)
         )
 
+    @cached_property
+    def _tables(self) -> BoostTables:
+        return BoostTables(*words_by_row(self._rows))
+
     def decode(
-        self, utterances: Sequence[np.ndarray], params: SearchParams, pace: Pace
+        self,
+        utterances: Sequence[np.ndarray],
+        params: SearchParams,
+        boosts: CompiledBoosts,
+        pace: Pace,
     ) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `GROUP`."""
+        words = self._tables.words(boosts)
         scratch, state = self._scratches.take(), self._states.take()
 
         def search(*given: np.ndarray) -> int:
-            return search_rows(self._rows, params, scratch, state, *given)
+            return search_rows(self._rows, params, words, scratch, state, *given)
 
         def grow(status: int, frames_left: int) -> bool:
             nonlocal scratch, state
@@ -175,7 +187,8 @@ def grown(
     """Make room for what the kernel found too small."""
     if status == k.GROW_NODES:
         drop_nodes(state)
-        if 2 * state.counts[k.NODES] > len(state.nodes):
+        # A frame makes one for each entry at most.
+        while len(state.nodes) < 2 * (state.counts[k.NODES] + len(state.record)):
             state = state._replace(nodes=k.twice(state.nodes))
         return scratch, state
     if status == k.GROW_CANDIDATES:

@@ -141,6 +141,18 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
     )
 
 
+def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
+    """The word of each arc of rows and, behind these, of each epsilon arc.
+
+    Returns:
+        uint32 [A + E]; int64 [R + U + 1], where those of each row and record begin.
+    """
+    arcs = np.concatenate([rows.arc, rows.epsilon_arc])
+    first = rows.records["first"][: int(rows.num_rows)].astype(np.int64)
+    begin = len(rows.arc) + rows.records["epsilon"].astype(np.int64)
+    return rows.packed["olabel"][arcs], np.concatenate([first, begin, [len(arcs)]])
+
+
 @jit
 def _tell_apart(arcs, splits, epsilons, blank):
     """Tell states after a blank from those after a token.
