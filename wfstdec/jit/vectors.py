@@ -139,8 +139,18 @@ def _arithmetic(name: str) -> Callable[..., Any]:
     return operation
 
 
-add, subtract = _arithmetic("fadd"), _arithmetic("fsub")
-"""Sums and differences of floats."""
+add, subtract, multiply = map(_arithmetic, ("fadd", "fsub", "fmul"))
+"""Sums, differences and products of floats."""
+
+
+@intrinsic
+def negative(typing_context: Any, vector: Any) -> Any:
+    """Floats of the other sign."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fneg(args[0])
+
+    return vector(vector), generate
 
 
 @intrinsic

@@ -39,6 +39,8 @@ from wfstdec.jit.vectors import (
     least,
     least_of,
     load,
+    multiply,
+    negative,
     select,
     splat,
     store,
@@ -202,7 +204,7 @@ def _register(rows, scratch, state, n, record, after):
             state.counts[k.CHAINED] += 1
 
 
-@part
+@inlined
 def _compact(rows, scratch, state, n):
     """Leave out entries that have died; how many are left."""
     kept = _ZERO
@@ -242,7 +244,7 @@ def _rebase(state, n, of_blank, costs, repeats, beam):
         blank, token = load(state.blank, i), load(state.token, i)
         blank, token = subtract(blank, bests), subtract(token, bests)
         near_blank, near_token = at_most(blank, beams), at_most(token, beams)
-        within += count_bits(uint64(near_blank)) + count_bits(uint64(near_token))
+        within += count_bits(uint64(near_blank) | uint64(near_token) << STEP)
         blank = select(near_blank, blank, inf)
         token = select(near_token, token, inf)
         store(state.blank, i, blank)
@@ -308,17 +310,26 @@ def spread(rows, scratch, state):
 def _price(rows, params, costs, logprobs):
     """Price the tokens; the cost of the blank, which itself becomes infinite."""
     pricing, blank = params.pricing, logprobs[rows.blank]
+    size = uint64(len(logprobs))
     if blank >= pricing.blank_skip_logprob:
-        for v in range(uint64(len(logprobs))):
+        for v in range(size):
             costs[v] = _INF
-    else:
-        for v in range(uint64(len(logprobs))):
+    elif size < STEP:
+        for v in range(size):
             costs[v] = scaled(pricing, float32(-logprobs[v]))
+    else:
+        scale, inf, v = splat(pricing.acoustic_scale), splat(_INF), _ZERO
+        while v < size:
+            at = min(v, size - STEP)  # the last ones are priced twice
+            unscaled = negative(load(logprobs, at))
+            possible = below(unscaled, inf)
+            store(costs, at, select(possible, multiply(scale, unscaled), inf))
+            v += STEP
     costs[rows.blank] = _INF
     return scaled(pricing, float32(-penalised(pricing, blank)))
 
 
-@part
+@inlined
 def _expand(rows, params, words, scratch, state, logprobs):
     """Prune, re-base, and write the arcs that may survive to `scratch.candidates`.
 
@@ -362,10 +373,7 @@ def _expand(rows, params, words, scratch, state, logprobs):
     slack = abs(cutoff) + abs(least_arc) + credit + abs(cheapest) + beam + bonus
     slack = float32(1e-3) + float32(_ROUNDING * slack)
     limit = min(float32(float32(cutoff - least_arc) + credit) + slack, NO_CUTOFF)
-    limits = splat(min(float32(limit + bonus), NO_CUTOFF))
-    bits = uint64(at_most(c0, limits)) | uint64(at_most(c1, limits)) << STEP
-    high = uint64(at_most(c2, limits)) | uint64(at_most(c3, limits)) << STEP
-    bits |= high << uint64(32)
+    bits = _at_most(c0, c1, c2, c3, min(float32(limit + bonus), NO_CUTOFF))
     status, made = k.OK, _ZERO
     if bits != _ZERO:
         classes = scratch.classes
@@ -373,7 +381,10 @@ def _expand(rows, params, words, scratch, state, logprobs):
         store(classes, STEP, c1)
         store(classes, uint64(2) * STEP, c2)
         store(classes, uint64(3) * STEP, c3)
-        _fill_live_sets(scratch, bits, limit, bonus, beam)
+        if params.has_words:
+            _fill_live_sets(scratch, bits, float32(limit + bonus), beam, k.LEVELS)
+            bits &= _at_most(c0, c1, c2, c3, limit)
+        _fill_live_sets(scratch, bits, limit, beam, 0)
         listed = _list_entries(rows, params, words, scratch, state, n, least_arc, beam)
         if rows.by_token:
             status, made, lowest = _follow_by_token(
@@ -390,31 +401,35 @@ def _expand(rows, params, words, scratch, state, logprobs):
 
 
 @inlined
-def _fill_live_sets(scratch, bits, limit, bonus, beam):
-    """Fill `scratch.live_sets`, of some tokens modulo 64.
+def _at_most(c0, c1, c2, c3, limit):
+    """The classes of tokens whose costs are no more than a limit, uint64."""
+    limits = splat(limit)
+    low = uint64(at_most(c0, limits)) | uint64(at_most(c1, limits)) << STEP
+    high = uint64(at_most(c2, limits)) | uint64(at_most(c3, limits)) << STEP
+    return low | high << uint64(32)
+
+
+@inlined
+def _fill_live_sets(scratch, bits, limit, beam, first):
+    """Fill `scratch.live_sets` from `first` on, of some tokens modulo 64.
 
     A token is live for an entry if an arc with it may end within the cutoff, so far as
     their costs and the least one of the row can tell. Costs of entries are put into
-    levels, each of which stands for its lowest. The upper half of the sets is for arcs
-    that are paid a bonus.
+    levels, each of which stands for its lowest.
     """
-    classes, live_sets = scratch.classes, scratch.live_sets
+    sets = scratch.live_sets
     per_nat, top = _levels_per_nat(beam), float32(k.LEVELS - 1)
-    live_sets[:] = _ZERO
+    for q in range(uint64(k.LEVELS)):
+        sets[uint64(first) + q] = _ZERO
     while bits != _ZERO:
         v = trailing(bits)
         bits &= bits - _ONE
-        room = float32(limit - classes[v])
-        if room >= float32(0):
-            level = min(float32(room * per_nat), top)
-            live_sets[uint64(int32(level))] |= _ONE << v
-        level = min(max(float32(float32(room + bonus) * per_nat), float32(0)), top)
-        live_sets[uint64(k.LEVELS) + uint64(int32(level))] |= _ONE << v
+        level = float32(float32(limit - scratch.classes[v]) * per_nat)
+        level = uint64(int32(min(max(level, float32(0)), top)))
+        sets[uint64(first) + level] |= _ONE << v
     for q in range(uint64(k.LEVELS - 1)):
-        low = uint64(k.LEVELS - 2) - uint64(q)
-        live_sets[low] |= live_sets[low + _ONE]
-        low += uint64(k.LEVELS)
-        live_sets[low] |= live_sets[low + _ONE]
+        low = uint64(first) + uint64(k.LEVELS - 2) - q
+        sets[low] |= sets[low + _ONE]
 
 
 @inlined
@@ -425,24 +440,33 @@ def _levels_per_nat(beam):
 
 @inlined
 def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
-    """List entries that have a live token, and these tokens; how many there are."""
-    live_sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
-    top, listed = float32(k.LEVELS - 1), _ZERO
+    """List entries that have a live token, and these tokens; how many there are.
+
+    The upper half of the sets is for arcs that are paid a bonus.
+    """
+    sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
+    listed = _ZERO
     for i in range(n):
         cost = min(state.blank[i], state.token[i])
-        level = float32(float32(cost + state.least[i]) - least_arc) * per_nat
-        level = uint64(int32(min(max(level, float32(0)), top)))
-        labels = state.labels[i]
-        live = labels & live_sets[level]
+        level = _level_of(cost, state.least[i], least_arc, per_nat)
+        live = state.labels[i] & sets[level]
         if params.has_words:
             if is_hot(words, _row_of(rows, state.record[i])):
-                among = labels & live_sets[uint64(k.LEVELS) + level] & ~live
+                labels = state.labels[i]
+                among = labels & sets[uint64(k.LEVELS) + level] & ~live
                 if rows.by_token:
                     among = _hot_tokens(words, labels, state.first[i], among)
                 live |= among
         scratch.listed[listed], scratch.live[listed] = uint32(i), live
         listed += uint64((live != _ZERO) & (cost < _INF))
     return listed
+
+
+@inlined
+def _level_of(cost, least_of_row, least_arc, per_nat):
+    """The level of an entry: what its cheapest arc costs above the graph's."""
+    level = float32(float32(cost + least_of_row) - least_arc) * per_nat
+    return uint64(int32(min(max(level, float32(0)), float32(k.LEVELS - 1))))
 
 
 @inlined
@@ -466,6 +490,7 @@ def _follow_by_token(rows, params, words, scratch, state, listed, lowest, beam):
         (OK or what must grow, candidates, the least cost).
     """
     found, made, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    frame = uint32(state.counts[k.FRAMES] + 1)
     for q in range(listed):
         i, live = uint64(scratch.listed[q]), scratch.live[q]
         labels, first = state.labels[i], state.first[i]
@@ -481,7 +506,7 @@ def _follow_by_token(rows, params, words, scratch, state, listed, lowest, beam):
             live ^= bit
     for q in range(found):
         i, a, token = uint64(scratch.of[q]), uint64(scratch.at[q]), scratch.by[q]
-        reached = _follow(rows, params, words, scratch, state, i, a, token, made)
+        reached = _follow(rows, params, words, scratch, state, i, a, token, made, frame)
         lowest = min(lowest, reached)
         made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
     return k.OK, made, lowest
@@ -498,6 +523,7 @@ def _follow_by_cost(rows, params, words, scratch, state, listed, lowest, beam, a
         (OK or what must grow, candidates, the least cost).
     """
     made, left, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    frame = uint32(state.counts[k.FRAMES] + 1)
     cheapest = _INF
     for v in range(_CLASSES):
         cheapest = min(cheapest, scratch.classes[v])
@@ -535,7 +561,7 @@ def _follow_by_cost(rows, params, words, scratch, state, listed, lowest, beam, a
                 a = uint64(scratch.at[q])
                 token = uint32(rows.tokens[a])
                 reached = _follow(
-                    rows, params, words, scratch, state, i, a, token, made
+                    rows, params, words, scratch, state, i, a, token, made, frame
                 )
                 lowest = min(lowest, reached)
                 made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
@@ -543,7 +569,7 @@ def _follow_by_cost(rows, params, words, scratch, state, listed, lowest, beam, a
 
 
 @inlined
-def _follow(rows, params, words, scratch, state, i, a, token, made):
+def _follow(rows, params, words, scratch, state, i, a, token, made, frame):
     """Write candidate number `made`: arc `a` of entry `i`; its cost.
 
     A token leads on from a blank, or from another token: whichever is the less, and of
@@ -570,7 +596,6 @@ def _follow(rows, params, words, scratch, state, i, a, token, made):
     candidate.cost = after_token if from_token else after_blank
     candidate.record, candidate.arc = to, uint32(a)
     candidate.before = state.token_node[i] if from_token else state.blank_node[i]
-    frame = uint32(state.counts[k.FRAMES]) + uint32(1)
     candidate.ended = frame if from_token else state.ended[i]
     candidate.source = uint32(i) | (_FROM_TOKEN if from_token else _NO_FLAG)
     prefetch(scratch.slots, uint64(to & _RECORDS))
@@ -633,7 +658,7 @@ def _go_on(rows, scratch, state, of_blank):
     return waiting
 
 
-@part
+@inlined
 def _merge(rows, scratch, state, n):
     """Let the first entry of each row have the least cost after a blank."""
     for i in range(n):

@@ -18,7 +18,6 @@ from numpy import int64, uint32, uint64
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
-from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.pool import Pool
 from wfstdec.search.acoustics import penalised
@@ -122,8 +121,7 @@ def _label_of(rows, state, node):
         one = state.nodes[uint64(one.before)]
     if one.arc == _NONE:
         return _ZERO
-    arc = rows.packed[uint64(rows.arc[uint64(one.arc)])]
-    return uint64(arc.ilabel & uint32(LABEL_MASK)) - uint64(1)
+    return uint64(rows.tokens[uint64(one.arc)])
 
 
 def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:

@@ -76,7 +76,7 @@ class RowArrays(NamedTuple):
 
     records: np.ndarray  # RECORD [U]
     arcs: np.ndarray  # STEP [A], by row; by token where `by_token`, else by cost
-    tokens: np.ndarray  # uint16 [A], of arcs; empty where `by_token`
+    tokens: np.ndarray  # uint16 [A], of arcs
     costs: np.ndarray  # float32 [A], again; empty where `by_token`
     arc: np.ndarray  # uint32 [A], the packed graph's
     epsilons: np.ndarray  # STEP [E], by record
@@ -305,8 +305,8 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
                 least[r] = min(least[r], arcs[a].cost)
                 first[r + 1] += 1
     steps, arc = np.empty(first[-1], STEP), np.empty(first[-1], np.uint32)
-    spelt = 0 if by_token else first[-1]
-    tokens, costs = np.empty(spelt, np.uint16), np.empty(spelt, np.float32)
+    tokens = np.empty(first[-1], np.uint16)
+    costs = np.empty(0 if by_token else first[-1], np.float32)
     keys, stack = np.empty(_MOST, np.uint64), np.empty(STACK, np.int64)
     least_cost = float32(0)
     for r in range(num_rows):
@@ -328,8 +328,8 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
             steps[i].next, steps[i].cost = states.link[one.nextstate], one.cost
             if one.ilabel & uint32(CARRIES_WORD):
                 steps[i].next |= uint32(WORD)
+            tokens[i] = (one.ilabel & uint32(LABEL_MASK)) - 1
             if not by_token:
-                tokens[i] = (one.ilabel & uint32(LABEL_MASK)) - 1
                 costs[i] = one.cost
     begin = np.zeros(num_records + 1, np.int64)
     records, none = np.empty(num_records, RECORD), num_tokens
