@@ -18,7 +18,10 @@ import numpy as np
 from text_graphs import text_graph
 
 from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.topology import compose_topology
@@ -248,6 +251,15 @@ def random_boosts(rng, graph):
     drawn = rng.random(len(graph.words)) < 0.5
     pairs = zip(graph.words[1:], bonuses[1:].tolist(), drawn[1:].tolist(), strict=True)
     return {word: bonus for word, bonus, take in pairs if take}
+
+
+def random_words(rng, graph, options):
+    """Compiled words, or none; mostly such as a search pays at once."""
+    boosts = random_boosts(rng, graph)
+    if boosts is not None and rng.random() < 0.8:
+        most = float(instalment_size(options.beam))
+        boosts = {word: min(bonus, most) for word, bonus in boosts.items()}
+    return CompiledBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
 
 
 def random_phrases(rng, graph, unit=None):

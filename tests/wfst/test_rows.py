@@ -5,16 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 from random_graphs import (
-    random_boosts,
     random_logprobs,
     random_options,
     random_product,
+    random_words,
 )
 from wfst_searches import bits
 
-from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import instalment_size
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.row_groups import goes_on_rows
@@ -25,15 +22,6 @@ from wfstdec.wfst.reference_backend import ReferenceBackend
 def few_kinds(rng, batch):
     """Log-probs of few values: nearly every frame has ties."""
     return [(np.round(x) - 2 * (x < -3)).astype(np.float32) for x in batch]
-
-
-def random_words(rng, graph, options):
-    """Boosted words, or none; mostly such as are paid at once."""
-    boosts = random_boosts(rng, graph)
-    if boosts is not None and rng.random() < 0.8:
-        most = float(instalment_size(options.beam))
-        boosts = {word: min(bonus, most) for word, bonus in boosts.items()}
-    return CompiledBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
 
 
 @pytest.mark.parametrize("seed", range(4))

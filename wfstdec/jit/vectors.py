@@ -68,7 +68,7 @@ def _element(vector: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, kind: Any, args: Any, element: Any) -> Any:
-    """Where a vector stands in an array: its first two arguments are array and index."""
+    """Point to a vector in an array; the first two of `args` are array and index."""
     data = context.make_array(kind)(context, builder, args[0]).data
     at = builder.gep(data, [args[1]])
     return builder.bitcast(at, ir.VectorType(element, LANES).as_pointer())

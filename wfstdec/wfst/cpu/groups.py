@@ -123,9 +123,7 @@ class GroupSearch(CpuSearch):
 
         def search(*given: np.ndarray) -> int:
             boosts = self._boosts_at_end()
-            return search_group(
-                *self._inputs, scratch, self._utterance, boosts, *given
-            )
+            return search_group(*self._inputs, scratch, self._utterance, boosts, *given)
 
         def grow(status: int, frames_left: int) -> bool:
             nonlocal scratch

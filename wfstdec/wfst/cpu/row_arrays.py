@@ -41,8 +41,8 @@ NONE = 0xFFFFFFFF
 LEVELS = 16
 """Cost levels up to the beam, each with its own set of live tokens."""
 
-(ENTRIES, NODES, CHAINED, FRAMES, DIED, PHASE, PASSES, WAITING, AT, FRESH, ALIVE) = range(
-    11
+(ENTRIES, NODES, CHAINED, FRAMES, DIED, PHASE, PASSES, WAITING, AT, FRESH, ALIVE) = (
+    range(11)
 )
 """Positions in `RowState.counts`: entries; nodes; entries that are not the first of
 their row; frames done; the frame that nothing survived or -1; see below; frames done

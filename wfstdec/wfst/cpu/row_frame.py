@@ -24,8 +24,8 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int32, int64, uint8, uint16, uint32, uint64
 
-from wfstdec.boost.kernels import hot_window, is_hot, word_bonus
-from wfstdec.jit import inlined, jit, kernel, part
+from wfstdec.boost.kernels import hot_window, is_hot
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import count_bits, lowest_bit, prefetch
 from wfstdec.jit.sorting import cost_of, key_of
 from wfstdec.jit.vectors import (
@@ -52,6 +52,15 @@ from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.arc_costs import max_insertion_credit, top_bonus
 from wfstdec.wfst.cpu.frame import nth_least
+from wfstdec.wfst.cpu.row_entries import (
+    NO_ENTRY,
+    compact,
+    insert,
+    room_in,
+    row_of,
+    spread,
+)
+from wfstdec.wfst.cpu.row_recombination import bonus_at, close, recombine
 from wfstdec.wfst.cpu.rows import (
     EPSILONS,
     NO_BLANK,
@@ -69,7 +78,6 @@ _NONE = uint32(k.NONE)
 _INF = float32(np.inf)
 _NOBODY, _ALL = uint16(0), uint32(0xFFFF)
 _ZERO, _ONE, _CLASSES = uint64(0), uint64(1), uint64(64)
-_NO_ENTRY = uint64(k.NONE)
 _ROUNDING = float32(4e-6)
 _FEW_DEAD = uint64(24)
 
@@ -94,7 +102,7 @@ def advance(rows, params, words, scratch, state, logprobs, first):
         _begin(rows, params, scratch, state)
     while True:
         if counts[k.PHASE] != k.BETWEEN:
-            status = _close(rows, params, words, scratch, state)
+            status = close(rows, params, words, scratch, state)
             if status != k.OK:
                 return status, frame
             _settle(rows, params, words, scratch, state)
@@ -109,18 +117,12 @@ def advance(rows, params, words, scratch, state, logprobs, first):
         if not state.costs[k.LOWEST] < _INF:
             counts[k.DIED] = counts[k.FRAMES]
             continue
-        if uint64(counts[k.ENTRIES]) + made > _room(state.record):
+        if uint64(counts[k.ENTRIES]) + made > room_in(state.record):
             return k.GROW_ENTRIES, frame
-        if uint64(counts[k.NODES]) + made > _room(state.nodes):
+        if uint64(counts[k.NODES]) + made > room_in(state.nodes):
             return k.GROW_NODES, frame
         waiting = _go_on(rows, scratch, state, of_blank)
-        _recombine(rows, params, scratch, state, made, waiting)
-
-
-@inlined
-def _room(array):
-    """How many fit, a vector behind them left free."""
-    return uint64(len(array)) - STEP
+        recombine(rows, params, scratch, state, made, waiting)
 
 
 @inlined
@@ -130,7 +132,7 @@ def _begin(rows, params, scratch, state):
     root.before, root.arc, root.frame, root.ended = _NONE, _NONE, uint32(0), uint32(0)
     counts[k.NODES] = counts[k.FRESH] = 1
     counts[k.CHAINED] = counts[k.PASSES] = counts[k.AT] = counts[k.ALIVE] = 0
-    _insert(rows, params, scratch, state, _ZERO, rows.start, _NO_ENTRY)
+    insert(rows, params, scratch, state, _ZERO, rows.start, NO_ENTRY)
     state.token[0], state.costs[k.BEST] = float32(0), float32(0)
     state.costs[k.CUTOFF] = min(params.beam, NO_CUTOFF)
     scratch.waiting[0] = uint32(0)
@@ -141,93 +143,6 @@ def _begin(rows, params, scratch, state):
         scratch.heads[rank] = _NONE
 
 
-# ------------------------------------------------------------------- where entries are
-@inlined
-def _row_of(rows, record):
-    """The row of a record, with flags or without."""
-    u = uint64(record & _RECORDS)
-    return u if u < rows.num_rows else uint64(rows.records[u].row)
-
-
-@inlined
-def _find(rows, scratch, state, n, record):
-    """Find the entry of a record.
-
-    Returns:
-        (its position or `n`, the last entry of its row that others share or none).
-    """
-    if record & _SHARED == _NO_FLAG:
-        i = uint64(scratch.slots[uint64(record & _RECORDS)])
-        return (i if i < n and state.record[i] == record else n), _NO_ENTRY
-    return _find_shared(rows, scratch, state, n, record)
-
-
-@inlined
-def _find_shared(rows, scratch, state, n, record):
-    """The same where records share the row: its entries are a chain."""
-    row = _row_of(rows, record)
-    i = uint64(scratch.slots[row])
-    if i >= n or state.record[i] & _SHARED == _NO_FLAG:
-        return n, _NO_ENTRY
-    if _row_of(rows, state.record[i]) != row:
-        return n, _NO_ENTRY
-    while state.record[i] != record:
-        if state.chain[i] == _NONE:
-            return n, i
-        i = uint64(state.chain[i])
-    return i, _NO_ENTRY
-
-
-@inlined
-def _insert(rows, params, scratch, state, n, record, after):
-    """Make a record entry number `n`, behind another of its row or the first of it."""
-    one = rows.records[uint64(record & _RECORDS)]
-    state.record[n], state.again[n] = record, uint32(one.token)
-    state.labels[n], state.first[n] = one.labels, one.first
-    state.least[n] = float32(params.lm_scale * one.least)
-    state.blank[n], state.token[n], state.token_node[n] = _INF, _INF, uint32(0)
-    _register(rows, scratch, state, n, record, after)
-    return n + _ONE
-
-
-@inlined
-def _register(rows, scratch, state, n, record, after):
-    """Let entry number `n` be found."""
-    if record & _SHARED == _NO_FLAG:
-        scratch.slots[uint64(record & _RECORDS)] = uint32(n)
-    else:
-        state.chain[n] = _NONE
-        if after == _NO_ENTRY:
-            scratch.slots[_row_of(rows, record)] = uint32(n)
-        else:
-            state.chain[after] = uint32(n)
-            state.counts[k.CHAINED] += 1
-
-
-@inlined
-def _compact(rows, scratch, state, n):
-    """Leave out entries that have died; how many are left."""
-    kept = _ZERO
-    for i in range(n):
-        if state.blank[i] < _INF or state.token[i] < _INF:
-            if kept < uint64(i):
-                state.blank[kept], state.token[kept] = state.blank[i], state.token[i]
-                state.again[kept], state.least[kept] = state.again[i], state.least[i]
-                state.record[kept], state.first[kept] = state.record[i], state.first[i]
-                state.labels[kept], state.ended[kept] = state.labels[i], state.ended[i]
-                state.blank_node[kept] = state.blank_node[i]
-                state.token_node[kept] = state.token_node[i]
-            kept += _ONE
-    state.counts[k.CHAINED] = 0
-    for i in range(kept):
-        record, after = state.record[i], _NO_ENTRY
-        if record & _SHARED != _NO_FLAG:
-            _, after = _find_shared(rows, scratch, state, uint64(i), record)
-        _register(rows, scratch, state, uint64(i), record, after)
-    return kept
-
-
-# -------------------------------------------------------------------------------- keep
 @inlined
 def _rebase(state, n, of_blank, costs, repeats, beam):
     """Re-base entries, drop those over the beam, and price blanks and repeats.
@@ -268,7 +183,7 @@ def _keep_least(rows, params, scratch, state, n):
     last = nth_least(scratch.ends, count, params.max_active, params.beam, scratch)
     for i in range(n):
         record = state.record[i]
-        of_row = rows.state_of_row[_row_of(rows, record)]
+        of_row = rows.state_of_row[row_of(rows, record)]
         of_record = rows.state_of_record[uint64(record & _RECORDS)]
         if state.blank[i] < _INF and key_of(state.blank[i], of_row) > last:
             state.blank[i] = _INF
@@ -277,35 +192,6 @@ def _keep_least(rows, params, scratch, state, n):
     return cost_of(last)
 
 
-@part
-def spread(rows, scratch, state):
-    """Fill `scratch.ends` with the states of the packed graph that entries stand for.
-
-    Their node is that of the last token or epsilon arc, `arc` the entry, with a flag
-    where it is the state after the token.
-
-    Returns:
-        How many there are.
-    """
-    count, best = _ZERO, state.costs[k.BEST]
-    for i in range(uint64(state.counts[k.ENTRIES])):
-        record = state.record[i]
-        if state.blank[i] < _INF:
-            end = scratch.ends[count]
-            end.cost = float32(state.blank[i] - best)
-            end.state = rows.state_of_row[_row_of(rows, record)]
-            end.node, end.arc = state.blank_node[i], uint32(i)
-            count += _ONE
-        if state.token[i] < _INF:
-            end = scratch.ends[count]
-            end.cost = float32(state.token[i] - best)
-            end.state = rows.state_of_record[uint64(record & _RECORDS)]
-            end.node, end.arc = state.token_node[i], uint32(i) | _FROM_TOKEN
-            count += _ONE
-    return count
-
-
-# ------------------------------------------------------------------------------ expand
 @inlined
 def _price(rows, params, costs, logprobs):
     """Price the tokens; the cost of the blank, which itself becomes infinite."""
@@ -451,7 +337,7 @@ def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
         level = _level_of(cost, state.least[i], least_arc, per_nat)
         live = state.labels[i] & sets[level]
         if params.has_words:
-            if is_hot(words, _row_of(rows, state.record[i])):
+            if is_hot(words, row_of(rows, state.record[i])):
                 labels = state.labels[i]
                 among = labels & sets[uint64(k.LEVELS) + level] & ~live
                 if rows.by_token:
@@ -585,7 +471,7 @@ def _follow(rows, params, words, scratch, state, i, a, token, made, frame):
             after_token = float32(after_token + params.word_insertion)
     if params.has_words:
         if arc.next & _WORD:
-            bonus = _bonus_at(rows, words, a, rows.arc[a])
+            bonus = bonus_at(rows, words, a, rows.arc[a])
             after_blank = float32(after_blank - bonus)
             after_token = float32(after_token - bonus)
     after_blank = float32(after_blank + scratch.costs[uint64(token)])
@@ -603,18 +489,6 @@ def _follow(rows, params, words, scratch, state, i, a, token, made, frame):
     return candidate.cost
 
 
-@inlined
-def _bonus_at(rows, words, position, arc):
-    """The bonus of the word on an arc of the packed graph, 0 where it has none.
-
-    `position`: that of the arc among those of rows and, behind them, epsilon arcs.
-    """
-    if hot_window(words, position) & _ONE == _ZERO:
-        return float32(0)
-    return word_bonus(words, rows.packed[uint64(arc)].olabel)
-
-
-# ------------------------------------------------------------- go on, recombine, close
 @inlined
 def _go_on(rows, scratch, state, of_blank):
     """Let entries go on by blanks and repeats, in place.
@@ -663,7 +537,7 @@ def _merge(rows, scratch, state, n):
     """Let the first entry of each row have the least cost after a blank."""
     for i in range(n):
         if state.record[i] & _SHARED != _NO_FLAG and state.blank[i] < _INF:
-            first = uint64(scratch.slots[_row_of(rows, state.record[i])])
+            first = uint64(scratch.slots[row_of(rows, state.record[i])])
             if first == uint64(i):
                 continue
             better = state.blank[i] < state.blank[first]
@@ -680,167 +554,11 @@ def _merge(rows, scratch, state, n):
 def _blank_from(rows, state, first):
     """The state that the blank of a row's first entry came from in this frame."""
     if int64(state.ended[first]) <= state.counts[k.FRAMES]:
-        return rows.state_of_row[_row_of(rows, state.record[first])]
+        return rows.state_of_row[row_of(rows, state.record[first])]
     i = uint64(first)
     while state.token_node[i] != state.blank_node[first]:
         i = uint64(state.chain[i])
     return rows.state_of_record[uint64(state.record[i] & _RECORDS)]
-
-
-@inlined
-def _recombine(rows, params, scratch, state, made, waiting):
-    """Candidates to entries: the least (cost, arc) of each record."""
-    counts, cutoff = state.counts, state.costs[k.CUTOFF]
-    n, fresh = uint64(counts[k.ENTRIES]), uint64(counts[k.NODES])
-    frame = uint32(counts[k.FRAMES] + 1)
-    for q in range(made):
-        candidate = scratch.candidates[q]
-        if not candidate.cost <= cutoff:
-            continue
-        i, after = _find(rows, scratch, state, n, candidate.record)
-        if i == n:
-            n = _insert(rows, params, scratch, state, n, candidate.record, after)
-        before = state.token[i]
-        better = candidate.cost < before
-        if candidate.cost == before:
-            better = _comes_first(rows, scratch, state, uint64(q), i, fresh)
-        if better:
-            node = _node_of(state, i, fresh)
-            node.before, node.arc, node.frame = candidate.before, candidate.arc, frame
-            node.ended = candidate.ended
-            state.token[i], scratch.winner[i] = candidate.cost, uint32(q)
-        scratch.waiting[waiting] = uint32(i)
-        has_epsilons = candidate.record & _EPSILONS != _NO_FLAG
-        waiting += uint64((before == _INF) & has_epsilons)
-    counts[k.ENTRIES], counts[k.WAITING] = int64(n), int64(waiting)
-    counts[k.FRESH], counts[k.AT], counts[k.PASSES] = int64(fresh), 0, 1
-    counts[k.PHASE] = k.PASSING
-    if waiting > _ZERO:
-        for rank in range(rows.num_ranks):
-            scratch.heads[rank] = _NONE
-
-
-@inlined
-def _node_of(state, i, fresh):
-    """The node of this frame that entry `i` has, or a new one."""
-    if uint64(state.token_node[i]) < fresh:
-        state.token_node[i] = uint32(state.counts[k.NODES])
-        state.counts[k.NODES] += 1
-    return state.nodes[uint64(state.token_node[i])]
-
-
-@part
-def _comes_first(rows, scratch, state, q, i, fresh):
-    """Whether the arc of candidate `q` is before the one by which entry `i` is there.
-
-    Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
-    that repeats the token leaves the entry's own state.
-    """
-    source, arc = _left_by(rows, scratch, state, q)
-    if uint64(state.token_node[i]) < fresh:
-        return source < rows.state_of_record[uint64(state.record[i] & _RECORDS)]
-    other, other_arc = _left_by(rows, scratch, state, uint64(scratch.winner[i]))
-    return source < other or (source == other and arc < other_arc)
-
-
-@inlined
-def _left_by(rows, scratch, state, q):
-    """The state that a candidate leaves, and an arc with its position in the row."""
-    candidate = scratch.candidates[q]
-    record = state.record[uint64(candidate.source & ~_FROM_TOKEN)]
-    arc = rows.arc[uint64(candidate.arc)]
-    if candidate.source & _FROM_TOKEN:
-        return rows.state_of_record[uint64(record & _RECORDS)], arc
-    return rows.state_of_row[_row_of(rows, record)], arc
-
-
-@inlined
-def _close(rows, params, words, scratch, state):
-    """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
-
-    Sources are final when their rank comes, since every epsilon arc leads to a higher
-    rank. Most are of rank 0.
-    """
-    counts = state.counts
-    waiting = uint64(counts[k.WAITING])
-    if waiting == _ZERO:
-        return k.OK
-    if counts[k.PHASE] == k.PASSING:
-        for q in range(uint64(counts[k.AT]), waiting):
-            record = state.record[uint64(scratch.waiting[q])]
-            one = rows.records[uint64(record & _RECORDS)]
-            prefetch(rows.epsilons, uint64(one.epsilon))
-        for q in range(uint64(counts[k.AT]), waiting):
-            i = uint64(scratch.waiting[q])
-            rank = uint64(rows.records[uint64(state.record[i] & _RECORDS)].rank)
-            if rank > _ZERO:
-                scratch.links[i] = scratch.heads[rank]
-                scratch.heads[rank] = uint32(i)
-                continue
-            status = _relax(rows, params, words, scratch, state, i)
-            if status != k.OK:
-                counts[k.AT] = int64(q)
-                return status
-        counts[k.PHASE], counts[k.AT] = k.RANKS, 1
-    for rank in range(uint64(counts[k.AT]), rows.num_ranks):
-        while scratch.heads[rank] != _NONE:
-            i = uint64(scratch.heads[rank])
-            status = _relax(rows, params, words, scratch, state, i)
-            if status != k.OK:
-                counts[k.AT] = int64(rank)
-                return status
-            scratch.heads[rank] = scratch.links[i]
-    return k.OK
-
-
-@inlined
-def _relax(rows, params, words, scratch, state, i):
-    """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
-
-    At equal cost an emitting arc beats an epsilon arc, then the first one does.
-    """
-    counts, cutoff, cost = state.counts, state.costs[k.CUTOFF], state.token[i]
-    one, n = rows.records[uint64(state.record[i] & _RECORDS)], uint64(counts[k.ENTRIES])
-    many, fresh = uint64(one.epsilons), uint64(counts[k.FRESH])
-    if n + many > _room(state.record):
-        return k.GROW_ENTRIES
-    if uint64(counts[k.NODES]) + many > _room(state.nodes):
-        return k.GROW_NODES
-    for a in range(uint64(one.epsilon), uint64(one.epsilon) + many):
-        step = rows.epsilons[a]
-        reached = float32(cost + float32(params.lm_scale * step.cost))
-        if params.has_insertion:
-            if step.next & _WORD:
-                reached = float32(reached + params.word_insertion)
-        if params.has_words:
-            if step.next & _WORD:
-                position, arc = uint64(len(rows.arcs)) + a, rows.epsilon_arc[a]
-                reached = float32(reached - _bonus_at(rows, words, position, arc))
-        if not reached <= cutoff:
-            continue
-        to = step.next & ~_WORD
-        j, after = _find(rows, scratch, state, n, to)
-        if j == n:
-            n = _insert(rows, params, scratch, state, n, to, after)
-        before, flagged = state.token[j], uint32(a) | _EPSILON_ARC
-        better = reached < before
-        if reached == before and uint64(state.token_node[j]) >= fresh:
-            arc = state.nodes[uint64(state.token_node[j])].arc
-            if arc & _EPSILON_ARC:
-                arcs = rows.epsilon_arc
-                better = arcs[a] < arcs[uint64(arc & ~_EPSILON_ARC)]
-        if better:
-            node = _node_of(state, j, fresh)
-            node.before, node.arc = state.token_node[i], flagged
-            node.frame = uint32(counts[k.FRAMES] + counts[k.PASSES])
-            node.ended = uint32(0)
-            state.token[j] = reached
-        if before == _INF and to & _EPSILONS != _NO_FLAG:
-            rank = uint64(rows.records[uint64(to & _RECORDS)].rank)
-            scratch.links[j] = scratch.heads[rank]
-            scratch.heads[rank] = uint32(j)
-    counts[k.ENTRIES] = int64(n)
-    return k.OK
 
 
 @inlined
@@ -851,7 +569,7 @@ def _settle(rows, params, words, scratch, state):
     counts[k.PHASE] = k.BETWEEN
     alive = uint64(counts[k.ALIVE])
     if n > alive + (alive >> _ONE) + _FEW_DEAD:
-        n = _compact(rows, scratch, state, n)
+        n = compact(rows, scratch, state, n)
         counts[k.ENTRIES] = int64(n)
     best = state.costs[k.LOWEST]
     credited = max_insertion_credit(params) + top_bonus(params, words) > float32(0)
@@ -861,35 +579,3 @@ def _settle(rows, params, words, scratch, state):
             best = min(best, min(state.blank[i], state.token[i]))
     state.costs[k.BEST], state.costs[k.BEAM] = best, params.beam
     state.base[0] += np.float64(best)
-
-
-@jit
-def drop_nodes(state):
-    """Drop nodes that no entry comes from, and renumber the rest, in order."""
-    counts, nodes = state.counts, state.nodes
-    count = counts[k.NODES]
-    comes, number = np.zeros(count, np.bool_), np.zeros(count, np.uint32)
-    comes[0] = True
-    for i in range(counts[k.ENTRIES]):
-        if not state.token[i] < _INF:
-            state.token_node[i] = uint32(0)
-        if not state.blank[i] < _INF:
-            state.blank_node[i] = uint32(0)
-        for node in (state.token_node[i], state.blank_node[i]):
-            at = int64(node)
-            while not comes[at]:
-                comes[at] = True
-                at = int64(nodes[at].before)
-    kept, fresh = 0, 0
-    for at in range(count):
-        if comes[at]:
-            number[at], nodes[kept] = kept, nodes[at]
-            kept += 1
-            if at < counts[k.FRESH]:
-                fresh = kept
-    for at in range(1, kept):
-        nodes[at].before = number[int64(nodes[at].before)]
-    for i in range(counts[k.ENTRIES]):
-        state.token_node[i] = number[int64(state.token_node[i])]
-        state.blank_node[i] = number[int64(state.blank_node[i])]
-    counts[k.NODES], counts[k.FRESH] = kept, fresh

@@ -3,9 +3,10 @@
     search = RowSearch(rows, rule, 4096)
     search.decode(utterances, params, pace)       # their BestPaths
 
-What it cannot do (`goes_on_rows`) is left to the search on the packed graph, which finds
-the same bits. Nodes of the trace that nobody comes from are dropped when there is no
-room; what is left is about one for each token said, so that no utterance is too long.
+What it cannot do (`goes_on_rows`) is left to the search on the packed graph, which
+finds the same bits. Nodes of the trace that nobody comes from are dropped when there is
+no room; what is left is about one for each token said, so that no utterance is too
+long.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
-from wfstdec.wfst.cpu.row_frame import advance, drop_nodes, restart, spread
+from wfstdec.wfst.cpu.row_entries import drop_nodes, spread
+from wfstdec.wfst.cpu.row_frame import advance, restart
 from wfstdec.wfst.cpu.rows import RowArrays, words_by_row
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.options import SearchParams
@@ -71,7 +73,11 @@ def _end(rows, params, scratch, state, logprobs, end, steps, first):
     best, cost, final = best_end(
         entries, rows.final_cost, params.lm_scale, survived, None
     )
-    flagged, node, frame = entries[best].arc, entries[best].node, int64(counts[k.FRAMES])
+    flagged, node, frame = (
+        entries[best].arc,
+        entries[best].node,
+        int64(counts[k.FRAMES]),
+    )
     behind = frame + 1  # from this frame on they are blanks
     if flagged & _FROM_TOKEN == uint32(0):
         behind = int64(state.ended[uint64(flagged)])

@@ -287,6 +287,18 @@ def _is_of_t(ilabel, blank):
 
 
 @jit
+def _records(count):
+    """RECORD [count], to be filled."""
+    return np.empty(count, RECORD)
+
+
+@jit
+def _steps(count):
+    """STEP [count], to be filled."""
+    return np.empty(count, STEP)
+
+
+@jit
 def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
     """Fill the arrays of `RowArrays`: `records` to `blank_arc`, bounds, `by_token`."""
     num_rows, num_records = len(states.state_of_row), len(states.state_of_record)
@@ -304,7 +316,7 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
                 labels[r] |= bit
                 least[r] = min(least[r], arcs[a].cost)
                 first[r + 1] += 1
-    steps, arc = np.empty(first[-1], STEP), np.empty(first[-1], np.uint32)
+    steps, arc = _steps(first[-1]), np.empty(first[-1], np.uint32)
     tokens = np.empty(first[-1], np.uint16)
     costs = np.empty(0 if by_token else first[-1], np.float32)
     keys, stack = np.empty(_MOST, np.uint64), np.empty(STACK, np.int64)
@@ -332,7 +344,7 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
             if not by_token:
                 costs[i] = one.cost
     begin = np.zeros(num_records + 1, np.int64)
-    records, none = np.empty(num_records, RECORD), num_tokens
+    records, none = _records(num_records), num_tokens
     for u in range(num_records):
         s = int64(states.state_of_record[u])
         r, one = states.row[s], records[u]
@@ -341,7 +353,7 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
         one.epsilon, one.epsilons, one.row = begin[u], epsilons[s], r
         one.length, one.rank = first[r + 1] - first[r], ranks[s]
         one.token = states.token[s] - 1 if states.token[s] > 0 else none
-    inner, inner_arc = np.empty(begin[-1], STEP), np.empty(begin[-1], np.uint32)
+    inner, inner_arc = _steps(begin[-1]), np.empty(begin[-1], np.uint32)
     least_epsilon = float32(0)
     for u in range(num_records):
         s = int64(states.state_of_record[u])
