@@ -130,8 +130,8 @@ from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
 from wfstdec.search.interrupts import Pace
+from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.decoder import TrieDecoder

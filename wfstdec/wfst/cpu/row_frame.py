@@ -231,13 +231,16 @@ def _expand(rows, params, words, scratch, state, logprobs):
         rest = uint16((_ALL << uint32(n - behind)) & _ALL)
         store(state.blank, behind, select(rest, splat(_INF), load(state.blank, behind)))
         store(state.token, behind, select(rest, splat(_INF), load(state.token, behind)))
-    within, lowest = _rebase(state, n, of_blank, costs, scratch.repeats, params.beam)
-    if within > params.max_active:
+    while True:
+        within, lowest = _rebase(
+            state, n, of_blank, costs, scratch.repeats, params.beam
+        )
+        if within <= params.max_active:
+            break
         worst = _keep_least(rows, params, scratch, state, n)
         if params.beam_delta >= float32(0):
             delta = float32(worst + params.beam_delta)
             state.costs[k.BEAM] = min(params.beam, delta)
-        _, lowest = _rebase(state, n, of_blank, costs, scratch.repeats, params.beam)
     beam = state.costs[k.BEAM]
 
     # The least cost of each class of tokens: of each token where there are few.

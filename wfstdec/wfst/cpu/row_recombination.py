@@ -102,32 +102,36 @@ def close(rows, params, words, scratch, state):
     waiting = uint64(counts[k.WAITING])
     if waiting == _ZERO:
         return k.OK
-    if counts[k.PHASE] == k.PASSING:
-        for q in range(uint64(counts[k.AT]), waiting):
-            record = state.record[uint64(scratch.waiting[q])]
-            one = rows.records[uint64(record & _RECORDS)]
-            prefetch(rows.epsilons, uint64(one.epsilon))
-        for q in range(uint64(counts[k.AT]), waiting):
-            i = uint64(scratch.waiting[q])
+    at = uint64(counts[k.AT])
+    for q in range(at, waiting if counts[k.PHASE] == k.PASSING else at):
+        record = state.record[uint64(scratch.waiting[q])]
+        prefetch(rows.epsilons, uint64(rows.records[uint64(record & _RECORDS)].epsilon))
+    while True:
+        if counts[k.PHASE] == k.PASSING:  # `at` counts those that waited
+            if at == waiting:
+                counts[k.PHASE], at = k.RANKS, _ONE
+                continue
+            i = uint64(scratch.waiting[at])
             rank = uint64(rows.records[uint64(state.record[i] & _RECORDS)].rank)
             if rank > _ZERO:
                 scratch.links[i] = scratch.heads[rank]
                 scratch.heads[rank] = uint32(i)
+                at += _ONE
                 continue
-            status = _relax(rows, params, words, scratch, state, i)
-            if status != k.OK:
-                counts[k.AT] = int64(q)
-                return status
-        counts[k.PHASE], counts[k.AT] = k.RANKS, 1
-    for rank in range(uint64(counts[k.AT]), rows.num_ranks):
-        while scratch.heads[rank] != _NONE:
-            i = uint64(scratch.heads[rank])
-            status = _relax(rows, params, words, scratch, state, i)
-            if status != k.OK:
-                counts[k.AT] = int64(rank)
-                return status
-            scratch.heads[rank] = scratch.links[i]
-    return k.OK
+        else:  # `at` is the rank
+            while at < rows.num_ranks and scratch.heads[at] == _NONE:
+                at += _ONE
+            if at >= rows.num_ranks:
+                return k.OK
+            i = uint64(scratch.heads[at])
+        status = _relax(rows, params, words, scratch, state, i)
+        if status != k.OK:
+            counts[k.AT] = int64(at)
+            return status
+        if counts[k.PHASE] == k.PASSING:
+            at += _ONE
+        else:
+            scratch.heads[at] = scratch.links[i]
 
 
 @inlined

@@ -31,7 +31,7 @@ from numpy import float32, int64, uint32, uint64
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import jit, read_only
+from wfstdec.jit import inlined, jit, read_only
 from wfstdec.jit.sorting import STACK, key_of, sort_keys
 from wfstdec.text.symbols import ilabel_of
 
@@ -114,15 +114,12 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
     if max(num_tokens, graph.epsilon_rank.max(), np.diff(splits).max()) > _MOST:
         return None
     blank = uint32(ilabel_of(graph.tokens.blank))
-    given = arcs, splits, graph.state_num_epsilons, blank
-    found, token, row, sizes = _tell_apart(*given)
+    epsilons, ranks = graph.state_num_epsilons, graph.epsilon_rank
+    found, states, laid = _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens)
     if not found:
         return None
-    states = _States(token, row, *_number(token, row, *given, sizes))
-    if not _is_product(states, *given):
-        return None
-    laid = _lay_out(states, *given, graph.epsilon_rank, num_tokens)
     records, *of_arcs, blank_arc, least_cost, least_epsilon, by_token = laid
+    states = _States(*states)
     return RowArrays(
         read_only(records),
         *map(read_only, of_arcs),
@@ -151,6 +148,21 @@ def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
     first = rows.records["first"][: int(rows.num_rows)].astype(np.int64)
     begin = len(rows.arc) + rows.records["epsilon"].astype(np.int64)
     return rows.packed["olabel"][arcs], np.concatenate([first, begin, [len(arcs)]])
+
+
+@jit
+def _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens):
+    """Whether a graph is such a product; `_States`, and what `_lay_out` gives."""
+    found, token, row, sizes = _tell_apart(arcs, splits, epsilons, blank)
+    if not found:  # of nothing there is a layout as well
+        sizes[:] = 0
+        token, row, epsilons = token[:0], row[:0], epsilons[:0]
+    numbered = _number(token, row, arcs, splits, epsilons, blank, sizes)
+    states = _States(token, row, *numbered)
+    if found:
+        found = _is_product(states, arcs, splits, epsilons, blank)
+    laid = _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens)
+    return found, states, laid
 
 
 @jit
@@ -280,7 +292,7 @@ def _is_product(states, arcs, splits, epsilons, blank):
     return held.all()
 
 
-@jit
+@inlined
 def _is_of_t(ilabel, blank):
     """Whether an arc is of T alone: of a blank, or repeating a token."""
     return ilabel & uint32(LABEL_MASK) == blank or ilabel & uint32(REPEAT) != uint32(0)
