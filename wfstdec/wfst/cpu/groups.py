@@ -140,7 +140,7 @@ class GroupSearch(CpuSearch):
 
         rule = self._memory.rule
         try:
-            paths = decode_whole(utterances, search, grow, rule, pace, alone)
+            paths = decode_whole(utterances, search, grow, rule, pace, alone=alone)
         finally:
             scratches.give(scratch)
         self._memory.states[self._boosted].give(self._utterance)
@@ -160,6 +160,7 @@ def decode_whole(
     grow: Callable[[int, int], bool],
     rule: Rule,
     pace: Pace,
+    *,
     alone: Callable[[np.ndarray], BestPath] | None = None,
 ) -> list[BestPath]:
     """Decode a few whole utterances with one search after the other.
