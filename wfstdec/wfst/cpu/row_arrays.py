@@ -8,7 +8,7 @@ after a blank.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,9 +107,11 @@ def new_state(entries: int, nodes: int) -> RowState:
     """Make room for an utterance."""
     some = _Spread()
     f, u = np.float32, np.uint32
+    kinds = f, f, u, f, u, u, np.uint64, u, u, u, u
+    named = zip(OF_STATE_ENTRIES, kinds, strict=True)
+    arrays: dict[str, Any] = {name: some.zeros(entries, kind) for name, kind in named}
     return RowState(
-        *(some.zeros(entries, kind) for kind in (f, f, u, f, u, u, np.uint64)),
-        *(some.zeros(entries, u) for _ in range(4)),
+        **arrays,
         nodes=some.zeros(nodes, NODE),
         counts=np.zeros(11, np.int64),
         costs=np.zeros(4, f),

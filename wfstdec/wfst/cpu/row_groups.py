@@ -195,9 +195,8 @@ def grown(
         while len(state.nodes) < 2 * (state.counts[k.NODES] + len(state.record)):
             state = state._replace(nodes=k.twice(state.nodes))
         return scratch, state
-    if status == k.GROW_CANDIDATES:
-        names = k.OF_CANDIDATES
-    else:
+    names: tuple[str, ...] = k.OF_CANDIDATES
+    if status == k.GROW_ENTRIES:
         names = k.OF_SCRATCH_ENTRIES
         state = state._replace(
             **{name: k.twice(getattr(state, name)) for name in k.OF_STATE_ENTRIES}

@@ -24,7 +24,7 @@ a row that lead to one record, `arc` has the order of the packed graph.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, int64, uint32, uint64
@@ -118,11 +118,12 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
     found, states, laid = _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens)
     if not found:
         return None
-    records, *of_arcs, blank_arc, least_cost, least_epsilon, by_token = laid
+    *laid_out, blank_arc, least_cost, least_epsilon, by_token = laid
     states = _States(*states)
+    names = RowArrays._fields[: len(laid_out)]
+    arrays: dict[str, Any] = dict(zip(names, map(read_only, laid_out), strict=True))
     return RowArrays(
-        read_only(records),
-        *map(read_only, of_arcs),
+        **arrays,
         blank_arc=uint32(blank_arc),
         state_of_record=read_only(states.state_of_record),
         state_of_row=read_only(states.state_of_row),
