@@ -8,8 +8,8 @@ import pytest
 from served import serving
 
 import wfstdec
-from wfstdec.cli.demo import AUDIO, MODEL, OTHER_TOKENS, SAME_TOKENS
-from wfstdec.models import MappedTokens, load_model
+from wfstdec.cli.demo import AUDIO, MODEL
+from wfstdec.models import load_model
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.server.service import Service
 
@@ -23,12 +23,11 @@ LISTENS_S = 20000
 
 @pytest.fixture(scope="module")
 def server():
-    if importlib.util.find_spec(MODEL) is None:
-        pytest.skip(f"needs {MODEL}")
+    if importlib.util.find_spec("hama") is None:
+        pytest.skip("needs hama")
     decoder = wfstdec.WfstDecoder(build_or_load(find_recipe()), OPTIONS, threads=2)
-    tokens = decoder.vocabulary.tokens
-    model = MappedTokens(load_model(MODEL), tokens, same=SAME_TOKENS, rest=OTHER_TOKENS)
-    service = Service.of(model, decoder, name=MODEL, nbest=3, confidence=True)
+    model = load_model(find_recipe() / MODEL)
+    service = Service.of(model, decoder, name="hama", nbest=3, confidence=True)
     with serving(service) as server:
         yield server
 

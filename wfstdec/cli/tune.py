@@ -40,6 +40,7 @@ from wfstdec.cli import compare_flags, posterior_scale
 from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.decoders import KINDS, flag_of
 from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
+from wfstdec.cli.lattice_flags import GIVEN_LATTICES
 from wfstdec.compare.plotting import check_plot, plot_tuning
 from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.tuning import Range, Trial, Tuning, one_setting, tune
@@ -58,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_flags(which, name, default=None, nargs="*")
     tried = "tune the scale of posteriors of --lattices; scales to try first, if any"
     add_flags(which, "--posterior-scale", default=None, nargs="*", help=tried)
-    add_flags(parser, "--lattices", "--test-lattices", "--test-ref", "--reliability")
+    add_flags(parser, "--lattices", help=GIVEN_LATTICES)
+    add_flags(parser, "--test-lattices", "--test-ref", "--reliability")
     add_flags(parser, "--boost", "--lm-scale-range", "--insertion-range")
     add_flags(parser, "--boost-range", "--max-trials")
     text = "draw WER against what is tuned: .png or .svg (needs matplotlib)"
