@@ -117,8 +117,9 @@ def test_tuning_either_decoder(files, capsys, which):
         line for line in capsys.readouterr().out.splitlines() if "%WER" in line
     ]
     assert len(trials) <= 30
-    assert trials[0].startswith("lm_scale 0.2, word_insertion -4: %WER ")
-    assert plain.startswith("without tuning: lm_scale 1, word_insertion 0: %WER ")
+    assert trials[0].startswith("lm_scale 1, word_insertion 0: %WER ")
+    assert trials[1].startswith("lm_scale 0.2, word_insertion -4: %WER ")
+    assert plain == f"without tuning: {trials[0]}"
     shown = best.removeprefix(f"best of {len(trials)}: ")
     assert shown in trials
     wers = [float(trial.split("%WER ")[1].split()[0]) for trial in trials]

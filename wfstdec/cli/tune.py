@@ -5,8 +5,9 @@ With --boost also the scale of these boosts.
 For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie with
 its options, --tokens, --lexicon, --lm), the greedy decoder (--greedy with its
 options, --tokens, --lm), or the transducer decoder (--transducer with its
-options, --model, --transducer-lm). A grid over both ranges first, then ever
-smaller steps around the best; of equally good ones the one with the smaller insertion.
+options, --model, --transducer-lm). The default setting first, then a grid over both
+ranges, then ever smaller steps around the best; of equally good ones the one with the
+smaller insertion.
 Without a lexicon, what is tuned is the insertion of tokens; of the greedy decoder, that
 no insertion can change, the blank penalty (above 0: more tokens). Tokens without a
 language model have no LM scale. Tune on other data than you test on.
