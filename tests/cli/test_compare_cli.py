@@ -126,6 +126,15 @@ def test_tuning_either_decoder(files, capsys, which):
     assert float(shown.split("%WER ")[1].split()[0]) == min(wers)
 
 
+def test_a_graph_alone_is_tuned_with_the_wfst(files, capsys):
+    more = ["--max-trials", "1"]
+    assert wfstdec(files, "tune", *SPEECH, "--graph", "graph.npz", *more) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("wfstdec decode --graph ") and "graph.npz" in last
+    assert wfstdec(files, "tune", *SPEECH, *more) == 1
+    assert "no --graph and none of --wfst, --trie" in capsys.readouterr().err
+
+
 def test_tuning_says_when_the_best_is_on_the_border_or_there_was_no_time(files, capsys):
     given = ["--wfst", "beam=20", "--graph", "graph.npz", "--quiet"]
     ranges = ["--lm-scale-range", "0.5", "1", "--insertion-range", "60", "80"]
