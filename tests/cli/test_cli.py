@@ -1,6 +1,7 @@
 """The commands, in this process, on small real files."""
 
 import argparse
+import inspect
 import json
 import logging
 import re
@@ -22,6 +23,7 @@ from cli_files import (
     write_files,
 )
 
+import wfstdec as wfstdec_package
 from wfstdec.cli import decoders, flags
 from wfstdec.cli.main import (
     COMMANDS,
@@ -356,6 +358,37 @@ def test_commands_of_audio_list_no_transducer(name, capsys):
     for decoder in (["--graph", "g"], ["--decoder", "trie", "--lexicon", "l"]):
         args = make_parser(name).parse_args([*given, *decoder])
         assert decoders.search_options(args, of_audio=True).lm_scale == 1.0
+
+
+OF_PROGRAMS = "help help_all quiet output resume overwrite".split()
+"""Flags of what a program does, and a call does not."""
+ELSEWHERE = {
+    "build": "spell no_minimize",  # `words` of spelling_lexicon; `minimize`
+    "build-lm": "graph",  # `words`
+    "doctor": "",
+    "align": "g2p_phones subtitle_chars subtitle_lines subtitle_pause subtitle_seconds",
+    "rescore": "confidence mbr nbest posterior_scale kaldi_words",
+}
+"""Flags that are fields of an object that the call takes, or another of its forms."""
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_flags_have_the_names_of_arguments(name):
+    calls = {
+        "build": [wfstdec_package.build_graph, wfstdec_package.spelling_lexicon],
+        "build-lm": [wfstdec_package.build_lm],
+        "doctor": [wfstdec_package.doctor.examine],
+        "align": [
+            *(wfstdec_package.ForcedAligner, wfstdec_package.AlignOptions),
+            *(wfstdec_package.batch.align_file, wfstdec_package.Normalizer),
+        ],
+        "rescore": [wfstdec_package.batch.rescore_file],
+    }
+    known = {n for call in calls[name] for n in inspect.signature(call).parameters}
+    known |= {n.removesuffix("_s") for n in known}  # seconds
+    parser = command_parser(make_parser(name), name)
+    flags = {action.dest for action in parser._actions}
+    assert flags - known - set(OF_PROGRAMS) == set(ELSEWHERE[name].split())
 
 
 OLD = {
