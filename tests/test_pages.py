@@ -28,6 +28,11 @@ PAGES = sorted(DOCS.glob("*.md"))
 _BLOCK = re.compile(
     r"(?:^<!-- (needs|not run): ([^>]+) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S
 )
+PAGES_FOR_USERS = (
+    "quickstart models streaming lexicon_and_lm contacts tuning production "
+    "troubleshooting command_line doctor transcribe alignment lattices boosting words "
+    "language_models output pyctcdecode torchaudio"
+).split()
 SHOWN = {"text", "json", "mermaid", ""}
 LANGUAGES = {"python", "sh", "console", *SHOWN}
 
@@ -87,6 +92,16 @@ def test_snippets_run(page, workplace, monkeypatch):
         elif language == "python":
             line = text[: text.index(code)].count("\n")
             exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("name", PAGES_FOR_USERS)
+def test_pages_for_users_begin_with_what_they_are_for_and_a_snippet(name):
+    """A heading, what the page is for, and before long something that runs."""
+    text = (DOCS / f"{name}.md").read_text("utf-8")
+    heading, empty, first, *_ = text.splitlines()
+    assert heading.startswith("# ") and not empty and not first.startswith("#")
+    begins = [m.start() for m in re.finditer("^```(python|sh)$", text, re.M)]
+    assert begins and text[: begins[0]].count("\n") <= 45
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
