@@ -67,7 +67,7 @@ def _logprobs() -> np.ndarray:
 
 def _files(folder: str) -> dict[str, Path]:
     """Write tokens, lexicon and language model; the paths."""
-    texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "arpa": _ARPA}
+    texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "lm": _ARPA}
     paths = {name: Path(folder) / f"{name}.txt" for name in texts}
     for name, text in texts.items():
         paths[name].write_text(text, "utf-8")
@@ -89,7 +89,7 @@ def _trie(**options: Any) -> Any:
         return wfstdec.TrieDecoder(
             tokens=paths["tokens"],
             lexicon=paths["lexicon"],
-            lm=paths["arpa"],
+            lm=paths["lm"],
             separator="<wb>",
             options=wfstdec.TrieOptions(**options),
         )
@@ -99,6 +99,7 @@ _BOOSTS: dict[str, Callable[[Any], Any]] = {
     "words": lambda decoder: {"ab": 1.0, "ba": 2.0},
     "numberless": lambda decoder: ["ab"],
     "oov": lambda decoder: [wfstdec.BoostEntry("bac", ["b a c"], 2.0)],
+    "names": lambda decoder: [wfstdec.BoostEntry("bac", ["b a c"]), "ab", "ab ba"],
     "phrases": lambda decoder: decoder.phrase_compiler().compile({"ab ba": 1.0}),
 }
 
@@ -117,6 +118,7 @@ def _boosted(make: Callable[[], Any], *kinds: str) -> Callable[[], None]:
 def _wfst_lattices() -> None:
     lattice = _wfst().decode_lattice([_logprobs()])[0]
     assert wfstdec.lattice_hypotheses(lattice, 3)[0].words
+    assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
 
@@ -138,7 +140,7 @@ USUAL: dict[str, Callable[[], None]] = {
     "trie": _trie_nbest,
     "wfst-lattices": _wfst_lattices,
     "wfst-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
-    "wfst-oov": _boosted(_wfst, "oov"),
+    "wfst-oov": _boosted(_wfst, "oov", "names"),
     "wfst-sessions": _wfst_sessions,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
 }
