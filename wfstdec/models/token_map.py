@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,13 @@ from wfstdec.models.given import Given, read_json
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
 
-_KEYS = {"model": str, "tokens": str, "blank": (str, int), "same": dict, "rest": str}
+_KEYS: dict[str, Any] = {
+    "model": str,
+    "tokens": str,
+    "blank": (str, int),
+    "same": dict,
+    "rest": str,
+}
 _NEEDED = ("model", "tokens")
 
 
