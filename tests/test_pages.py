@@ -3,7 +3,7 @@
     ```python     runs; a page's blocks share their names
     ```sh         commands of wfstdec, run one after the other
     ```console    other programs, or files of the reader's own: not run, and says why
-    ```text       what is printed, what a file holds, formulas; ```json and ```mermaid too
+    ```text       printed, or in a file, or a formula; ```json and ```mermaid likewise
 
 `<!-- needs: hama soundfile -->` above a block: it runs where these can be imported;
 `<!-- not run: why -->`: it is shown. All pages run in one folder where `graphs` is and
