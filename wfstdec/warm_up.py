@@ -25,7 +25,7 @@ import numpy as np
 
 import wfstdec
 from wfstdec.errors import BackendError
-from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, has_level, keep_no_parts
+from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, compile_for_a_package, has_level
 
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"
@@ -281,5 +281,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     tqdm.tqdm.monitor_interval = 0  # a thread, which no fork would have
     if _NO_PARTS in sys.argv:
-        keep_no_parts()
+        compile_for_a_package()
     sys.exit(not _run_in_branches(w for w in sys.argv[1:] if w != _NO_PARTS))

@@ -185,6 +185,11 @@ def test_code_of_a_level_is_used_by_processors_of_it_alone(folder, monkeypatch):
     for places in ((where,), (folder / "checkout", where)):  # the second is installed
         monkeypatch.setattr(cache, "AHEAD", places)
         assert call(folder) == ([6, 6], 2, [])
+    monkeypatch.setattr(cache, "_not_kept", set())
+    cache.compile_for_a_package()  # which would lack what it loads
+    assert call(folder) == ([6, 6], 0, [])
+    shutil.rmtree(folder / "__pycache__")
+    monkeypatch.setattr(cache, "AHEAD", (where,))
     monkeypatch.setattr(cache, "has_level", lambda: False)
     assert call(folder) == ([6, 6], 0, [])
 

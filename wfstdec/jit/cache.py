@@ -166,8 +166,14 @@ class KernelCache(NullCache):
         return result
 
 
-def keep_no_parts() -> None:
-    """Leave the parts of kernels in the memory of this process: no other wants them."""
+def compile_for_a_package() -> None:
+    """Compile all that is called in this process, and keep whole kernels alone.
+
+    What an installed package has is not used, or the next one would lack it. Parts of
+    kernels stay in memory: no other process wants them.
+    """
+    global AHEAD
+    AHEAD = ()
     _not_kept.add(PART)
 
 
