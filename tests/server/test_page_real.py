@@ -72,7 +72,7 @@ def listen_for(page, text):
 
 def test_a_boosted_name_appears(server, open_page, speaking):
     page = open_page(server.url, in_browser=speaking)
-    expect(page.locator("#model-name")).to_have_text(MODEL)
+    expect(page.locator("#model-name")).to_have_text("hama")
     for boosts, text in (("", PLAIN), ("bartley 4\nzzyzx", BOOSTED)):
         page.fill("#boosts", boosts)
         page.get_by_role("button", name="Use these words").click()
