@@ -1,6 +1,6 @@
 """Attention models by enumeration: every text, and what it is worth by definition.
 
-    rows = {(): [...], (0,): [...], ...}     # log-probs after each text, the end included
+    rows = {(): [...], (0,): [...], ...}     # log-probs after each text, ends included
     credits = Credits(naive_phrases.Phrases({"ab": 1.0}, "token", ...), names)
     totals(rows, eos, names, rule="closed", credits=credits)   # {text: nats}
 

@@ -68,12 +68,6 @@ def letter_tokenizer():
     )
 
 
-def prefixes(longest, letters=len(LETTERS)):
-    """All texts of up to so many letters, short ones first."""
-    for length in range(longest + 1):
-        yield from itertools.product(range(letters), repeat=length)
-
-
 @torch.no_grad()
 def log_probs(model, frames, longest, prompt=(SOT,)):
     """Log-probs after each text of an utterance, [V] each, as `generate` has them."""

@@ -17,6 +17,7 @@ from wfstdec.adapters.transformers.rows import (
     step_all,
     walk,
     with_gains,
+    with_room,
 )
 from wfstdec.adapters.transformers.token_table import (
     ends_of,
@@ -71,6 +72,7 @@ class NgramLogitsProcessor:
         self._rows: TextRows[int] = TextRows(
             marks, ends_of(eos, tokenizer), begin_index
         )
+        self._kept: tuple[np.ndarray, np.ndarray] | None = None
 
     def __repr__(self) -> str:
         """Show the model and its weight."""
@@ -87,10 +89,24 @@ class NgramLogitsProcessor:
         states = self._states(ids)
         rows.keep(ids, states.tolist(), len(ids) or 1)
         size = int(scores.shape[1])
-        costs, _ = all_labels(self.lm.automaton, states, size)
+        costs, nextstates = self._buffers(len(ids), size)
+        all_labels(self.lm.automaton, states, costs, nextstates)
         costs[:, rows.silent_columns(self.lm.num_labels - 1, size)] = 0
         costs[:, rows.ends(size)] = self.lm.automaton.final_cost[states][:, None]
-        return with_gains(scores, weighted_gains(costs, self.weight))
+        gains = weighted_gains(costs, self.weight)
+        out, _, written = with_room(scores)
+        written += gains
+        return out if out is not None else with_gains(scores, written)
+
+    def _buffers(self, num: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Arrays [num, size] for costs and next states, kept from call to call.
+
+        New ones would be new pages each time: 5 of 12 ms at 40 rows of 51,865.
+        """
+        if self._kept is None or self._kept[0].shape != (num, size):
+            shape = num, size
+            self._kept = np.empty(shape, np.float32), np.empty(shape, np.int32)
+        return self._kept
 
     def _states(self, ids: np.ndarray) -> np.ndarray:
         """The states after rows, int32 [N]; one step on from those that are known."""
@@ -113,10 +129,12 @@ class NgramLogitsProcessor:
 
 
 def weighted_gains(costs: np.ndarray, weight: float) -> np.ndarray:
-    """Costs times a weight, off the scores; `inf` is impossible at any weight."""
+    """Costs times a weight, off the scores, in place; `inf` is impossible always."""
     if weight == 0:
-        return np.zeros_like(costs)
-    gains = costs * np.float32(-weight)
-    if weight < 0:
-        gains[np.isposinf(costs)] = -np.inf
-    return gains
+        costs[:] = 0
+        return costs
+    impossible = np.isposinf(costs) if weight < 0 else None
+    costs *= np.float32(-weight)
+    if impossible is not None:
+        costs[impossible] = -np.inf
+    return costs

@@ -5,8 +5,8 @@
                    logits_processor=[names])
 
 A finished text gets `boost`, the sum over the phrases in it, on top of what the model
-thinks of it: `wfstdec.boost.phrases` says how much each is worth, and why the parts that
-are added at each step come to that. In a row where the boosts are in the state n
+thinks of it: `wfstdec.boost.phrases` says how much each is worth, and why the parts
+that are added at each step come to that. In a row where the boosts are in the state n
 
     a token     - its cost in n                              phi(n): credit paid ahead
     an end      - phi(n), + what the rule for the end adds
@@ -32,12 +32,19 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from wfstdec.adapters.transformers.kernels import (
+    CLOSED,
+    CLOSING,
+    OPEN,
+    RowStates,
+    credit_rows,
+)
 from wfstdec.adapters.transformers.rows import (
     TextRows,
-    all_labels,
     step_all,
     walk,
     with_gains,
+    with_room,
 )
 from wfstdec.adapters.transformers.token_table import (
     ends_of,
@@ -129,6 +136,10 @@ class PhraseBoostLogitsProcessor:
             raise OptionError(f"end_rule={end_rule!r}, expected {get_args(EndRule)}")
         if max_length is not None and max_new_tokens is not None:
             raise OptionError("both max_length and max_new_tokens, expected one")
+        if not 0 <= final_eos_score < float("inf"):
+            raise OptionError(
+                f"final_eos_score={final_eos_score!r}, expected 0 nats or more"
+            )
         if end_rule == "compensated" and options.outside_cost < 0:
             raise OptionError(
                 f"end_rule='compensated' with outside_cost={options.outside_cost!r}, "
@@ -142,11 +153,10 @@ class PhraseBoostLogitsProcessor:
         self._num_named = len(table) - 1
         speller = tokenizer_speller(tokenizer, marks.union(ends), variants)
         compiler = PhraseCompiler(speller, table, options)
-        self._is_for_all = isinstance(phrases, PhraseBoosts) or is_one_list(phrases)
+        is_none = isinstance(phrases, Sequence) and not len(phrases)
+        self._is_for_all = is_none or is_one_list(phrases)
         lists: Any = [phrases] if self._is_for_all else phrases
         self.lists = tuple(_compiled(one, compiler) for one in lists)
-        if not self.lists:
-            raise BoostError("no list of phrases, expected one, or one per utterance")
         self._num_begun, self._num_rows = 0, 0
         self._rows: TextRows[Text] = TextRows(marks, ends, begin_index)
 
@@ -191,12 +201,18 @@ class PhraseBoostLogitsProcessor:
             pairs = zip(texts, self._prefers_end(scores), strict=True)
             texts = [one._replace(will_close=ended) for one, ended in pairs]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
-        is_last = self._is_last(int(input_ids.shape[1]))
-        gains = [
-            self._gains(boosts, texts[block], int(scores.shape[1]), is_last)
-            for boosts, block in zip(self.lists, blocks, strict=True)
-        ]
-        return with_gains(scores, np.concatenate(gains))
+        out, own, written = with_room(scores)
+        for boosts, block in zip(self.lists, blocks, strict=True):
+            states = self._states(boosts, texts[block], own.shape[1])
+            credit_rows(
+                boosts.automaton,
+                states,
+                own[block],
+                written[block],
+                self._is_last(int(input_ids.shape[1])),
+                self._end_score,
+            )
+        return out if out is not None else with_gains(scores, written)
 
     def _rows_per_list(self, num_rows: int) -> int:
         if num_rows % len(self.lists) or not num_rows:
@@ -213,9 +229,7 @@ class PhraseBoostLogitsProcessor:
         self._num_rows = num_rows
         return num_rows // len(self.lists)
 
-    def _width(
-        self, scores: Any, per_list: int, before: Sequence[Text | None]
-    ) -> int:
+    def _width(self, scores: Any, per_list: int, before: Sequence[Text | None]) -> int:
         """Rows of an utterance: they have the same scores while there is no text."""
         if not self._is_for_all:
             return per_list
@@ -239,39 +253,33 @@ class PhraseBoostLogitsProcessor:
             return length - self._rows.begin_index + 1 >= self._max_new_tokens
         return self._max_length is not None and length + 1 >= self._max_length
 
-    def _gains(
-        self, boosts: PhraseBoosts, texts: Sequence[Text], size: int, is_last: bool
-    ) -> np.ndarray:
-        """What is added to the scores of the rows of one list, float32 [N, size]."""
-        automaton = boosts.automaton
-        if len(automaton.arc_label) and automaton.arc_label.max() >= size:
+    def _states(
+        self, boosts: PhraseBoosts, texts: Sequence[Text], size: int
+    ) -> RowStates:
+        """What the kernel is to know of the rows of one list."""
+        labels = boosts.automaton.arc_label
+        if len(labels) and labels.max() >= size:
             raise ShapeError(
                 f"scores have V={size} columns, the tokenizer spells phrases by token "
-                f"{automaton.arc_label.max()}: another model's"
+                f"{labels.max()}: another model's"
             )
-        states = np.array([one.state for one in texts], np.int32)
-        paid_ahead = automaton.final_cost[states][:, None]
-        costs, nextstates = all_labels(automaton, states, size)
-        silent = self._rows.silent_columns(self._num_named, size)
-        costs[:, silent] = 0
-        at_end = -paid_ahead
-        if self.end_rule == "compensated":
-            at_end = at_end + self._end_credit(texts, costs)
-        if is_last:  # what a text has paid ahead when it is cut off
-            costs += automaton.final_cost[nextstates]
-            costs[:, silent] = paid_ahead
-        gains = np.negative(costs, out=costs)
-        gains[:, self._rows.ends(size)] = at_end
-        closing = np.array([one.will_close for one in texts])
-        gains[closing] = -paid_ahead[closing]
-        gains[np.array([one.is_closed for one in texts])] = 0
-        return gains
+        modes = [
+            CLOSED if one.is_closed else CLOSING if one.will_close else OPEN
+            for one in texts
+        ]
+        return RowStates(
+            state=np.array([one.state for one in texts], np.int32),
+            mode=np.array(modes, np.int8),
+            ends_phrase=np.array([one.ends_phrase for one in texts]),
+            silent=self._rows.silent_columns(self._num_named, size),
+            ends=self._rows.ends(size),
+        )
 
-    def _end_credit(self, texts: Sequence[Text], costs: np.ndarray) -> np.ndarray:
-        """What the rule of TurboBias adds to an end, float32 [N, 1]."""
-        ended = np.array([one.ends_phrase for one in texts], np.float32)[:, None]
-        most = np.maximum(-costs.min(1, keepdims=True), 0)
-        return most + np.float32(self.final_eos_score) * ended
+    @property
+    def _end_score(self) -> np.float32:
+        """Of the kernel: below 0 where an end gets nothing."""
+        is_given = self.end_rule == "compensated"
+        return np.float32(self.final_eos_score if is_given else -1)
 
 
 def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:

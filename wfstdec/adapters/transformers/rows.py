@@ -152,13 +152,32 @@ def step_all(
 
 
 def all_labels(
-    automaton: Automaton, states: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Costs and next states of all labels, float32 and int32 [N, size]."""
-    shape = len(states), size
-    costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
+    automaton: Automaton, states: np.ndarray, costs: np.ndarray, nextstates: np.ndarray
+) -> None:
+    """Fill in costs and next states of all labels, float32 and int32 [N, size]."""
     kernels.rows(automaton, np.zeros_like(states), states, costs, nextstates)
-    return costs, nextstates
+
+
+def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Scores, and a place to write others.
+
+    Returns:
+        A copy as what scores are, or None; the scores, float32 [N, V] on the host; and
+        what the copy has, to be written. Without a copy both are zeros, for gains to be
+        added by `with_gains`: nothing of what is on a device is fetched.
+    """
+    is_tensor = hasattr(scores, "detach")
+    on_host = is_tensor and scores.device.type == "cpu"
+    if on_host and str(scores.dtype) == "torch.float32":
+        own = scores.detach().contiguous()
+        out = own.clone()
+        return out, own.numpy(), out.numpy()
+    if not is_tensor and scores.dtype == np.float32:
+        own = np.ascontiguousarray(scores)
+        out = own.copy()
+        return out, own, out
+    shape = tuple(int(size) for size in scores.shape)
+    return None, np.zeros(shape, np.float32), np.zeros(shape, np.float32)
 
 
 def with_gains(scores: Any, gains: np.ndarray) -> Any:

@@ -1,8 +1,8 @@
 """What a tokenizer of Transformers says: names, marks, how phrases are cut.
 
-    tokens = token_table_of(tokenizer)            # what language models are over
-    marks = neutral_of(tokenizer)                 # timestamps, languages, padding
-    speller = tokenizer_speller(tokenizer, marks, written_ways)
+tokens = token_table_of(tokenizer)            # what language models are over
+marks = neutral_of(tokenizer)                 # timestamps, languages, padding
+speller = tokenizer_speller(tokenizer, marks, written_ways)
 """
 
 from __future__ import annotations
