@@ -28,17 +28,10 @@ tokens and its utterance, from call to call; a row that was never seen counts as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from wfstdec.adapters.transformers.kernels import (
-    CLOSED,
-    CLOSING,
-    OPEN,
-    RowStates,
-    credit_rows,
-)
 from wfstdec.adapters.transformers.rows import (
     TextRows,
     step_all,
@@ -56,9 +49,16 @@ from wfstdec.adapters.transformers.token_table import (
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import is_one_list
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
+from wfstdec.boost.score_rows import (
+    CLOSED,
+    CLOSING,
+    OPEN,
+    EndRule,
+    RowStates,
+    credit_rows,
+)
 from wfstdec.errors import BoostError, OptionError, ShapeError
 
-EndRule = Literal["closed", "compensated", "none"]
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
 """Phrases with weights, or of weight 1; or compiled ones; or none."""
 
@@ -268,6 +268,7 @@ class PhraseBoostLogitsProcessor:
             for one in texts
         ]
         return RowStates(
+            row=np.arange(len(texts)),
             state=np.array([one.state for one in texts], np.int32),
             mode=np.array(modes, np.int8),
             ends_phrase=np.array([one.ends_phrase for one in texts]),

@@ -1,5 +1,10 @@
-"""Boosts in rows of scores: one kernel, written for V in the tens of thousands.
+"""Boosts in rows of scores, with the end of a text as one of the columns.
 
+    rows = RowStates(row, state, mode, ends_phrase, silent, ends)
+    credit_rows(automaton, rows, scores, out, is_last, end_score)
+
+What searches over texts token by token share: ours for attention models, and the
+processors for other people's. One kernel, written for V in the tens of thousands.
 Most rows are in the root, where a list of phrases touches a few columns; in others all
 tokens pay back alike but for the arcs on the way to the root. So rows are not filled in
 and added up: that took 28 ms for 40 rows of 51,865 columns, most of it new pages.
@@ -7,13 +12,15 @@ and added up: that took 28 ms for 40 rows of 51,865 columns, most of it new page
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from wfstdec.jit import kernel
 from wfstdec.lm.kernels import step
 
+EndRule = Literal["closed", "compensated", "none"]
+"""What becomes of phrases at the end, which competes with them."""
 OPEN, CLOSING, CLOSED = 0, 1, 2
 """Phrases go on; pay back with the next token, whatever it is; are over."""
 
@@ -22,6 +29,7 @@ class RowStates(NamedTuple):
     """Where the phrases of rows are.
 
     Attributes:
+        row: int64 [N], which row of the scores each is.
         state: int32 [N], of the automaton.
         mode: int8 [N], `OPEN`, `CLOSING` or `CLOSED`.
         ends_phrase: bool [N], the last token ended a phrase.
@@ -29,6 +37,7 @@ class RowStates(NamedTuple):
         ends: int64 [E], columns of ends.
     """
 
+    row: np.ndarray
     state: np.ndarray
     mode: np.ndarray
     ends_phrase: np.ndarray
@@ -50,12 +59,13 @@ def credit_rows(automaton, rows, scores, out, is_last, end_score):
     """
     final_cost, backoff = automaton.final_cost, automaton.backoff_state
     none = np.float32(0)
-    for i in range(len(scores)):
-        if rows.mode[i] == CLOSED:
+    for each in range(len(rows.row)):
+        if rows.mode[each] == CLOSED:
             continue
-        state = np.int64(rows.state[i])
+        i = rows.row[each]
+        state = np.int64(rows.state[each])
         paid = final_cost[state]
-        if rows.mode[i] == CLOSING:  # a shift of all, which changes no order
+        if rows.mode[each] == CLOSING:  # a shift of all, which changes no order
             for label in range(scores.shape[1]):
                 out[i, label] = scores[i, label] - paid
             continue
@@ -92,7 +102,7 @@ def credit_rows(automaton, rows, scores, out, is_last, end_score):
         at_end = -paid
         if end_score >= 0:
             at_end += most
-            if rows.ends_phrase[i]:
+            if rows.ends_phrase[each]:
                 at_end += end_score
         for label in rows.ends:
             out[i, label] = scores[i, label] + at_end

@@ -1,0 +1,1 @@
+"""Attention decoders: a search over texts token by token, with our models and phrases."""
