@@ -107,15 +107,16 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         rule: For the end.
         credits: Phrases.
         costs: Pairs of a weight and a function (text, token or None) -> cost.
-        more: `insertion`: nats a token costs; `final_eos_score`.
+        more: `insertion`: nats a token costs; `marks`: tokens that say nothing, whose
+            costs are not asked either; `final_eos_score`.
     """
     found = {}
     for text in texts_of(rows, longest, ends):
         whole = text[:-1] if text and text[-1] in ends else text
         total = sum(rows[text[:i]][token] for i, token in enumerate(text))
-        total -= more.get("insertion", 0.0) * len(whole)
+        total -= more.get("insertion", 0.0) * said_in(whole, more)
         for weight, cost in costs:
-            steps = [(whole[:i], whole[i]) for i in range(len(whole))]
+            steps = steps_of(whole, more)
             if len(whole) < len(text):
                 steps.append((whole, None))
             total -= weight * sum(cost(*step) for step in steps)
@@ -127,6 +128,17 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         if total > -math.inf:
             found[text] = total
     return found
+
+
+def said_in(text, more):
+    """How many tokens of a text say something."""
+    return sum(token not in more.get("marks", ()) for token in text)
+
+
+def steps_of(text, more):
+    """Each token that says something, behind what was."""
+    marks = more.get("marks", ())
+    return [(text[:i], t) for i, t in enumerate(text) if t not in marks]
 
 
 def texts_of(rows, longest, ends):
@@ -141,9 +153,9 @@ def texts_of(rows, longest, ends):
 def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more):
     """What a text has before its end: credit paid ahead is in it."""
     total = sum(rows[text[:i]][token] for i, token in enumerate(text))
-    total -= more.get("insertion", 0.0) * len(text)
+    total -= more.get("insertion", 0.0) * said_in(text, more)
     for weight, cost in costs:
-        total -= weight * sum(cost(text[:i], text[i]) for i in range(len(text)))
+        total -= weight * sum(cost(*step) for step in steps_of(text, more))
     if credits is None:
         return total
     kept = closing_at(rows, text, ends) if rule == "closed" else len(text)
@@ -151,7 +163,7 @@ def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more)
     return total + credits.boost(text[:kept]) + ahead
 
 
-def beam(rows, ends, *, width, longest, stop="never", rank=None, **definition):
+def beam(rows, ends, *, width, longest, stop="never", rank=None, cut=True, **more):
     """A plain beam: `width` texts, the best first, as {text: total}.
 
     At each step the best `width` of all that may follow: those that end are finished,
@@ -161,13 +173,18 @@ def beam(rows, ends, *, width, longest, stop="never", rank=None, **definition):
         rows, ends, longest: As of `totals`.
         width: K.
         stop: `"full"` with K finished, or `"never"`.
+        cut: Texts of the longest length are cut off; else their end is forced.
         rank: A function of a total and a count of tokens, the end included.
-        definition: As of `totals`.
+        more: As of `totals`.
     """
-    final = totals(rows, ends, longest=longest, **definition)
+    final = totals(rows, ends, longest=longest, **more)
     rank = rank or (lambda total, count: total)
     live, finished = [()], {}
     for length in range(1, longest + 1):
+        if length == longest and not cut:
+            forced = [(*text, end) for text in live for end in ends]
+            finished |= {text: final[text] for text in forced if text in final}
+            break
         found = []
         for parent, text in enumerate(live):
             for token in range(len(rows[()])):
@@ -175,15 +192,19 @@ def beam(rows, ends, *, width, longest, stop="never", rank=None, **definition):
                 if token in ends or length == longest:  # cut off: all paid back
                     score = final.get(longer, -math.inf)
                 else:
-                    score = live_total(rows, longer, ends, **definition)
+                    score = live_total(rows, longer, ends, **more)
                 found.append((-score, parent, token, longer))
         found = sorted(one for one in found if one[0] < math.inf)
         best = [one[3] for one in found[:width]]
-        cut = length == longest
-        finished |= {t: final[t] for t in best if t[-1] in ends or (cut and t in final)}
-        kept = sorted(finished, key=lambda t: -rank(finished[t], len(t)))[:width]
-        finished = {text: finished[text] for text in kept}
+        finished |= {t: final[t] for t in best if t in final}
+        finished = best_of(finished, width, rank)
         live = [one[3] for one in found if one[3][-1] not in ends][:width]
         if (stop == "full" and len(finished) == width) or not live:
             break
-    return finished
+    return best_of(finished, width, rank)
+
+
+def best_of(finished, width, rank):
+    """So many texts, the best first."""
+    kept = sorted(finished, key=lambda text: -rank(finished[text], len(text)))
+    return {text: finished[text] for text in kept[:width]}

@@ -1,1 +1,1 @@
-"""Attention decoders: a search over texts token by token, with our models and phrases."""
+"""Attention decoders: texts searched token by token, with models and phrases."""

@@ -344,7 +344,11 @@ class AttentionBackend:
         """The texts of each utterance, best first; at least one."""
         given = self._prompts(prompts, len(utterances))
         lists = phrases_of(boosts)
-        found: dict[int, list[AttentionPath]] = {}
+        found = {
+            i: [self._silence(options)]
+            for i, one in enumerate(utterances)
+            if not len(one)
+        }
         for group in self._groups(utterances, given):
             some = [utterances[i] for i in group]
             fusion = self._fusion(options, [lists[i] for i in group])
@@ -397,7 +401,7 @@ class AttentionBackend:
     ) -> Iterator[list[int]]:
         """Utterances decoded together: prompts of one length, frames of like length."""
         order = sorted(
-            range(len(utterances)),
+            (i for i, one in enumerate(utterances) if len(one)),
             key=lambda i: (len(prompts[i]), len(utterances[i])),
         )
         group: list[int] = []
@@ -415,10 +419,14 @@ class AttentionBackend:
         return Fusion(lms, lists, options, self._silent, int(self.model.eos))
 
     def _limit(self, options: AttentionOptions, num_frames: int) -> int:
-        if not num_frames:
-            return 0
         limit = int(self.model.limit(num_frames))
         return options.token_limit(limit, num_frames * self._frame_shift_s)
+
+    def _silence(self, options: AttentionOptions) -> AttentionPath:
+        """An utterance without frames: no tokens, and no model is asked."""
+        total = -sum(w * options.lm_scale * lm.final(lm.start) for lm, w in self._lms)
+        text = FoundText((), total, 0.0, options.rank(total, 0), -1, True)
+        return AttentionPath(TokenRows(np.zeros((0, 4), np.int32)), text, 0.0, 0.0, 0)
 
     def _path(
         self, text: FoundText, phrases: Any, options: AttentionOptions, num_frames: int

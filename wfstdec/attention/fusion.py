@@ -208,6 +208,5 @@ def _dearest(boosts: PhraseBoosts) -> tuple[float, float]:
         return 0.0, 0.0
     source = np.repeat(np.arange(len(a.final_cost)), np.diff(a.state_arc_splits))
     gains = -a.arc_cost
-    return float(max(0, (a.final_cost[source] + gains).max())), float(
-        max(0, gains.max())
-    )
+    dearest = (a.final_cost[source] + gains).max()
+    return max(0.0, float(dearest)), max(0.0, float(gains.max()))

@@ -1,7 +1,7 @@
 """The best tokens of rows, and of beams: exact, with ties by parent and token.
 
 labels, gains = best_labels(fused, count)          # of each row
-select(rows, scores, labels, gains, chosen)        # of each utterance
+select(splits, scores, labels, gains, eos, used, chosen)        # of each utterance
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def best_labels(fused, labels, gains):
 
 
 @kernel
-def select(splits, scores, labels, gains, eos, chosen):
+def select(splits, scores, labels, gains, eos, used, chosen):
     """Choose what ends and what goes on, of each utterance.
 
     Of all that may follow in the order of totals: ends among the first K are taken,
@@ -88,23 +88,23 @@ def select(splits, scores, labels, gains, eos, chosen):
         labels: int64 [N, M], best first.
         gains: float32 [N, M].
         eos: The end.
+        used: int64 [N], zeros; counts the labels of each row that were looked at.
         chosen: `Chosen`, to be filled.
     """
     width = chosen.parent.shape[1]
-    at = np.zeros(len(scores), np.int64)
     for one in range(len(splits) - 1):
         seen = going = ending = 0
         while going < width:
             best, total = -1, -np.inf
             for row in range(splits[one], splits[one + 1]):
-                if at[row] < labels.shape[1]:
-                    ahead = scores[row] + np.float64(gains[row, at[row]])
+                if used[row] < labels.shape[1]:
+                    ahead = scores[row] + np.float64(gains[row, used[row]])
                     if ahead > total:
                         best, total = row, ahead
             if best < 0:
                 break
-            label = labels[best, at[best]]
-            at[best] += 1
+            label = labels[best, used[best]]
+            used[best] += 1
             if label != eos:
                 chosen.parent[one, going], chosen.label[one, going] = best, label
                 chosen.total[one, going] = total

@@ -189,7 +189,8 @@ class Searcher:
         utterances, first = np.unique(live.utterance, return_index=True)
         splits = np.append(first, len(live.utterance)).astype(np.int64)
         chosen = no_choice(len(utterances), width)
-        select(splits, live.score, labels, gains, self._eos, chosen)
+        used = np.zeros(len(fused), np.int64)
+        select(splits, live.score, labels, gains, self._eos, used, chosen)
         for i in np.flatnonzero(chosen.end_count).tolist():
             count = chosen.end_count[i]
             ends = zip(chosen.end_parent[i, :count], chosen.end_total[i], strict=False)
