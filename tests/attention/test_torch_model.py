@@ -22,7 +22,7 @@ def model():
     torch.manual_seed(0)
     net = AttentionNet(SIZES)
     with torch.no_grad():
-        net.embed.weight *= 2
+        net.embed.weight *= 0.3  # or it says what it said before, for certain
     return TorchAttention(net, [*"abcde", "</s>"], 5)
 
 

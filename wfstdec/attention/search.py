@@ -164,7 +164,8 @@ class Searcher:
         goes_on = np.flatnonzero(~is_last)
         if not len(goes_on):
             return live, goes_on, goes_on
-        live, fused, rows = live.taken(goes_on), fused[goes_on], rows[goes_on]
+        if len(goes_on) < len(is_last):  # copies of rows are what takes time here
+            live, fused, rows = live.taken(goes_on), fused[goes_on], rows[goes_on]
         parent, label, total = self._chosen(live, fused, rows)
         after = live.taken(parent)
         newly = after.at.will_close & ~after.at.is_closed
