@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
-from wfstdec.adapters.transformers.token_table import written_ways
+from wfstdec.adapters.transformers.spelling import written_ways
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import (
     BoostWarning,

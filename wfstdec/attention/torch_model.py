@@ -231,6 +231,29 @@ class TorchAttention:
         logprobs = torch.log_softmax(net.logits(x)[:, 0].float(), -1)
         return logprobs, state._replace(keys=tuple(keys), values=tuple(values))
 
+    @torch.inference_mode()
+    def score(
+        self,
+        frames: Tensor,
+        lengths: Tensor,
+        prompts: Tensor,
+        labels: Tensor,
+        sizes: Tensor,
+    ) -> Tensor:
+        """Log-probs of each label behind those before it, [N, U]: teacher forcing.
+
+        Args:
+            frames: [N, T, D], of each text's utterance.
+            lengths: int64 [N].
+            prompts: int64 [N, P].
+            labels: int64 [N, U]: each text, and `eos` behind it.
+            sizes: int64 [N], tokens of each text; what comes later does not count.
+        """
+        given = torch.cat([prompts, labels], 1)[:, :-1]
+        logits = self.net(frames.to(self.net.enter.weight.dtype), lengths, given)
+        logprobs = logits[:, prompts.shape[1] - 1 :].float().log_softmax(-1)
+        return logprobs.gather(2, labels[:, :, None])[:, :, 0]
+
     def take(self, state: State, rows: Tensor) -> State:
         """As of `AttentionModel`: self-attention is reordered, and nothing else."""
         return state._replace(

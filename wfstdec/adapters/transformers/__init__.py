@@ -23,9 +23,7 @@ from wfstdec.adapters.transformers.ngrams import (
 from wfstdec.adapters.transformers.phrases import (
     PhraseBoostLogitsProcessor as PhraseBoostLogitsProcessor,
 )
-from wfstdec.adapters.transformers.token_table import (
-    token_table_of as token_table_of,
-)
+from wfstdec.text.tokenizers import token_table_of as token_table_of
 
 __all__ = [
     "NgramLogitsProcessor",

@@ -19,13 +19,9 @@ from wfstdec.adapters.transformers.rows import (
     with_gains,
     with_room,
 )
-from wfstdec.adapters.transformers.token_table import (
-    ends_of,
-    neutral_of,
-    token_table_of,
-)
 from wfstdec.errors import OptionError
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
+from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of
 
 
 class NgramLogitsProcessor:

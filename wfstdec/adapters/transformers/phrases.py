@@ -39,13 +39,7 @@ from wfstdec.adapters.transformers.rows import (
     with_gains,
     with_room,
 )
-from wfstdec.adapters.transformers.token_table import (
-    ends_of,
-    neutral_of,
-    token_table_of,
-    tokenizer_speller,
-    written_ways,
-)
+from wfstdec.adapters.transformers.spelling import tokenizer_speller, written_ways
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import is_one_list
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
@@ -58,6 +52,7 @@ from wfstdec.boost.score_rows import (
     credit_rows,
 )
 from wfstdec.errors import BoostError, OptionError, ShapeError
+from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of
 
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
 """Phrases with weights, or of weight 1; or compiled ones; or none."""

@@ -1,18 +1,15 @@
-"""What a tokenizer of Transformers says: names, marks, how phrases are cut.
+"""What tokenizers of Transformers say: names of tokens, marks, ends.
 
-tokens = token_table_of(tokenizer)            # what language models are over
+tokens = token_table_of(tokenizer)            # with a blank behind them
 marks = neutral_of(tokenizer)                 # timestamps, languages, padding
-speller = tokenizer_speller(tokenizer, marks, written_ways)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
-from wfstdec.boost.spelling import Speller, Spelling, case_variants
 from wfstdec.errors import OptionError, TokenTableError
 from wfstdec.text.symbols import TokenTable, token_table
 
@@ -88,42 +85,3 @@ def ends_of(eos: int | Iterable[int] | None, tokenizer: Any) -> tuple[int, ...]:
     if eos is None:
         raise OptionError("the tokenizer has no eos_token_id, expected eos=, its id")
     return (eos,) if isinstance(eos, int) else tuple(int(one) for one in eos)
-
-
-def written_ways(text: str) -> list[str]:
-    """As it is and in other cases (`case_variants`), behind a space and without.
-
-    Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
-    """
-    ways = case_variants(text)
-    return [*(f" {way}" for way in ways), *ways]
-
-
-def tokenizer_speller(
-    tokenizer: Any,
-    neutral: Collection[int],
-    variants: Callable[[str], Iterable[str]] = written_ways,
-) -> Speller:
-    """Phrases as a tokenizer cuts them; where it needs `neutral` tokens, not at all."""
-    return partial(_spelt, tokenizer_of(tokenizer), frozenset(neutral), variants)
-
-
-def _spelt(
-    tokenizer: Any,
-    neutral: frozenset[int],
-    variants: Callable[[str], Iterable[str]],
-    phrases: Sequence[str],
-) -> list[list[Spelling]]:
-    ways = [list(variants(phrase)) for phrase in phrases]
-    texts = list(dict.fromkeys(way for some in ways for way in some))
-    if not texts:
-        return [[] for _ in phrases]
-    cut = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    known = {
-        text: tuple(ids)
-        for text, ids in zip(texts, cut, strict=True)
-        if ids and neutral.isdisjoint(ids)
-    }
-    return [
-        list(dict.fromkeys(known[way] for way in some if way in known)) for some in ways
-    ]
