@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from wfstdec.attention.decoder import AttentionDecoder as AttentionDecoder
     from wfstdec.attention.model import AttentionModel as AttentionModel
     from wfstdec.attention.options import AttentionOptions as AttentionOptions
+    from wfstdec.attention.rescoring import rescore as rescore
     from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.compiled import CompiledBoosts as CompiledBoosts
     from wfstdec.boost.g2p import G2p as G2p
@@ -156,6 +157,7 @@ _HOMES = {
     "read_arpa": "wfstdec.text.arpa",
     "read_lexicon": "wfstdec.text.lexicon",
     "read_tokens": "wfstdec.text.symbols",
+    "rescore": "wfstdec.attention.rescoring",
     "rescore_texts": "wfstdec.search.text_rescoring",
     "spelling_lexicon": "wfstdec.text.lexicon",
     "to_openfst": "wfstdec.fst.openfst_io",

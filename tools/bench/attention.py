@@ -3,9 +3,9 @@
     python -m tools.bench.attention --output run.json
 
 A random decoder of Whisper-tiny's shape (4 layers of 384, 51,865 outputs), frames of
-noise, phrases of two to four tokens. Of each beam and batch: CPU time in `start`, `step`
-and `take` of the model, and in everything else, the search; medians of turns. Texts run
-to --tokens: a random model ends nowhere, and none of it says anything of error rates.
+noise, phrases of two to four tokens. Of each beam and batch: CPU time in `start`,
+`step` and `take` of the model, and in everything else, the search; medians of turns.
+Texts run to --tokens: a random model ends nowhere, which says nothing of error rates.
 """
 
 from __future__ import annotations

@@ -16,25 +16,25 @@ _LEAST = np.float32(-np.inf)
 
 
 class Chosen(NamedTuple):
-    """What becomes of B beams; K places each, the first counts of which are taken.
+    """What becomes of B beams; K places each, of which the first are taken.
 
     Attributes:
         parent: int64 [B, K], rows that go on, best first.
         label: int64 [B, K], by which token.
         total: float64 [B, K].
-        count: int64 [B].
+        num: int64 [B], how many go on.
         end_parent: int64 [B, K], rows that end, best first.
         end_total: float64 [B, K], the end included.
-        end_count: int64 [B].
+        num_ends: int64 [B].
     """
 
     parent: np.ndarray
     label: np.ndarray
     total: np.ndarray
-    count: np.ndarray
+    num: np.ndarray
     end_parent: np.ndarray
     end_total: np.ndarray
-    end_count: np.ndarray
+    num_ends: np.ndarray
 
 
 def no_choice(num: int, width: int) -> Chosen:
@@ -114,4 +114,4 @@ def select(splits, scores, labels, gains, eos, used, chosen):
                 chosen.end_total[one, ending] = total
                 ending += 1
             seen += 1
-        chosen.count[one], chosen.end_count[one] = going, ending
+        chosen.num[one], chosen.num_ends[one] = going, ending

@@ -68,7 +68,15 @@ class Live(NamedTuple):
 
     def taken(self, rows: np.ndarray) -> Live:
         """Some of them."""
-        return Live(*(one.taken(rows) if one is self.at else one[rows] for one in self))
+        return Live(
+            self.utterance[rows],
+            self.tokens[rows],
+            self.score[rows],
+            self.attention[rows],
+            self.closed_at[rows],
+            self.at.taken(rows),
+            self.row[rows],
+        )
 
 
 class Searcher:
@@ -192,15 +200,15 @@ class Searcher:
         chosen = no_choice(len(utterances), width)
         used = np.zeros(len(fused), np.int64)
         select(splits, live.score, labels, gains, self._eos, used, chosen)
-        for i in np.flatnonzero(chosen.end_count).tolist():
-            count = chosen.end_count[i]
+        for i in np.flatnonzero(chosen.num_ends).tolist():
+            count = chosen.num_ends[i]
             ends = zip(chosen.end_parent[i, :count], chosen.end_total[i], strict=False)
             self._finish([self._text(live, r, t, rows) for r, t in ends], utterances[i])
-        for i in np.flatnonzero(chosen.count == 0).tolist():
+        for i in np.flatnonzero(chosen.num == 0).tolist():
             if not self._finished[utterances[i]]:  # nothing may follow, not even an end
                 dead = np.arange(splits[i], splits[i + 1])
                 self._end_all(live, np.full_like(fused, -np.inf), rows, dead)
-        places = np.arange(width) < chosen.count[:, None]
+        places = np.arange(width) < chosen.num[:, None]
         return chosen.parent[places], chosen.label[places], chosen.total[places]
 
     def _end_all(

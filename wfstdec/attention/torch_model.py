@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ class AttentionNet(nn.Module):
         self.embed = nn.Embedding(sizes.tokens, sizes.dim)
         self.position = nn.Parameter(0.02 * torch.randn(sizes.positions, sizes.dim))
         self.enter = nn.Linear(sizes.frames, sizes.dim)
-        self.layers = nn.ModuleList(_Layer(sizes) for _ in range(sizes.layers))
+        self.layers: Any = nn.ModuleList(_Layer(sizes) for _ in range(sizes.layers))
         self.norm = nn.LayerNorm(sizes.dim)
         self.dropout = nn.Dropout(dropout)
 

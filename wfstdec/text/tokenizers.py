@@ -69,7 +69,7 @@ def neutral_of(tokenizer: Any) -> frozenset[int]:
     """Tokens that say nothing: special ones, and those added as `<...>` or `[...]`."""
     tokenizer = tokenizer_of(tokenizer)
     marks = set(getattr(tokenizer, "all_special_ids", ()))
-    added = getattr(tokenizer, "get_added_vocab", dict)()
+    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
     marks |= {i for name, i in added.items() if _MARK.fullmatch(name)}
     return frozenset(marks)
 
