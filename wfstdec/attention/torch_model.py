@@ -53,6 +53,7 @@ class AttentionNet(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.embed = nn.Embedding(sizes.tokens, sizes.dim)
+        nn.init.normal_(self.embed.weight, std=sizes.dim**-0.5)  # logits are by it too
         self.position = nn.Parameter(0.02 * torch.randn(sizes.positions, sizes.dim))
         self.enter = nn.Linear(sizes.frames, sizes.dim)
         self.layers: Any = nn.ModuleList(_Layer(sizes) for _ in range(sizes.layers))
