@@ -151,3 +151,22 @@ def test_what_the_bound_of_generate_loses_is_found():
     given = {"beam_size": 2, "end_rule": "none"}
     assert next(iter(texts(model, {"bcd": 2.0}, **given, stop="bound"))) == "aabcd"
     assert next(iter(texts(model, {"bcd": 2.0}, **given, stop="full"))) == ""
+
+
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_boosts_on_silence_say_nothing(width):
+    """A listed word comes again and again in speechless audio, elsewhere.
+
+    Here 100 phrases, and an end that the model prefers: no more tokens than without.
+    """
+    rng = np.random.default_rng(0)
+    letters = list("abcdefgh")
+    phrases = {"".join(rng.choice(letters, 3)): 3.0 for _ in range(100)}
+    for seed in range(10):
+        model = TableAttention(np.random.default_rng(seed), 8, longest=4)
+        model.table[..., model.eos] += 6.0
+        model.table = torch.log_softmax(model.table, -1)
+        assert next(iter(texts(model, beam_size=width))) == ""
+        assert next(iter(texts(model, phrases, beam_size=width))) == ""
+    loud = texts(model, phrases, beam_size=width, end_rule="none")
+    assert (next(iter(loud)) != "") == (width > 1)

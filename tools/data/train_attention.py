@@ -157,7 +157,7 @@ def train(
         net.train()
         batch = collate(examples, net.stride)
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(step, args.steps)
+            group["lr"] = float(rate_at(step, args.steps))
         with torch.autocast("cpu", torch.bfloat16, enabled=halves):
             found = net.losses(batch)
         loss = (1 - CTC_WEIGHT) * found["attention"] + CTC_WEIGHT * found["ctc"]
