@@ -8,6 +8,7 @@ import naive_lm
 import naive_phrases
 import numpy as np
 import pytest
+import torch
 from table_attention import random_model
 
 from wfstdec.attention.decoder import AttentionDecoder
@@ -133,6 +134,26 @@ def test_a_narrow_beam_is_the_plain_one(seed):
         )
         assert list(found) == list(expected)
         assert found == pytest.approx(expected, abs=5e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_totals_stand_by_parent_and_token(seed):
+    """Log-probs are few multiples of 1/1024 nat: many totals are the same bits."""
+    case = Case(seed)
+    case.phrases, case.arpas, case.weights = {}, [], []
+    case.options = {"length_norm": "none", "token_insertion": 0.0}
+    case.options |= {"end_rule": "none", "boost_scale": 1.0, "lm_scale": 1.0}
+    rng, size = np.random.default_rng(seed), len(case.model.tokens)
+    powers = [*range(1, size), size - 1]
+    for node in range(case.model.table.shape[1]):
+        row = np.round(-np.log(2.0) * 1024) * rng.permutation(powers) / 1024
+        case.model.table[0, node] = torch.from_numpy(row)
+    for width in (1, 2, 3):
+        [found] = case.found(beam_size=width, stop="full")
+        expected = naive_attention.beam(
+            **case.definition(), width=width, stop="full", cut=False
+        )
+        assert list(found) == list(expected)
 
 
 @pytest.mark.parametrize("seed", range(2000, 2080))
