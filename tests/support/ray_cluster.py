@@ -3,11 +3,13 @@
     python tests/support/ray_cluster.py 4       # CPUs; prints the address
                                                 # and ends when standard input does
 
-`ray stop` would end every cluster of the machine.
+`ray stop` would end every cluster of the machine. Who may use the cluster is told by a
+token in the environment: Ray would else put one into the user's home.
 """
 
 import contextlib
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -20,14 +22,17 @@ ROOT = HERE.parent.parent
 @contextlib.contextmanager
 def cluster(num_cpus, **environment):
     """A cluster's address; its workers find the modules of tests."""
-    paths = [str(path) for path in (ROOT, HERE)]
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    own |= {"RAY_USAGE_STATS_ENABLED": "0", **environment}
+    os.environ.update(own)
+    paths = os.pathsep.join(map(str, (ROOT, HERE)))
     # Sockets below it have long names, and may have 107 letters at most.
     with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:
         with subprocess.Popen(
             [sys.executable, __file__, str(num_cpus), folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
+            env=os.environ | {"PYTHONPATH": paths},
             text=True,
         ) as process:
             try:
@@ -39,6 +44,8 @@ def cluster(num_cpus, **environment):
                     raise RuntimeError("no cluster")
             finally:
                 process.stdin.close()
+                for name in own:
+                    del os.environ[name]
 
 
 def hold(num_cpus, folder):

@@ -61,6 +61,12 @@ class JobFolder:
         """Files of results."""
         return sorted(self.output.glob("*.parquet"))
 
+    def committed(self) -> list[Path]:
+        """Checkpoints; none where a run ended while it committed one."""
+        found = sorted(self.checkpoints.glob("*.parquet"))
+        is_whole = not any(one.name.endswith(".pending.parquet") for one in found)
+        return found if is_whole else []
+
     def _lock(self) -> None:
         """Keep other runs away; the system gives the lock back after a crash."""
         with contextlib.suppress(OSError):  # a file system without locks

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +53,7 @@ class RayOptions:
             is as many as the cluster's CPUs allow.
         threads: CPUs of each; what it makes should use as many threads.
         gpus: GPUs of each; a part of one may be shared.
-        batch_rows: Rows that an actor is given at once.
+        batch_rows: Rows that an actor is given at once, no more than `file_rows`.
         file_rows: Rows of a file of results, about: what is lost when an actor dies.
 
     Raises:
@@ -117,7 +118,7 @@ def run_rows(
             run. None is one that is connected already, or `"local"`.
         options: How the job is spread.
         restart: What becomes of the work of an earlier run.
-        progress: Show Ray's progress bars.
+        progress: Show Ray's progress bars, and what else it says.
 
     Returns:
         Counts; `failures` are the rows with an error, of all runs.
@@ -129,25 +130,47 @@ def run_rows(
             an id stands there twice, or is missing.
     """
     need_ray()
-    import ray.exceptions
-
     options, restart = options or RayOptions(), restart or Restart()
     began = time.monotonic()
-    with JobFolder(Path(output), restart) as folder, _cluster(address, options):
-        options = replace(options, actors=_actors(options))
+    with JobFolder(Path(output), restart) as folder:
         manifest = _Manifest(rows, folder)
         before = folder.files()
-        try:
-            _execute(manifest, make, folder, options, progress)
-        except ray.exceptions.RayError as error:
-            raise BackendError(
-                f"Ray could not go on: {_cause(error)}; what is done is in "
-                f"{folder.output}, expected to go on with "
-                f"{restart.called('resume')}"
-            ) from error
+        if not _all_done(manifest.ids, folder):
+            with _cluster(address, options, quiet=not progress):
+                options = replace(options, actors=_actors(options))
+                with _explained(folder, restart):
+                    _execute(manifest, make, folder, options, progress)
         summary = _summary(folder, before, manifest.ids)
     summary.wall_s = time.monotonic() - began
     return summary
+
+
+@contextlib.contextmanager
+def _explained(folder: JobFolder, restart: Restart) -> Iterator[None]:
+    """Say in a line why Ray could not go on."""
+    import ray.exceptions
+
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        raise BackendError(
+            f"Ray could not go on: {_cause(error)}; what is done is in "
+            f"{folder.output}, expected to go on with {restart.called('resume')}"
+        ) from error
+
+
+def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
+    """Whether nothing is left to do: no cluster is then asked for."""
+    import pyarrow as pa
+    import pyarrow.compute
+    import pyarrow.parquet
+
+    files = folder.committed()
+    if ids is None or not files:
+        return False
+    tables = [pa.parquet.read_table(path, columns=["id"]) for path in files]
+    done = pa.compute.is_in(ids, pa.concat_tables(tables)["id"])
+    return len(ids) > 0 and pa.compute.all(done).as_py()
 
 
 def _execute(
@@ -161,14 +184,16 @@ def _execute(
     import ray.data
     from ray.data.checkpoint import CheckpointConfig
 
-    context = ray.data.DataContext.get_current().copy()
+    with warnings.catch_warnings():  # Ray warns of its own defaults
+        warnings.simplefilter("ignore")
+        context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = progress
     context.checkpoint_config = CheckpointConfig(
         id_column="id",
         checkpoint_path=str(folder.checkpoints),
         delete_checkpoint_on_success=False,
     )
-    with ray.data.DataContext.current(context):
+    with ray.data.DataContext.current(context), _console(quiet=not progress):
         found = manifest.open()
         # Without it all rows would come out at the end, as one file.
         found = found.repartition(target_num_rows_per_block=options.file_rows)
@@ -176,12 +201,27 @@ def _execute(
             _Actor,
             fn_constructor_args=(make,),
             batch_format="pyarrow",
-            batch_size=options.batch_rows,
+            # Blocks of fewer rows would be put together, files with them.
+            batch_size=min(options.batch_rows, options.file_rows),
             compute=ray.data.ActorPoolStrategy(size=options.actors),
             num_cpus=options.threads,
             num_gpus=options.gpus or None,
         )
         found.write_parquet(str(folder.output))
+
+
+@contextlib.contextmanager
+def _console(*, quiet: bool) -> Iterator[None]:
+    """Keep Ray Data's messages off standard error; its log files have them."""
+    shown = [one for one in logging.getLogger("ray.data").handlers if one.level]
+    levels = [one.level for one in shown]
+    for one in shown:
+        one.setLevel(logging.ERROR if quiet else one.level)
+    try:
+        yield
+    finally:
+        for one, level in zip(shown, levels, strict=True):
+            one.setLevel(level)
 
 
 class _Actor:
@@ -234,26 +274,30 @@ class _Manifest:
 
 
 @contextlib.contextmanager
-def _cluster(address: str | None, options: RayOptions) -> Iterator[None]:
+def _cluster(
+    address: str | None, options: RayOptions, *, quiet: bool
+) -> Iterator[None]:
     """Connect to a cluster, or start one; it is left as it was found."""
     import ray
 
     if ray.is_initialized() and address is None:
         yield
         return
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"log_to_driver": False}
+    if quiet:
+        given["logging_level"] = logging.ERROR
     if address in (None, "local"):
         cores = max(1, len(os.sched_getaffinity(0)) // options.threads)
         actors = options.actors or cores
+        given["include_dashboard"] = False
         given["num_cpus"] = actors * options.threads + _BESIDE_CPUS
     try:
-        ray.init(
-            address or "local", include_dashboard=False, log_to_driver=False, **given
-        )
+        ray.init(address or "local", **given)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise BackendError(
             f"no Ray cluster at {address!r} ({error}), expected the address of one "
-            "that runs: ray start --head --num-cpus=4; or 'local'"
+            "that runs (ray start --head --num-cpus=4), or 'local'; one that wants a "
+            "token needs RAY_AUTH_MODE=token here too"
         ) from error
     try:
         yield
