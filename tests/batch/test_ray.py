@@ -208,8 +208,11 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     driver.kill()
     assert driver.wait() == -signal.SIGKILL
     wait_until(lambda: not still_heard(watched))
+    # As if it had been killed between a file and its checkpoint.
+    last = names_in(committed)[-1]
+    last.rename(last.with_name(f"{last.stem}.pending.parquet"))
     done = ids_in(committed)
-    assert 9 <= len(done) < 40
+    assert 6 <= len(done) < 40
     (watched / "heard").write_text("")
     (watched / "slow").write_text("0.02")
     lengths = {path.stem: length_of(path) for path in (files / "in").iterdir()}

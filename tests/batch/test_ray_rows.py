@@ -18,14 +18,19 @@ from wfstdec.batch.ray import (
     recording_rows,
     result_schema,
 )
+from wfstdec.batch.ray.folder import JobFolder
+from wfstdec.batch.ray.manifests import are_rows, ids_of, write_rows
 from wfstdec.batch.ray.rows import row_boosts, row_recording
 from wfstdec.boost.lists import BoostEntry
-from wfstdec.errors import AudioError, FormatError
+from wfstdec.errors import AudioError, FormatError, OptionError
+from wfstdec.io import Restart
 from wfstdec.io.boost_files import BoostFile, boosts_of, dump_boosts
 from wfstdec.lattice.file import open_lattices
 from wfstdec.transcription import find_recordings
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra ray, of which pyarrow is")
+pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("soundfile", reason="needs the extra audio")
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +320,62 @@ def test_rows_of_a_manifest_of_nemo(decoder, tmp_path):
     (tmp_path / "m.jsonl").write_text('{"audio_filepath": "a.wav", "boosts": 3}\n')
     with pytest.raises(FormatError, match=r"m\.jsonl:1: .*expected words"):
         find_recordings([tmp_path / "m.jsonl"])
+
+
+# ------------------------------------------------------------ manifests and folders
+def test_manifests_are_checked_before_anything_runs(tmp_path, files):
+    path = tmp_path / "m.parquet"
+    write_rows([{"id": "a", "audio": "x.wav"}, {"id": "b", "logprobs": "y.npy"}], path)
+    assert ids_of([path]).to_pylist() == ["a", "b"]
+    assert are_rows([path]) and are_rows([tmp_path])
+    assert not are_rows([files / "x.npz"]) and not are_rows([files])
+    with pytest.raises(FormatError, match="together"):
+        are_rows([path, files / "x.npz"])
+    write_rows([{"id": "a"}, {"id": "b"}, {"id": "a"}], tmp_path / "twice.parquet")
+    with pytest.raises(FormatError, match="1 ids stand there twice, such as 'a'"):
+        ids_of([tmp_path / "twice.parquet"])
+    with pytest.raises(FormatError, match="twice"):
+        ids_of([path, path])
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FormatError, match="not readable as Parquet"):
+        ids_of([tmp_path / "bad.parquet"])
+    pa.parquet.write_table(pa.table({"name": ["a"]}), tmp_path / "no.parquet")
+    with pytest.raises(FormatError, match="columns name, expected one named id"):
+        ids_of([tmp_path / "no.parquet"])
+
+
+def test_a_folder_is_of_one_run_with_one_set_of_settings(tmp_path):
+    output = tmp_path / "words"
+    given = {"settings": {"beam": 3.0, "graph": "g"}, "called": "--{}".format}
+    with JobFolder(output, Restart(**given)) as folder:
+        with pytest.raises(FormatError, match="a run that is going on"):
+            with JobFolder(output, Restart(**given, resume=True)):
+                pass
+        assert folder.files() == []
+    folder.checkpoints.mkdir()
+    for path in (output / "a.parquet", folder.checkpoints / "a.parquet"):
+        path.write_bytes(b"")
+    with pytest.raises(OptionError, match="expected --resume to go on"):
+        with JobFolder(output, Restart(**given)):
+            pass
+    other = {**given, "settings": {"beam": 4.0, "graph": "g"}}
+    with pytest.raises(OptionError, match=r"differs: --beam 4\.0, was 3\.0"):
+        with JobFolder(output, Restart(**other, resume=True)):
+            pass
+    with JobFolder(output, Restart(**given, resume=True)) as folder:
+        assert folder.files() == [output / "a.parquet"]
+        assert folder.committed() == [folder.checkpoints / "a.parquet"]
+        pending = folder.checkpoints / "b.pending.parquet"
+        pending.write_bytes(b"")
+        assert folder.committed() == []
+    with JobFolder(output, Restart(**other, overwrite=True)) as folder:
+        assert folder.files() == folder.committed() == []
+    with JobFolder(output, Restart(**other, resume=True)):
+        pass
+    (output / "other.txt").write_text("of somebody")
+    with pytest.raises(OptionError, match="expected a new folder"):
+        with JobFolder(output, Restart(**other, resume=True)):
+            pass
+    with pytest.raises(OptionError, match="expected a new folder"):
+        with JobFolder(tmp_path, Restart()):
+            pass

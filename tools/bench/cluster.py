@@ -8,6 +8,10 @@ many: the difference is what a row costs, and the rest is what it takes to start
 is one thread, an actor too. Beside two actors stand two plain commands at the same
 time, each with half of the rows: what the machine has to give for two.
 
+CPU seconds are those of all processes that a command starts, Ray's own among them, as
+/proc says every tenth of a second: on a machine with other work they say more than
+seconds on the wall.
+
 Rows of `decode` are the demo's log-probs, again and again; those of `transcribe` the
 recordings of the data's `audio`, where there is a model.
 """
@@ -15,6 +19,7 @@ recordings of the data's `audio`, where there is a model.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -22,10 +27,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet
@@ -34,10 +39,10 @@ import wfstdec
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.data import RECIPE, ROOT, find_data
 from tools.bench.report import Row
-from tools.bench.timing import Turns
 
 _TIMES = 3
 """How many times as many rows the longer runs have."""
+_EVERY_S = 0.1
 _KINDS = ("decode", "transcribe")
 PROFILES: dict[str, Row] = {
     "usual": {"rows": 30, "repeats": 3},
@@ -110,42 +115,27 @@ class _Bench:
     def times(self, kind: str) -> list[Row]:
         """Time the plain command and 1 and 2 actors, by turns."""
         ways = self._ways(kind)
-        functions = {
-            f"{name} {times}": self._timed(way, times)
-            for times in (1, _TIMES)
-            for name, way in ways.items()
-        }
-        turns = Turns(functions, time.perf_counter)
-        turns.repeat(self._args.repeats)
+        taken: dict[tuple[str, int], list[_Took]] = {}
+        for turn in range(self._args.repeats):
+            order = list(itertools.product(ways, (1, _TIMES)))
+            for name, times in order if turn % 2 == 0 else reversed(order):
+                taken.setdefault((name, times), []).append(ways[name](times))
         size = self._size(kind)
-        rows: list[Row] = []
-        for name in ways:
-            short, long = (median(turns.seconds[f"{name} {x}"]) for x in (1, _TIMES))
-            each = (long - short) / ((_TIMES - 1) * size)
-            row: Row = {"what": name, "kind": kind, "rows": size}
-            row |= {"short_s": short, "long_s": long, "row_ms": 1000 * each}
-            row |= {"start_s": short - size * each}
-            row |= {"turns_s": [turns.seconds[f"{name} {x}"] for x in (1, _TIMES)]}
-            rows.append(row)
-        by_name = {row["what"]: row for row in rows}
-        one, two = (by_name[f"{n} actor{'s' * (n > 1)}"]["row_ms"] for n in (1, 2))
-        plain, both = (by_name[x]["row_ms"] for x in ("plain", "two plain"))
-        total: Row = {"what": "efficiency", "kind": kind}
-        total |= {"overhead_ms": one - plain, "two_of_one": one / two}
-        total |= {"two_plain_of_one": plain / both, "two_of_two_plain": both / two}
+        rows = [
+            _row(kind, name, size, [taken[name, times] for times in (1, _TIMES)])
+            for name in ways
+        ]
         for row in rows:
             print(
-                f"{kind}, {row['what']}: {row['row_ms']:.1f} ms a row, "
-                f"{row['start_s']:.1f} s to start"
+                f"{kind}, {row['what']}: CPU {row['cpu_row_ms']:.1f} ms a row, "
+                f"{row['cpu_start_s']:.1f} s to start; wall {row['wall_row_ms']:.1f} "
+                f"ms a row, {row['wall_start_s']:.1f} s to start"
             )
-        print(
-            f"{kind}: an actor adds {total['overhead_ms']:.1f} ms to a row; two are "
-            f"{total['two_of_one']:.2f} times as fast as one, two plain commands "
-            f"{total['two_plain_of_one']:.2f} times"
-        )
+        total = _efficiency(kind, {row["what"]: row for row in rows})
+        print(", ".join(f"{name} {value}" for name, value in total.items()))
         return [*rows, total]
 
-    def _ways(self, kind: str) -> dict[str, Callable[[int], Any]]:
+    def _ways(self, kind: str) -> dict[str, Callable[[int], _Took]]:
         return {
             "plain": lambda times: self._run(
                 kind, self._input(kind, times), self._new(".jsonl")
@@ -158,9 +148,6 @@ class _Bench:
                 kind, self._input(kind, times), self._new(), actors=2
             ),
         }
-
-    def _timed(self, way: Callable[[int], Any], times: int) -> Callable[[], Any]:
-        return lambda: way(times)
 
     def _size(self, kind: str) -> int:
         factor = self._args.decode_factor if kind == "decode" else 1
@@ -209,17 +196,53 @@ class _Bench:
         words += ["--beam", str(self._args.beam), "--quiet"]
         return [*words, "--lm-scale", str(self._args.lm_scale), "--output", str(output)]
 
-    def _run(self, kind: str, given: Path, output: Path, actors: int = 0) -> None:
+    def _run(self, kind: str, given: Path, output: Path, actors: int = 0) -> _Took:
         words = self._command(kind, given, output)
         if actors:
             words += ["--ray", "local", "--actors", str(actors)]
             # As many files as actors could share evenly, whatever the number of rows.
             words += ["--file-rows", str(max(1, self._size(kind) // 10))]
-        _wait([_start(words)])
+        return _wait([_start(words)])
 
-    def _run_two(self, kind: str, times: int) -> None:
+    def _run_two(self, kind: str, times: int) -> _Took:
         parts = [self._input(kind, times, slice(i, None, 2)) for i in range(2)]
-        _wait([_start(self._command(kind, one, self._new(".jsonl"))) for one in parts])
+        return _wait(
+            [_start(self._command(kind, one, self._new(".jsonl"))) for one in parts]
+        )
+
+
+class _Took(NamedTuple):
+    """Seconds of a run, on the wall and of all its processes."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def _row(kind: str, name: str, size: int, taken: Sequence[Sequence[_Took]]) -> Row:
+    """What a row costs, and a start, of the shorter and the longer runs."""
+    row: Row = {"what": name, "kind": kind, "rows": size}
+    for clock in ("wall_s", "cpu_s"):
+        turns = [[round(getattr(one, clock), 2) for one in some] for some in taken]
+        short, long = map(median, turns)
+        each = (long - short) / ((_TIMES - 1) * size)
+        label = clock.removesuffix("_s")
+        row |= {f"{label}_row_ms": round(1000 * each, 3)}
+        row |= {f"{label}_start_s": round(short - size * each, 2), f"{label}_s": turns}
+    return row
+
+
+def _efficiency(kind: str, rows: Mapping[str, Row]) -> Row:
+    """An actor beside the plain command, and two beside one."""
+    total: Row = {"what": "efficiency", "kind": kind}
+    for label in ("cpu", "wall"):
+        plain, both, one, two = (
+            rows[name][f"{label}_row_ms"]
+            for name in ("plain", "two plain", "1 actor", "2 actors")
+        )
+        total[f"{label}_overhead_row_ms"] = round(one - plain, 3)
+        total[f"{label}_one_actor_by_two"] = round(one / two, 3)
+        total[f"{label}_one_plain_by_two"] = round(plain / both, 3)
+    return total
 
 
 def _start(words: Sequence[str]) -> subprocess.Popen:
@@ -227,11 +250,42 @@ def _start(words: Sequence[str]) -> subprocess.Popen:
     return subprocess.Popen(words, env=paths, stderr=subprocess.PIPE, text=True)
 
 
-def _wait(processes: Sequence[subprocess.Popen]) -> None:
+def _wait(processes: Sequence[subprocess.Popen]) -> _Took:
+    """Wait for processes, and add up what they and all below them use.
+
+    Raises:
+        SystemExit: One has failed.
+    """
+    began, used = time.perf_counter(), dict[tuple[int, str], float]()
+    while any(process.poll() is None for process in processes):
+        _look(used, {process.pid for process in processes})
+        time.sleep(_EVERY_S)
+    wall_s = time.perf_counter() - began
     for process in processes:
-        _, told = process.communicate()
         if process.returncode:
+            assert process.stderr is not None
+            told = process.stderr.read()
             raise SystemExit(f"{' '.join(process.args[2:4])}: {told}")
+    return _Took(wall_s, sum(used.values()))
+
+
+def _look(used: dict[tuple[int, str], float], roots: set[int]) -> None:
+    """Note the CPU seconds of processes and of all below them."""
+    parents: dict[int, int] = {}
+    found: dict[int, tuple[str, float]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            fields = path.read_text().rpartition(")")[2].split()
+            number = int(path.parent.name)
+            ticks = int(fields[11]) + int(fields[12])
+            parents[number] = int(fields[1])
+            found[number] = fields[19], ticks / os.sysconf("SC_CLK_TCK")
+    for number, (start, seconds) in found.items():
+        at = number
+        while at not in roots and at in parents:
+            at = parents[at]
+        if at in roots:
+            used[number, start] = seconds
 
 
 def _rows(folder: Path) -> list[Row]:
