@@ -219,7 +219,7 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     left = sorted(set(lengths) - set(done))
     (watched / "deadly").write_text(str(lengths[left[len(left) // 2]]))
     driver = driver_of([*given, "--resume"])
-    assert driver.wait(120) == 1  # bad.wav
+    assert driver.wait(300) == 1  # bad.wav
     assert not (watched / "deadly").exists(), "no worker was killed"
     heard = Counter(map(int, (watched / "heard").read_text().split()))
     again = [name for name in done if heard[lengths.get(name, -1)]]
@@ -241,7 +241,7 @@ def driver_of(argv):
     )
 
 
-def wait_until(is_so, driver=None, seconds=60):
+def wait_until(is_so, driver=None, seconds=240):
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "too late"

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wfstdec.batch.ray.folder import JobFolder
 from wfstdec.batch.ray.manifests import (
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     import pyarrow
     import ray.data
 
-    Path_ = str | os.PathLike[str]
-    Rows = Path_ | Sequence[Path_] | Iterable[dict[str, Any]] | ray.data.Dataset
+    _Place: TypeAlias = str | os.PathLike[str]
+    Rows: TypeAlias = (
+        _Place | Sequence[_Place] | Iterable[dict[str, Any]] | ray.data.Dataset
+    )
 
 _BESIDE_CPUS = 2
 """Read and write tasks take one, and so does Ray's filter of rows that are done."""
@@ -241,11 +243,7 @@ class _Manifest:
         ids: All of them, where they can be known before; else None.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        folder: JobFolder,
-    ) -> None:
+    def __init__(self, rows: Rows, folder: JobFolder) -> None:
         import ray.data
 
         self._dataset: ray.data.Dataset | None = None
@@ -253,7 +251,8 @@ class _Manifest:
         if isinstance(rows, ray.data.Dataset):
             self._dataset = rows
             return
-        places = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+        is_one = isinstance(rows, str | os.PathLike)
+        places: list[Any] = [rows] if is_one else list(rows)
         if not places:
             raise FormatError("no rows, expected one or more")
         if isinstance(places[0], dict):
@@ -263,7 +262,7 @@ class _Manifest:
             raise FormatError(
                 f"{places[0]}: expected {' or '.join(ENDINGS)}, or a folder of them"
             )
-        self._places: list[Any] = places
+        self._places = places
         self.ids = ids_of(places)
 
     def open(self) -> ray.data.Dataset:
@@ -388,9 +387,11 @@ def _tell(summary: RowsSummary) -> None:
         _log.error("and %d more, in the column error", more)
 
 
-def _cause(error: BaseException) -> str:
-    """What other people's errors say, in a line."""
-    while error.__cause__ is not None:
+def _cause(error: BaseException | None) -> str:
+    """What other people's errors say, in a line: the innermost that says anything."""
+    said = "no reason given"
+    while error is not None:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = lines[-1] if lines else said
         error = error.__cause__
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    return said

@@ -212,8 +212,9 @@ class TranscribeRows(RowWorker):
         keep: str | Path | None = None,
     ) -> None:
         super().__init__(nbest=nbest, keep=keep)
-        is_made = isinstance(transcriber, Transcriber)
-        self._transcriber = transcriber if is_made else transcriber()
+        if not isinstance(transcriber, Transcriber):
+            transcriber = transcriber()
+        self._transcriber = transcriber
         self._boosts = _lists(boosts, self._transcriber.decoder)
 
     def _read(self, row: Row) -> Any:
