@@ -60,12 +60,12 @@ def short(scripted):
 
 def listen_until(page, text):
     page.get_by_role("button", name="Listen").click()
-    expect(page.locator("#transcript")).to_contain_text(text, timeout=20000)
+    expect(page.locator("#transcript")).to_contain_text(text, timeout=60000)
 
 
 def end(page):
     page.locator("#listen").click()
-    expect(page.locator("#listen")).to_have_text("Listen", timeout=20000)
+    expect(page.locator("#listen")).to_have_text("Listen", timeout=60000)
 
 
 def words_of(page):
@@ -75,14 +75,14 @@ def words_of(page):
 def places_in_file(samples, wanted, size):
     """Where in `wanted` the pieces of so many samples begin that can be found there.
 
-    In pieces, since the browser's microphone leaves out samples where the machine is busy:
-    a piece with a gap in it is found nowhere.
+    In pieces, since the browser's microphone leaves out samples on a busy machine: a
+    piece with a gap in it is found nowhere.
     """
     pieces = samples[: len(samples) // size * size].reshape(-1, size).astype(float)
     padded = 1 << int(np.ceil(np.log2(size + len(wanted))))
     spectrum = np.fft.rfft(wanted, padded)
     places = []
-    for piece in pieces:
+    for piece in pieces[pieces.std(1) > 0]:
         likeness = np.fft.irfft(spectrum * np.fft.rfft(piece, padded).conj())
         at = int(likeness[: len(wanted) - size].argmax())
         if np.corrcoef(piece, wanted[at : at + size])[0, 1] > 0.9:
@@ -136,7 +136,7 @@ def test_words_settle_and_say_how_sure_they_are(short, open_page):
         .map((style) => [style.content, style.color])"""
     )
     assert "…" in look[0][0]  # not by colour alone
-    expect(page.locator("#transcript")).to_contain_text("three", timeout=20000)
+    expect(page.locator("#transcript")).to_contain_text("three", timeout=60000)
     end(page)
     lines = page.locator("#transcript .word").evaluate_all(
         "all => all.map((one) => getComputedStyle(one).textDecorationStyle"

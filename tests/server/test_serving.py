@@ -14,9 +14,11 @@ import httpx
 import numpy as np
 import pytest
 from row_streams import bytes_of, long_rows
+from tiny_models import waveform_model
 from websockets.asyncio.client import connect
 
 ROOT = Path(__file__).parents[2]
+MODEL = "tools.bench.row_encoder:streaming"
 QUERY = "encoding=linear16&sample_rate=16000"
 
 
@@ -27,13 +29,16 @@ def graph(decoder, tmp_path_factory):
     return path
 
 
+def searching(graph):
+    return "--graph", str(graph), "--beam", "10", "--lm-scale", "0.8"
+
+
 class Program:
     """The server as a process; its lines, and its end."""
 
-    def __init__(self, graph, *flags, env=None, **popen):
-        command = [sys.executable, "-m", "wfstdec", "serve"]
-        command += ["tools.bench.row_encoder:streaming", "--graph", str(graph)]
-        command += ["--beam", "10", "--lm-scale", "0.8", "--port", "0", *flags]
+    def __init__(self, *flags, model=MODEL, env=None, **popen):
+        command = [sys.executable, "-m", "wfstdec", "serve", str(model), "--port", "0"]
+        command += flags
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -92,7 +97,7 @@ def listen_until_drained(program, rows, num):
 
 
 def test_a_signal_drains_streams_and_the_second_ends_at_once(graph, speech):
-    with Program(graph) as program:
+    with Program(*searching(graph)) as program:
         program.wait_until_ready()
         assert httpx.get(f"{program.url}/ready").status_code == 200
         assert "wfstdec" in httpx.get(f"{program.url}/").text
@@ -108,7 +113,7 @@ def test_a_signal_drains_streams_and_the_second_ends_at_once(graph, speech):
         assert code == 1001 and len(words) > 5
         assert messages[-1]["type"] == "Metadata"
 
-    with Program(graph, "--max-drain-s", "30") as program:
+    with Program(*searching(graph), "--max-drain-s", "30") as program:
         program.wait_until_ready()
         url = f"{program.url.replace('http', 'ws')}/v1/listen?{QUERY}"
 
@@ -133,7 +138,7 @@ def test_a_job_in_the_background_ignores_ctrl_c(graph):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     key = {"WFSTDEC_KEY": "sesame"}
-    with Program(graph, env=key, preexec_fn=ignore) as program:
+    with Program(*searching(graph), env=key, preexec_fn=ignore) as program:
         program.wait_until_ready()
         program.process.send_signal(signal.SIGINT)
         time.sleep(0.3)
@@ -145,6 +150,23 @@ def test_a_job_in_the_background_ignores_ctrl_c(graph):
         assert program.end() == 0
 
 
+def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
+    """`--tokens` and `--blank` tell of the model, whatever the decoder."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    tokens = decoder.graph.tokens
+    model = waveform_model(tmp_path / "model.onnx", len(tokens))
+    table = tmp_path / "names.txt"
+    table.write_text("".join(f"{name} {i}\n" for i, name in enumerate(tokens.names)))
+    flags = ("--tokens", str(table), "--blank", tokens.names[tokens.blank])
+    flags += ("--sample-rate", "16000")
+    for decoder_flags in (("--graph", str(graph)), ("--decoder", "greedy")):
+        with Program(*decoder_flags, *flags, model=model) as program:
+            program.wait_until_ready()
+            program.process.send_signal(signal.SIGTERM)
+            assert program.end() == 0
+
+
 def test_what_is_wrong_is_said_in_a_line(graph, tmp_path):
     for flags, told in (
         (["--max-streams", "0"], "streams=0, expected 1"),
@@ -152,7 +174,7 @@ def test_what_is_wrong_is_said_in_a_line(graph, tmp_path):
         (["--host", "192.0.2.1"], "192.0.2.1"),
         (["--ssl-certfile", "cert.pem"], "cert.pem"),
     ):
-        with Program(graph, *flags) as program:
+        with Program(*searching(graph), *flags) as program:
             errors = program.errors()
             assert program.process.returncode in (1, 2)
             assert told in errors and "Traceback" not in errors

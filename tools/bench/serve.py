@@ -138,9 +138,9 @@ class Real:
             str(path), str(tokens), "<blank>", sample_rate=SAMPLE_RATE
         )
         graph = wfstdec.build_graph(
-            self.model.spec.tokens,
-            found / "lexicon" / "lexicon_ipa.txt",
-            found / "lm" / f"{args.lm or data.default_lms(found)[0]}.arpa.gz",
+            tokens=self.model.spec.tokens,
+            lexicon=found / "lexicon" / "lexicon_ipa.txt",
+            lm=found / "lm" / f"{args.lm or data.default_lms(found)[0]}.arpa.gz",
             separator="<wb>",
         )
         graph.save(folder / "graph.npz")

@@ -63,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     tls = _tls(args)
-    options = search_options(args)
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
         _warn_of_strangers(host, key)
         model = load_acoustic_model(args)
+        options = search_options(args)
         serving = service.Service.of(
             model,
             make_decoder(args, options),
