@@ -200,8 +200,8 @@ class _Bench:
         words = self._command(kind, given, output)
         if actors:
             words += ["--ray", "local", "--actors", str(actors)]
-            # As many files as actors could share evenly, whatever the number of rows.
-            words += ["--file-rows", str(max(1, self._size(kind) // 10))]
+            # Some files for each actor, as in long runs; no larger than usual.
+            words += ["--file-rows", str(min(256, max(1, self._size(kind) // 6)))]
         return _wait([_start(words)])
 
     def _run_two(self, kind: str, times: int) -> _Took:

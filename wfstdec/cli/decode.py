@@ -61,7 +61,6 @@ COMMON_FLAGS = {
     "--boost FILE": "words and phrases to favour, one a line",
     "--confidence": "how sure each word is, from 0 to 1",
     "--threads N": "utterances at once (default: one for each core)",
-    "--ray ADDRESS": "on a Ray cluster, or 'local'; --output is then a folder",
 }
 """Flags that `--help` shows, and what it says of them; `--help-all` has all."""
 EXAMPLES = r"""
