@@ -17,6 +17,8 @@ from cli_files import build, logprobs_of, write_files
 from ray_cluster import ROOT, cluster
 from spoken import FRAME, RATE, speech, write_wav
 
+from wfstdec import WfstDecoder, WfstOptions, load_graph
+from wfstdec.batch.ray import DecodeRows
 from wfstdec.cli.main import main
 
 NEEDED = ("ray", "pyarrow", "soundfile", "soxr")
@@ -272,6 +274,36 @@ def length_of(path):
     import soundfile
 
     return soundfile.info(path).frames
+
+
+def test_the_class_in_a_pipeline_of_ones_own(files, address, tmp_path):
+    """A decoder goes to the actors as a pickle; nothing else of ours is there."""
+    import pyarrow.parquet
+    import ray
+
+    graph = load_graph(files / "graph.npz")
+    decoder = WfstDecoder(graph, WfstOptions(beam=9.0), frame_shift_s=0.02, threads=1)
+    texts = ["c", "a b | c", "c a b | c", "a b"]
+    rows = [
+        {"id": str(i), "logprobs": logprobs_of(text).tolist(), "boosts": '{"c": 1.5}'}
+        for i, text in enumerate(texts)
+    ]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "m.parquet")
+    with ray.init(address, log_to_driver=False):
+        found = ray.data.read_parquet(str(tmp_path / "m.parquet")).map_batches(
+            DecodeRows,
+            fn_constructor_args=(decoder,),
+            batch_format="pyarrow",
+            batch_size=3,
+            compute=ray.data.ActorPoolStrategy(size=1),
+            num_cpus=1,
+        )
+        by_id = {row["id"]: row for row in found.take_all()}
+    expected = decoder.decode([logprobs_of(text) for text in texts], boosts={"c": 1.5})
+    for i, hypothesis in enumerate(expected):
+        assert by_id[str(i)]["text"] == hypothesis.text
+        assert by_id[str(i)]["total_cost"] == hypothesis.total_cost
+        assert by_id[str(i)]["boost_cost"] == hypothesis.boost_cost
 
 
 def test_what_would_wait_for_ever_is_an_error(files, address, tmp_path, capsys):
