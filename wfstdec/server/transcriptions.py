@@ -98,7 +98,11 @@ async def _result(job: Job[Answer]) -> Answer:
     try:
         return await job.result()
     except JobCancelled:
-        raise Problem(503, "the server stops", retry_after_s=5) from None
+        raise _stopping() from None
+
+
+def _stopping() -> Problem:
+    return Problem(503, "the server stops", retry_after_s=5)
 
 
 async def _stream(job: Job[Answer], client: _Client) -> None:
@@ -121,6 +125,8 @@ async def _stream(job: Job[Answer], client: _Client) -> None:
             part = await client.unless_gone(job.said(), _ALIVE_S)
         except TimeoutError:
             part = b": the server works\n\n"
+        except Problem as problem:
+            part, end = None, event(problem.body)
     if not end:
         try:
             end, _ = await _result(job)
@@ -180,6 +186,7 @@ class _Client:
         Raises:
             _Gone: It goes first.
             TimeoutError: Neither came in time; what was waited for is cancelled.
+            Problem: 503, uvicorn has stopped to wait for requests under way.
         """
         task = asyncio.ensure_future(found)
         try:
@@ -191,6 +198,8 @@ class _Client:
             if task in done:
                 return task.result()
             raise _Gone if done else TimeoutError
+        except asyncio.CancelledError:
+            raise _stopping() from None
         finally:
             task.cancel()
 
