@@ -378,6 +378,27 @@ def test_old_names_work_and_warn(files):
         wfstdec.build_graph(**words, lm=files / "lm.arpa", arpa=files / "lm.arpa")
 
 
+def test_old_names_of_texts_work_and_warn(files, tmp_path):
+    """By name, and in its place as before."""
+    aligner = wfstdec.ForcedAligner(
+        files / "tokens.txt", files / "lexicon.txt", separator="<wb>"
+    )
+    ref, output = {"a": "ab c"}, tmp_path / "x.ctm"
+    np.savez(tmp_path / "x.npz", a=batch()[0])
+    given = aligner, tmp_path / "x.npz"
+    wfstdec.batch.align_file(*given, ref, output)
+    expected = output.read_text()
+    with pytest.warns(DeprecationWarning, match="texts is now called ref"):
+        wfstdec.batch.align_file(*given, texts=ref, output=output)
+    assert output.read_text() == expected != ""
+    (tmp_path / "ref.txt").write_text("a ab c\n")
+    files_of = {"tokens": files / "tokens.txt", "logprobs": tmp_path / "x.npz"}
+    new = wfstdec.doctor.examine(**files_of, ref=tmp_path / "ref.txt")
+    with pytest.warns(DeprecationWarning, match="references is now called ref"):
+        old = wfstdec.doctor.examine(**files_of, references=tmp_path / "ref.txt")
+    assert old.commands == new.commands and "--ref" in " ".join(old.commands)
+
+
 def test_types_are_told():
     """PEP 561: type checkers of users read ours."""
     assert (Path(wfstdec.__file__).parent / "py.typed").is_file()

@@ -28,7 +28,9 @@ MODULES = (
 
 @pytest.mark.parametrize("name", sorted({*wfstdec.__all__} - {"__version__"}))
 def test_public_names_are_there_and_documented(name):
-    if name.startswith(("Torch", "Transducer", "load_transducer", "load_onnx")):
+    of_torch = ("Torch", "Transducer", "Attention", "load_transducer", "load_onnx")
+    of_torch = (*of_torch, "rescore")
+    if name.startswith(of_torch):
         pytest.importorskip("torch")
     found = getattr(wfstdec, name)
     assert found.__doc__ and found.__name__.removeprefix("wfstdec.") == name

@@ -31,7 +31,7 @@ ROOMS = (
     {"search"},
     {"gpu"},
     {"wfst", "trie"},
-    {"greedy", "transducer", "align"},
+    {"greedy", "transducer", "attention", "align"},
     {"io", "metrics", "audio", "models"},
     {"batch", "recipes", "doctor", "warm_up"},
     {"adapters", "transcription"},
@@ -41,7 +41,7 @@ ROOMS = (
 """The import order: a room imports from its own row and from rows above."""
 
 DECODING = {*"jit graph lm boost fst lattice search gpu wfst trie greedy".split()} | {
-    *"transducer align io metrics".split()
+    *"transducer attention align io metrics".split()
 }
 """All that makes a decoder: an encoder knows none of it."""
 
@@ -57,10 +57,12 @@ STRANGERS = {
     "lattice": {"boost", "fst"},
     "trie": {"wfst", "graph"},
     "wfst": {"trie", "fst"},
-    "greedy": {"wfst", "trie", "graph", "transducer"},
-    "align": {"trie", "greedy", "transducer"},
-    "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "transducer", "align"},
-    "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy"},
+    "greedy": {"wfst", "trie", "graph", "transducer", "attention"},
+    "align": {"trie", "greedy", "transducer", "attention"},
+    "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "align"}
+    | {"transducer", "attention"},
+    "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy", "attention"},
+    "attention": {"wfst", "trie", "graph", "fst", "gpu", "greedy", "align"},
     "audio": {*DECODING, "text", "models"},
     "models": DECODING,
     "server": {"compare", "adapters", "recipes", "doctor", "fst", "trie", "greedy"},
@@ -83,7 +85,7 @@ THIRD_PARTY = {
     "pynini": "fst/engine.py",
     "sentencepiece": "",
     "cupy": "gpu/cupy_device.py",
-    "torch": ("transducer/", "models/"),
+    "torch": ("transducer/", "attention/", "models/"),
     "onnxruntime": ("transducer/onnx_model.py", "models/"),
     "huggingface_hub": "adapters/pyctcdecode/folder.py",
     "soundfile": "audio/sources.py",

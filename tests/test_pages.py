@@ -2,11 +2,13 @@
 
     ```python     runs; a page's blocks share their names
     ```sh         commands of wfstdec, run one after the other
-    ```console    for people's eyes: other programs, files of their own
+    ```console    other programs, or files of the reader's own: not run, and says why
+    ```text       printed, or in a file, or a formula; ```json and ```mermaid likewise
 
 `<!-- needs: hama soundfile -->` above a block: it runs where these can be imported;
 `<!-- not run: why -->`: it is shown. All pages run in one folder where `graphs` is and
-where `graph.npz` is what the quickstart builds.
+where `graph.npz` is what the quickstart builds. README's blocks are run by
+`test_readme.py`, which also looks at what comes out.
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ PAGES = sorted(DOCS.glob("*.md"))
 _BLOCK = re.compile(
     r"(?:^<!-- (needs|not run): ([^>]+) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S
 )
-LANGUAGES = {"python", "sh", "console", "mermaid", ""}
+PAGES_FOR_USERS = (
+    "quickstart models streaming lexicon_and_lm contacts tuning production "
+    "troubleshooting command_line doctor transcribe alignment lattices boosting words "
+    "language_models output pyctcdecode torchaudio"
+).split()
+SHOWN = {"text", "json", "mermaid", ""}
+LANGUAGES = {"python", "sh", "console", *SHOWN}
 
 
 def blocks_of(page):
@@ -86,8 +94,30 @@ def test_snippets_run(page, workplace, monkeypatch):
             exec(compile("\n" * line + code, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_say_what_they_are(page):
-    for language, code in blocks_of(page):
+@pytest.mark.parametrize("name", PAGES_FOR_USERS)
+def test_pages_for_users_begin_with_what_they_are_for_and_a_snippet(name):
+    """A heading, what the page is for, and before long something that runs."""
+    text = (DOCS / f"{name}.md").read_text("utf-8")
+    heading, empty, first, *_ = text.splitlines()
+    assert heading.startswith("# ") and not empty and not first.startswith("#")
+    begins = [m.start() for m in re.finditer("^```(python|sh)$", text, re.M)]
+    assert begins and text[: begins[0]].count("\n") <= 45
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+def test_blocks_run_or_say_why_not(page):
+    text = page.read_text("utf-8")
+    for condition, _, language, code in _BLOCK.findall(text):
         assert language in LANGUAGES, language
         assert language != "sh" or "wfstdec" in code
+        assert language != "console" or condition == "not run", code
+        assert language not in SHOWN or not condition, code
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+def test_code_stands_between_fences(page):
+    """What is indented would be shown as code, and no test would see it."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
+    indented = re.findall(r"\n\n {4,}\S.*", prose)
+    assert not indented, indented
+    assert "```" not in prose

@@ -1,5 +1,6 @@
 """What the README and the pages under docs/ show does work, and is there."""
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -56,23 +57,38 @@ def test_what_a_page_names_is_there(page):
 
 
 def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
-    """README's and those of `decode --help`, one after the other, as they stand."""
-    from wfstdec.cli.decode import EXAMPLES
-    from wfstdec.cli.main import main
+    """README's and those of `--help`, one after the other, as they stand.
+
+    Those of `serve` up to the point where it would listen.
+    """
+    from wfstdec.cli import decode, decoders, serve, transcribe
+    from wfstdec.cli.main import main, make_parser
 
     blocks = re.findall(r"```sh\n(cp .*?)```", README, re.S)
-    lines = "".join([*blocks, EXAMPLES]).replace("\\\n", " ").splitlines()
-    copied, *commands = [line.strip() for line in lines if line.strip()]
+    copied, *commands = commands_in("".join([*blocks, decode.EXAMPLES]))
     assert copied == "cp -r graphs/librispeech_demo demo && cd demo"
+    if all(map(importlib.util.find_spec, ("hama", "soundfile", "soxr"))):
+        commands += commands_in(transcribe.EXAMPLES)
     shutil.copytree(ROOT / "graphs" / "librispeech_demo", tmp_path / "demo")
     monkeypatch.chdir(tmp_path / "demo")
     (tmp_path / "demo" / "graph.npz").unlink(missing_ok=True)
     for command in commands:
         program, *argv = shlex.split(command, comments=True)
         assert program == "wfstdec" and main(argv) == 0, command
-    assert len(commands) == 8
-    for made in ("hyp.txt", "hyp.ctm", "hyp.jsonl"):
+    assert len(commands) in (8, 10)
+    for made in ("hyp.txt", "hyp.ctm", "hyp.jsonl", "words.srt")[: len(commands) - 6]:
         assert (tmp_path / "demo" / made).stat().st_size > 0
+    for command in commands_in(serve.EXAMPLES)[: len(commands) - 8]:
+        args = make_parser("serve").parse_args(shlex.split(command)[1:])
+        options = decoders.search_options(args, of_audio=True)
+        spec = transcribe.load_acoustic_model(args).spec
+        assert decoders.make_decoder(args, options).vocabulary.tokens == spec.tokens
+
+
+def commands_in(text):
+    """The commands of a block, a line each."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def test_the_scripts_exist():

@@ -79,6 +79,7 @@ SMALL = {
     "doctor.words": "one examination, as its neighbours are",
     "jit.message": "what people see of compiling, apart from how it is done",
     "jit.sources": "which files a kernel is made of: text, no machine code",
+    "adapters.transformers.spelling": "how phrases are cut, apart from their credit",
     "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
     "cli.posterior_scale": "a module for each command: a way to tune",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",

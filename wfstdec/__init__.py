@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from wfstdec.align.aligner import ForcedAligner as ForcedAligner
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
+    from wfstdec.attention.decoder import AttentionDecoder as AttentionDecoder
+    from wfstdec.attention.model import AttentionModel as AttentionModel
+    from wfstdec.attention.options import AttentionOptions as AttentionOptions
+    from wfstdec.attention.rescoring import rescore as rescore
     from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.compiled import CompiledBoosts as CompiledBoosts
     from wfstdec.boost.g2p import G2p as G2p
@@ -101,6 +105,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "AlignOptions": "wfstdec.align.options",
     "Alignment": "wfstdec.align.alignment",
+    "AttentionDecoder": "wfstdec.attention.decoder",
+    "AttentionModel": "wfstdec.attention.model",
+    "AttentionOptions": "wfstdec.attention.options",
     "BackendChoice": "wfstdec.wfst.backend_choice",
     "BoostEntry": "wfstdec.boost.lists",
     "Boosts": "wfstdec.boost.lists",
@@ -150,6 +157,7 @@ _HOMES = {
     "read_arpa": "wfstdec.text.arpa",
     "read_lexicon": "wfstdec.text.lexicon",
     "read_tokens": "wfstdec.text.symbols",
+    "rescore": "wfstdec.attention.rescoring",
     "rescore_texts": "wfstdec.search.text_rescoring",
     "spelling_lexicon": "wfstdec.text.lexicon",
     "to_openfst": "wfstdec.fst.openfst_io",

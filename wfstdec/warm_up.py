@@ -25,7 +25,7 @@ import numpy as np
 
 import wfstdec
 from wfstdec.errors import BackendError
-from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, has_level, keep_no_parts
+from wfstdec.jit.cache import COMPILED, ENTRY, LEVEL, compile_for_a_package, has_level
 
 _TOKENS = ("<blk>", "<wb>", "a", "b", "c")
 _LEXICON = "ab a b\nba b a\nba b c a\ncab c a b\n"
@@ -67,7 +67,7 @@ def _logprobs() -> np.ndarray:
 
 def _files(folder: str) -> dict[str, Path]:
     """Write tokens, lexicon and language model; the paths."""
-    texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "arpa": _ARPA}
+    texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "lm": _ARPA}
     paths = {name: Path(folder) / f"{name}.txt" for name in texts}
     for name, text in texts.items():
         paths[name].write_text(text, "utf-8")
@@ -89,7 +89,7 @@ def _trie(**options: Any) -> Any:
         return wfstdec.TrieDecoder(
             tokens=paths["tokens"],
             lexicon=paths["lexicon"],
-            lm=paths["arpa"],
+            lm=paths["lm"],
             separator="<wb>",
             options=wfstdec.TrieOptions(**options),
         )
@@ -99,6 +99,7 @@ _BOOSTS: dict[str, Callable[[Any], Any]] = {
     "words": lambda decoder: {"ab": 1.0, "ba": 2.0},
     "numberless": lambda decoder: ["ab"],
     "oov": lambda decoder: [wfstdec.BoostEntry("bac", ["b a c"], 2.0)],
+    "names": lambda decoder: [wfstdec.BoostEntry("bac", ["b a c"]), "ab", "ab ba"],
     "phrases": lambda decoder: decoder.phrase_compiler().compile({"ab ba": 1.0}),
 }
 
@@ -117,6 +118,7 @@ def _boosted(make: Callable[[], Any], *kinds: str) -> Callable[[], None]:
 def _wfst_lattices() -> None:
     lattice = _wfst().decode_lattice([_logprobs()])[0]
     assert wfstdec.lattice_hypotheses(lattice, 3)[0].words
+    assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
 
@@ -138,7 +140,7 @@ USUAL: dict[str, Callable[[], None]] = {
     "trie": _trie_nbest,
     "wfst-lattices": _wfst_lattices,
     "wfst-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
-    "wfst-oov": _boosted(_wfst, "oov"),
+    "wfst-oov": _boosted(_wfst, "oov", "names"),
     "wfst-sessions": _wfst_sessions,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
 }
@@ -279,5 +281,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     tqdm.tqdm.monitor_interval = 0  # a thread, which no fork would have
     if _NO_PARTS in sys.argv:
-        keep_no_parts()
+        compile_for_a_package()
     sys.exit(not _run_in_branches(w for w in sys.argv[1:] if w != _NO_PARTS))

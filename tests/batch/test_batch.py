@@ -102,7 +102,7 @@ def test_pairs_are_decoded_in_their_order(decoder):
     assert summary.num_utterances == 3
     assert summary.num_frames == sum(len(x) for _, x in pairs())
     assert summary.audio_s == pytest.approx(summary.num_frames * 0.02)
-    assert summary.rtfx == summary.audio_s / summary.decode_s > 0
+    assert summary.speed == summary.audio_s / summary.decode_s > 0
 
 
 def test_a_file_to_a_file(decoder, files, tmp_path):
@@ -150,7 +150,7 @@ def test_utterances_that_do_not_end_are_named(decoder):
     list(batch.decode_all(decoder, many, summary=summary))
     assert summary.unfinished == [f"u{i}" for i in range(7)]
     assert str(summary).endswith("; 7 did not reach a final state: u0 u1 u2 u3 u4 ...")
-    assert batch.Summary(0.02).rtfx == 0
+    assert batch.Summary(0.02).speed == 0
 
 
 def test_batches_end_by_count_and_by_bytes():

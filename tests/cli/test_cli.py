@@ -1,6 +1,7 @@
 """The commands, in this process, on small real files."""
 
 import argparse
+import inspect
 import json
 import logging
 import re
@@ -22,8 +23,15 @@ from cli_files import (
     write_files,
 )
 
-from wfstdec.cli import flags
-from wfstdec.cli.main import COMMANDS, command_named, main
+import wfstdec as wfstdec_package
+from wfstdec.cli import decoders, flags
+from wfstdec.cli.main import (
+    COMMANDS,
+    command_named,
+    command_parser,
+    main,
+    make_parser,
+)
 from wfstdec.metrics import count_errors
 
 
@@ -293,24 +301,94 @@ def test_every_flag_is_defined_once_and_used():
     assert used - flags.FLAGS.keys() == {"-h", "--help"}
 
 
-def test_help_of_decode_is_short(capsys):
-    """The common flags, 20 lines; README's test runs the examples."""
+@pytest.mark.parametrize(
+    "name, rare",
+    [
+        ("decode", ("--phrase-depth", "--prefix-search")),
+        ("transcribe", ("--phrase-depth", "--lookahead")),
+        ("serve", ("--max-unread-s", "--lookahead")),
+    ],
+)
+def test_help_of_long_commands_is_short(name, rare, capsys):
+    """The common flags, some 20 lines; README's test runs the examples."""
     for flag in ("-h", "--help"):
         with pytest.raises(SystemExit) as ended:
-            main(["decode", flag])
+            main([name, flag])
         assert ended.value.code == 0
     text = capsys.readouterr().out
     text = text[: len(text) // 2]
     lines = text.splitlines()
-    assert len(lines) <= 20 and max(map(len, lines)) <= 88
-    assert text.count("wfstdec decode --") == 3 and "wfstdec decode --help-all" in text
+    assert len(lines) <= 22 and max(map(len, lines)) <= 88
+    assert text.count(f"\n  wfstdec {name} ") == 2
+    assert f"wfstdec {name} --help-all" in text
     with pytest.raises(SystemExit):
-        main(["decode", "--help-all"])
+        main([name, "--help-all"])
     whole = capsys.readouterr().out
     for flag in re.findall(r"^  (--[a-z-]+)", text, re.M):
         assert flag in flags.FLAGS and f"{flag} " in whole, flag
-    for flag in ("--phrase-depth", "--prefix-search", "--help-all"):
-        assert flag in whole
+    for flag in (*rare, "--help-all"):
+        assert flag in whole and f"  {flag}" not in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_flags_that_the_command_has(name):
+    """But for those of other commands, quoted with them."""
+    parser = command_parser(make_parser(name), name)
+    known = parser._option_string_actions
+    texts = {"/".join(a.option_strings) or a.dest: a.help for a in parser._actions}
+    texts |= getattr(command_named(name), "COMMON_FLAGS", {})
+    for where, text in texts.items():
+        own = re.sub("`wfstdec .*?`", "", text or "")
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", own):
+            assert flag in known, f"{name}, help of {where} names {flag}"
+
+
+@pytest.mark.parametrize("name", ["transcribe", "serve"])
+def test_commands_of_audio_list_no_transducer(name, capsys):
+    """They refuse one; tokens and blank are the model's, whatever the decoder."""
+    with pytest.raises(SystemExit):
+        main([name, "--help-all"])
+    text = capsys.readouterr().out
+    assert "{wfst,trie,greedy}" in text and "transducer" not in text
+    files = ["a.wav"] if name == "transcribe" else []
+    with pytest.raises(SystemExit) as ended:
+        main([name, "model.onnx", *files, "--decoder", "transducer"])
+    assert ended.value.code == 2 and "invalid choice" in capsys.readouterr().err
+    given = [name, "model.onnx", *files, "--tokens", "t", "--blank", "-1"]
+    for decoder in (["--graph", "g"], ["--decoder", "trie", "--lexicon", "l"]):
+        args = make_parser(name).parse_args([*given, *decoder])
+        assert decoders.search_options(args, of_audio=True).lm_scale == 1.0
+
+
+OF_PROGRAMS = "help help_all quiet output resume overwrite".split()
+"""Flags of what a program does, and a call does not."""
+ELSEWHERE = {
+    "build": "spell no_minimize",  # `words` of spelling_lexicon; `minimize`
+    "build-lm": "graph",  # `words`
+    "doctor": "",
+    "align": "g2p_phones subtitle_chars subtitle_lines subtitle_pause subtitle_seconds",
+    "rescore": "confidence mbr nbest posterior_scale kaldi_words",
+}
+"""Flags that are fields of an object that the call takes, or another of its forms."""
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_flags_have_the_names_of_arguments(name):
+    calls = {
+        "build": [wfstdec_package.build_graph, wfstdec_package.spelling_lexicon],
+        "build-lm": [wfstdec_package.build_lm],
+        "doctor": [wfstdec_package.doctor.examine],
+        "align": [
+            *(wfstdec_package.ForcedAligner, wfstdec_package.AlignOptions),
+            *(wfstdec_package.batch.align_file, wfstdec_package.Normalizer),
+        ],
+        "rescore": [wfstdec_package.batch.rescore_file],
+    }
+    known = {n for call in calls[name] for n in inspect.signature(call).parameters}
+    known |= {n.removesuffix("_s") for n in known}  # seconds
+    parser = command_parser(make_parser(name), name)
+    flags = {action.dest for action in parser._actions}
+    assert flags - known - set(OF_PROGRAMS) == set(ELSEWHERE[name].split())
 
 
 OLD = {

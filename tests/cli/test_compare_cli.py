@@ -117,12 +117,22 @@ def test_tuning_either_decoder(files, capsys, which):
         line for line in capsys.readouterr().out.splitlines() if "%WER" in line
     ]
     assert len(trials) <= 30
-    assert trials[0].startswith("lm_scale 0.2, word_insertion -4: %WER ")
-    assert plain.startswith("without tuning: lm_scale 1, word_insertion 0: %WER ")
+    assert trials[0].startswith("lm_scale 1, word_insertion 0: %WER ")
+    assert trials[1].startswith("lm_scale 0.2, word_insertion -4: %WER ")
+    assert plain == f"without tuning: {trials[0]}"
     shown = best.removeprefix(f"best of {len(trials)}: ")
     assert shown in trials
     wers = [float(trial.split("%WER ")[1].split()[0]) for trial in trials]
     assert float(shown.split("%WER ")[1].split()[0]) == min(wers)
+
+
+def test_a_graph_alone_is_tuned_with_the_wfst(files, capsys):
+    more = ["--max-trials", "1"]
+    assert wfstdec(files, "tune", *SPEECH, "--graph", "graph.npz", *more) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("wfstdec decode --graph ") and "graph.npz" in last
+    assert wfstdec(files, "tune", *SPEECH, *more) == 1
+    assert "no --graph and none of --wfst, --trie" in capsys.readouterr().err
 
 
 def test_tuning_says_when_the_best_is_on_the_border_or_there_was_no_time(files, capsys):

@@ -160,7 +160,8 @@ def test_tuning_a_transducer(files, capsys):
     given = ["--transducer", "beam_size=2", "--model", "model.npz", "--max-trials", "9"]
     given += ["--transducer-lm", "letters.arpa"]
     assert wfstdec(files, "tune", *SPEECH, *given) == 0
-    first, *_ = capsys.readouterr().out.splitlines()
+    default, first, *_ = capsys.readouterr().out.splitlines()
+    assert default.startswith("lm_scale 1, token_insertion 0: %WER ")
     assert first.startswith("lm_scale 0.2, token_insertion -4: %WER ")
 
 

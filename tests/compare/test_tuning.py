@@ -123,14 +123,30 @@ def test_the_number_of_trials_is_bounded_and_two_runs_do_the_same():
     assert len(runs[0].trials) == 30 and not runs[0].complete
     assert runs[0] == runs[1]
     one = tune(Landscape(bowl(1, 0)).prepare, SPEECH, RANGES, max_trials=1)
-    assert one.best.setting == {"lm_scale": 0.2, "word_insertion": -4.0}
+    assert one.best.setting == {"lm_scale": 1.0, "word_insertion": 0.0}
+
+
+@pytest.mark.parametrize("max_trials", [1, 8, 80])
+def test_the_default_setting_is_the_first_trial(max_trials):
+    """However few there are, so that the best is never worse."""
+    default = {"lm_scale": 0.8, "word_insertion": 0.5}
+    search = Landscape(bowl(0.8, 0.5))
+    options = {"max_trials": max_trials, "default": default}
+    tuning = tune(search.prepare, SPEECH, RANGES, **options)
+    assert tuning.default is tuning.trials[0] and tuning.default.stage == "default"
+    assert tuning.default.setting == tuning.best.setting == default
+    assert len(tuning.trials) == len(search.asked) <= max_trials
+    narrow = {"lm_scale": (0.2, 0.6), "word_insertion": (-4.0, 4.0)}
+    tuning = tune(search.prepare, SPEECH, narrow, **options)  # leaves it out
+    assert tuning.default not in tuning.trials and tuning.default.errors.total == 0
 
 
 def test_every_trial_is_said():
     said = []
     tuning = tune(Landscape(bowl(1, 0)).prepare, SPEECH, RANGES, say=said.append)
     assert tuple(said) == tuning.trials
-    assert str(said[0]) == "lm_scale 0.2, word_insertion -4: %WER 40.00 (160 errors)"
+    assert str(said[0]) == "lm_scale 1, word_insertion 0: %WER 0.00 (0 errors)"
+    assert str(said[1]) == "lm_scale 0.2, word_insertion -4: %WER 40.00 (160 errors)"
 
 
 @pytest.mark.parametrize(

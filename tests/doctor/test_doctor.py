@@ -86,6 +86,16 @@ def test_the_demo_is_in_order(demo):
     assert "--ref" in tune and "--graph graph.npz" in decode and "--hyp" in score
 
 
+def test_the_commands_that_it_prints_can_be_run(demo, tmp_path, monkeypatch):
+    """One after the other; but the tuning is cut short."""
+    monkeypatch.chdir(tmp_path)
+    for command in examine(demo).commands:
+        program, name, *flags = shlex.split(command)
+        more = ["--max-trials", "1"] if name == "tune" else []
+        assert program == "wfstdec" and main([name, *flags, *more]) == 0, command
+    assert (tmp_path / "hyp.txt").stat().st_size > 0
+
+
 def test_all_that_is_printed(demo, capsys):
     files = {flag: str(demo / name) for flag, name in FLAGS.items()}
     line = [part for pair in files.items() for part in pair]

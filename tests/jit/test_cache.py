@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import warnings
 from pathlib import Path
@@ -181,10 +182,23 @@ def test_code_of_a_level_is_used_by_processors_of_it_alone(folder, monkeypatch):
     )
     assert made.stdout == "0\n", made.stderr
     (where,) = (folder / "made").iterdir()
-    monkeypatch.setattr(cache, "COMPILED", where)
-    assert call(folder) == ([6, 6], 2, [])
+    for places in ((where,), (folder / "checkout", where)):  # the second is installed
+        monkeypatch.setattr(cache, "AHEAD", places)
+        assert call(folder) == ([6, 6], 2, [])
+    monkeypatch.setattr(cache, "_not_kept", set())
+    cache.compile_for_a_package()  # which would lack what it loads
+    assert call(folder) == ([6, 6], 0, [])
+    shutil.rmtree(folder / "__pycache__")
+    monkeypatch.setattr(cache, "AHEAD", (where,))
     monkeypatch.setattr(cache, "has_level", lambda: False)
     assert call(folder) == ([6, 6], 0, [])
+
+
+def test_a_checkout_uses_the_kernels_of_the_installed_package():
+    """Where its sources are the same: files say what they were made of."""
+    installed = Path(sysconfig.get_path("platlib")) / "wfstdec" / "jit" / "compiled"
+    assert cache.AHEAD[0] == cache.COMPILED
+    assert installed / cache.SYSTEM in cache.AHEAD
 
 
 @part

@@ -1,10 +1,13 @@
 """Two verbs and their checks: batches, rows that sum to one, frames that cover."""
 
+import json
+
 import numpy as np
 import pytest
 
 from wfstdec.errors import (
     AudioError,
+    FormatError,
     LogprobError,
     ModelError,
     OptionError,
@@ -36,6 +39,9 @@ def energies(waveform, hop=160):
 def encoder(function=energies, logits=True, **options):
     options = {"frame_shift_s": 0.01, "sample_rate": 16000, **options}
     return FunctionEncoder(function, TOKENS, logits=logits, **options)
+
+
+MODEL = encoder()
 
 
 class Recorder(BatchEncoder):
@@ -210,6 +216,39 @@ def test_tokens_are_summed_by_name(speech):
     expected = np.stack([p[:, 3] + p[:, 4], p[:, 0], p[:, 1] + p[:, 2]], 1)
     np.testing.assert_allclose(np.exp(found), expected, atol=1e-6)
     assert mapped.spec.tokens is target and mapped.spec.frame_shift_s == 0.01
+
+
+def test_a_file_says_which_tokens_are_whose(speech, tmp_path):
+    """`model.json`, its paths from its own folder; what a caller gives goes before."""
+    (tmp_path / "tokens.txt").write_text("<other>\n<blank>\na\n")
+    described = {
+        "model": f"{__name__}:MODEL",
+        "tokens": "tokens.txt",
+        "same": {"<blk>": "<blank>"},
+        "rest": "<other>",
+    }
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(described))
+    model = load_model(path)
+    assert model.spec.tokens.names == ("<other>", "<blank>", "a")
+    target = token_table(["<other>", "<blank>", "a"])
+    expected = MappedTokens(MODEL, target, same={"<blk>": "<blank>"}, rest="<other>")
+    (found,), (rows,) = model.encode([speech]), expected.encode([speech])
+    np.testing.assert_array_equal(found, rows)
+    given = load_model(str(path), tokens=token_table(["<blank>", "a", "<other>"]))
+    assert given.spec.tokens.names == ("<blank>", "a", "<other>")
+    moved = rows[:, [1, 2, 0]]  # summed in another order
+    np.testing.assert_allclose(given.encode([speech])[0], moved, atol=1e-6)
+    for changes, said in (
+        ({"model": 3}, "found 'model': 3, expected model, tokens"),
+        ({"others": "x"}, "found 'others': 'x', expected"),
+    ):
+        path.write_text(json.dumps(described | changes))
+        with pytest.raises(FormatError, match=said):
+            load_model(path)
+    path.write_text(json.dumps({"model": "hama"}))
+    with pytest.raises(FormatError, match="found no 'tokens'"):
+        load_model(path)
 
 
 def test_tokens_that_have_no_place():

@@ -1,7 +1,9 @@
 """Models of Transformers: true classes in tiny, as a folder and as objects."""
 
+import gzip
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,6 +88,31 @@ def test_objects_of_any_class(bare, model, speech):
     np.testing.assert_array_equal(pair.encode([speech])[0], model.encode([speech])[0])
     named = load_model(bare, tokens=model.spec.tokens)
     assert named.spec.tokens is model.spec.tokens
+
+
+def test_the_page_about_hugging_face(bare, speech, tmp_path, monkeypatch, capsys):
+    """Its snippet as it stands, but for the model, which is not fetched."""
+    soundfile = pytest.importorskip("soundfile")
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    part = page[page.index("## From Hugging Face") :]
+    code = part[part.index("```python\n") + 10 :].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    soundfile.write("talk.flac", speech, 8000)
+    Path("words.txt").write_text("a aa")
+    arpa = "\\data\\\nngram 1=4\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 a\n-1 aa\n\\end\\\n"
+    with gzip.open("lm.arpa.gz", "wt") as file:
+        file.write(arpa)
+    network, processor = bare
+    loads = {"AutoModelForCTC": network, "AutoProcessor": processor}
+    for name, found in loads.items():
+        kind = getattr(transformers, name)
+        given = staticmethod(lambda name, found=found: found)
+        monkeypatch.setattr(kind, "from_pretrained", given)
+    names = {}
+    exec(compile(code, "models.md", "exec"), names)
+    assert names["decoder"].vocabulary.tokens == names["model"].spec.tokens
+    assert set(capsys.readouterr().out.split()) <= {"a", "aa"}
+    assert Path("own.npz").stat().st_size > 0
 
 
 def test_a_processor_that_tells_too_little():

@@ -12,7 +12,7 @@ FAULTS = read_faults()
 ROOMS = {
     *("wfst/cpu", "wfst/gpu", "trie", "trie/cpu", "greedy", "transducer", "align"),
     *("boost", "lm", "text", "fst", "graph", "lattice", "search", "search/paths"),
-    *("gpu", "jit", "adapters"),
+    *("gpu", "jit", "adapters", "attention"),
 }
 """All rooms that compute."""
 

@@ -160,7 +160,7 @@ class _Bench:
             **word_errors({"long": said}, found),
         }
         print(
-            f"{audio_s:.0f} s in {wall_s:.1f} s (RTFx {row['rtfx']}), "
+            f"{audio_s:.0f} s in {wall_s:.1f} s (speed {row['rtfx']}), "
             f"{row['peak_mb']:.0f} MB; encoder {seconds[1]} s, decoder {seconds[2]} s; "
             f"{row['other_words_percent']:.2f} % other words than one by one; WER "
             f"{row['wer']:.2f} %"

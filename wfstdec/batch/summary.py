@@ -117,14 +117,17 @@ class Summary(Tally):
         return self.num_frames * self.frame_shift_s
 
     @property
-    def rtfx(self) -> float:
-        """Seconds of audio per second on the wall; 0 where nothing was decoded."""
+    def speed(self) -> float:
+        """Seconds of audio per second of the clock; 0 where nothing was decoded.
+
+        RTFx, in tables, is per second of processor time and of one thread.
+        """
         return self.audio_s / self.decode_s if self.decode_s else 0.0
 
     def __str__(self) -> str:
         text = (
             f"decoded {self.num_utterances} utterances, {self.audio_s:.1f} s of audio "
-            f"in {self.decode_s:.2f} s (RTFx {self.rtfx:.0f})"
+            f"in {self.decode_s:.2f} s of the clock (speed {self.speed:.0f})"
         )
         if not self.unfinished:
             return text + "; all reached a final state" + self.extras()

@@ -10,7 +10,8 @@ from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.pieces import CutOptions
 
 MODEL_KINDS = (
-    "encoder hama transformers streaming-onnx onnx-asr onnx nemo torchaudio function"
+    "encoder mapped hama transformers streaming-onnx onnx-asr onnx nemo torchaudio "
+    "function"
 ).split()
 
 AUDIO_FLAGS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,7 @@
 """The decoder that a command line asks for: its flags, its options, and making it.
 
 add_decoder_flags(parser)                        # of all decoders, and --decoder
+add_decoder_flags(parser, of_audio=True)         # behind an acoustic model
 options = search_options(args)                   # flags of another one are an error
 decoder = make_decoder(args, options)
 """
@@ -68,29 +69,75 @@ KINDS = {
     "transducer": Kind(("model", "head", "lm", "separator", "unk_cost"), _transducer),
 }
 """By the name in `--decoder`."""
+CTC_DECODERS = ("wfst", "trie", "greedy")
+"""Decoders of log-probs, which any CTC model makes of audio."""
+_SEARCHES = {
+    "wfst": "wfst on a graph",
+    "trie": "trie on a lexicon, or on bare tokens",
+    "greedy": "greedy on bare tokens, without a beam",
+    "transducer": "transducer on --model",
+}
+_OF_THE_MODEL = {
+    "tokens": "the model's token table, where it does not say",
+    "blank": "the model's blank, where it does not say: a name or an index, -1 for the "
+    "last",
+    "frame_shift": "from one frame of the model to the next, where it does not say",
+}
+"""Flags of a command with an acoustic model, which are not the decoder's there."""
 
 
-def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
-    """Give a command the flags of all decoders; those not given are not set."""
-    add_flags(parser, "--decoder", "--backend", "--threads", "--frame-shift")
+def add_decoder_flags(
+    parser: argparse.ArgumentParser, *, of_audio: bool = False
+) -> None:
+    """Give a command the flags of decoders; those not given are not set.
+
+    Args:
+        parser: Of the command.
+        of_audio: Whether it has a CTC model: tokens, blank and frame shift are then
+            the model's, and there is no transducer.
+    """
+    decoders = CTC_DECODERS if of_audio else tuple(KINDS)
+    text = f"the search: {'; '.join(_SEARCHES[one] for one in decoders)}"
+    text += f" (default: {decoders[0]})"
+    add_flags(parser, "--decoder", choices=decoders, help=text)
+    add_flags(parser, "--backend", "--threads")
+    for name, text in _OF_THE_MODEL.items() if of_audio else ():
+        add_flags(parser, flag_of(name), help=text, default=argparse.SUPPRESS)
+    if not of_audio:
+        add_flags(parser, "--frame-shift")
     groups: dict[str, argparse._ActionsContainer] = {}
-    for name, decoders in _owners().items():
-        title = f"for --decoder {' or '.join(decoders)}"
-        if len(decoders) == len(DECODERS):
+    for name, all_owners in _owners().items():
+        owners = [owner for owner in all_owners if owner in decoders]
+        if not owners or (of_audio and name in _OF_THE_MODEL):
+            continue
+        title = f"for --decoder {' or '.join(owners)}"
+        if len(owners) == len(decoders):
             title = "for all decoders"
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        add_flags(groups[title], flag_of(name), default=argparse.SUPPRESS)
+        add_flags(
+            groups[title],
+            flag_of(name),
+            decoders=decoders,
+            default=argparse.SUPPRESS,
+        )
 
 
-def search_options(args: argparse.Namespace) -> Any:
+def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
     """The options of the decoder that the flags ask for.
+
+    Args:
+        args: The command line.
+        of_audio: As in `add_decoder_flags`: the decoder's tokens come from the model.
 
     Raises:
         OptionError: A flag of another decoder, one that is missing, two that exclude
             each other, or a value out of range.
     """
+    of_model = _OF_THE_MODEL if of_audio else {}
     for name, decoders in _owners().items():
+        if name in of_model:
+            continue
         if hasattr(args, name) and args.decoder not in decoders:
             raise OptionError(
                 f"{flag_of(name)} with --decoder {args.decoder}, expected flags of "
@@ -98,7 +145,7 @@ def search_options(args: argparse.Namespace) -> Any:
                 f"{' or '.join(decoders)}"
             )
     needed = KINDS[args.decoder].inputs[0]
-    if not hasattr(args, needed):
+    if needed not in of_model and not hasattr(args, needed):
         raise OptionError(
             f"--decoder {args.decoder} without {flag_of(needed)}, expected both"
         )

@@ -22,7 +22,7 @@ from wfstdec.io.boost_files import BoostFile, read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
-from wfstdec.models import MappedTokens, load_model
+from wfstdec.models import load_model
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transcription.encoding import Recording
@@ -31,10 +31,8 @@ from wfstdec.transcription.transcriber import Transcriber
 
 AUDIO = "audio"
 """The folder of a recipe's recordings; their names are those of utterances."""
-MODEL = "hama"
-SAME_TOKENS = {"ɡ": "g"}
-OTHER_TOKENS = "<other>"
-"""How the model's tokens became the recipe's."""
+MODEL = "model.json"
+"""The file that names the recipe's acoustic model, and what its tokens became."""
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
 
@@ -65,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     _say(f"\nThe same with boosts in nats: {_listed(boosts)}")
     boosted = _score(references, _decode(decoder, recipe, BoostLists(boosts)))
     _say(f"{what_changed(plain, boosted)}\n{boosted.wer_line}")
-    if (recipe / AUDIO).is_dir():
+    if (recipe / AUDIO).is_dir() and (recipe / MODEL).is_file():
         from_audio(recipe, decoder, references)
 
 
@@ -73,7 +71,7 @@ def from_audio(
     recipe: Path, decoder: wfstdec.WfstDecoder, references: dict[str, tuple[str, ...]]
 ) -> None:
     """Transcribe the recipe's recordings, or say what that needs."""
-    needed = (MODEL, "soundfile", "soxr")
+    needed = ("hama", "soundfile", "soxr")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         _say(
@@ -82,9 +80,7 @@ def from_audio(
         )
         return
     _say("\nFrom audio, through the acoustic model in the package hama:")
-    tokens = decoder.vocabulary.tokens
-    model = MappedTokens(load_model(MODEL), tokens, same=SAME_TOKENS, rest=OTHER_TOKENS)
-    transcriber = Transcriber(model, decoder)
+    transcriber = Transcriber(load_model(recipe / MODEL), decoder)
     sources = find_recordings([recipe / AUDIO])
     heard = {
         transcript.name: transcript.hypothesis

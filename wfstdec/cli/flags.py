@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any, get_args
@@ -110,14 +110,22 @@ def search_defaults(name: str) -> dict[str, Any]:
 
 
 def _search(name: str, text: str, **how: Any) -> dict[str, Any]:
-    """A flag of a search option, with the defaults of the decoders that have it."""
-    defaults = search_defaults(name)
-    shown = {k: "none" if v is None else f"{v}" for k, v in defaults.items()}
-    listed = next(iter(shown.values()))
-    if len(set(shown.values())) > 1:
-        listed = ", ".join(f"{value} for {decoder}" for decoder, value in shown.items())
-    default = next(iter(defaults.values()))
-    return {"default": default, "help": f"{text} (default: {listed})", **how}
+    """A flag of a search option; `add_flags` tells the defaults behind its text."""
+    default = next(iter(search_defaults(name).values()))
+    return {"default": default, "help": text, "option": name, **how}
+
+
+def _defaults_told(option: str, decoders: Collection[str]) -> str:
+    """The defaults of a search option in these decoders, for a help text."""
+    shown = {
+        decoder: "none" if value is None else f"{value}"
+        for decoder, value in search_defaults(option).items()
+        if decoder in decoders
+    }
+    if len(set(shown.values())) == 1:
+        return f" (default: {next(iter(shown.values()))})"
+    listed = ", ".join(f"{value} for {decoder}" for decoder, value in shown.items())
+    return f" (default: {listed})"
 
 
 _BACKENDS = dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS))
@@ -137,8 +145,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--sentencepiece-model": {
         "metavar": "MODEL",
-        "help": "the SentencePiece model that segments the words of --spell, or of "
-        "--phrases where no lexicon does",
+        "help": "the SentencePiece model that cuts words into tokens, where no lexicon "
+        "does",
     },
     "--separator": {
         "type": token_or_none,
@@ -217,8 +225,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--decoder": {
         "choices": tuple(DECODERS),
         "default": "wfst",
-        "help": "the search: on a graph; on a lexicon's trie or bare tokens; greedy on "
-        "bare tokens; on a transducer (default: wfst)",
+        "help": "the search (default: wfst)",
     },
     "--beam": _search("beam", "keep what is this close to the best", **_NATS),
     "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
@@ -236,7 +243,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "--merge": _search(
         "merge", "alignments of a text: the best, or their sum", choices=get_args(Merge)
     ),
-    "--nbest": _search("nbest", "different texts to find (with jsonl)", **_COUNT),
+    "--nbest": _search("nbest", "different texts of each utterance", **_COUNT),
     "--lookahead": _search(
         "lookahead",
         "the language model inside words: with its history, without, not at all",
@@ -473,7 +480,23 @@ def with_new_spellings(
     return words, told
 
 
-def add_flags(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
-    """Give a command some of `FLAGS`, in this order; `changes` go for all named."""
+def add_flags(
+    parser: argparse._ActionsContainer,
+    *names: str,
+    decoders: Collection[str] = tuple(DECODERS),
+    **changes: Any,
+) -> None:
+    """Give a command some of `FLAGS`, in this order.
+
+    Args:
+        parser: Of the command.
+        *names: The flags.
+        decoders: Those that the command has: help texts tell their defaults.
+        **changes: For all named, in place of what `FLAGS` says.
+    """
     for name in names:
-        parser.add_argument(name, **{**FLAGS[name], **changes})
+        how = {**FLAGS[name], **changes}
+        option = how.pop("option", None)
+        if option is not None and "help" not in changes:
+            how["help"] += _defaults_told(option, decoders)
+        parser.add_argument(name, **how)

@@ -29,7 +29,7 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
     },
     "--nbest-lists": {
         "metavar": "FILE",
-        "help": "n-best lists as 'wfstdec decode --nbest N --format jsonl' writes them",
+        "help": "n-best lists as `wfstdec decode --nbest N --format jsonl` writes them",
     },
     "--confidence": {
         "action": "store_true",
@@ -62,7 +62,7 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
     "--test-ref": {"metavar": "FILE", "help": "their references"},
     "--confidences": {
         "metavar": "FILE",
-        "help": "words with confidences, as 'wfstdec decode --confidence' writes them "
+        "help": "words with confidences, as `wfstdec decode --confidence` writes them "
         "(.ctm or .jsonl): tell how good these are",
     },
     "--reliability": {
@@ -71,6 +71,8 @@ LATTICE_FLAGS: dict[str, dict[str, Any]] = {
         "(needs matplotlib)",
     },
 }
+GIVEN_LATTICES = "what `wfstdec decode --lattices FILE` wrote"
+"""Help of `--lattices` where they are read."""
 READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")
 
 

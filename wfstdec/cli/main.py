@@ -189,10 +189,12 @@ def _short_help(parser: argparse.ArgumentParser) -> str:
     """The short help of a command with `COMMON_FLAGS` and `EXAMPLES`."""
     command = command_named(parser.prog.split()[-1])
     summary = (command.__doc__ or "").partition("\n")[0]
+    places = [f"{action.metavar}" for action in parser._get_positional_actions()]
+    usage = " ".join(["usage:", parser.prog, *places, "[flags]"])
     width = max(map(len, command.COMMON_FLAGS))
     lines = [f"  {flag:{width}}  {text}" for flag, text in command.COMMON_FLAGS.items()]
     lines += [command.EXAMPLES.rstrip("\n"), "", f"all flags: {parser.prog} --help-all"]
-    return "\n".join([f"usage: {parser.prog} [flags]", "", summary, "", *lines, ""])
+    return "\n".join([usage, "", summary, "", *lines, ""])
 
 
 class _StderrHandler(logging.Handler):

@@ -18,18 +18,26 @@ import sys
 
 from wfstdec.batch.lattices import rescore_file
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
+from wfstdec.cli.lattice_flags import GIVEN_LATTICES, READING_FLAGS, reading_of
 from wfstdec.cli.result_flags import RUN_FLAGS, restart_of
 from wfstdec.errors import OptionError
 from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
 
+_WEIGHTS = {
+    "--lm-scale": "times the costs of --lm, or of the graph (default: that of the "
+    "search)",
+    "--word-insertion": "for each word; above 0 penalises (default: that of the "
+    "search)",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
-    add_flags(parser, "--lattices", required=True)
+    add_flags(parser, "--lattices", required=True, help=GIVEN_LATTICES)
     add_flags(parser, "--lm", "--unk-cost")
-    add_flags(parser, "--lm-scale", "--word-insertion", default=None)
-    add_flags(parser, "--nbest", default=1)
+    for name, text in _WEIGHTS.items():
+        add_flags(parser, name, default=None, help=text)
+    add_flags(parser, "--nbest", default=1, help="different texts of each utterance")
     add_flags(parser, *READING_FLAGS, "--output", "--format", *RUN_FLAGS)
     add_flags(parser, "--kaldi", "--kaldi-words")
 

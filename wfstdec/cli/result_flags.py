@@ -66,10 +66,10 @@ _NATS = {"type": float, "metavar": "NATS"}
 ALIGN_FLAGS: dict[str, dict[str, Any]] = {
     "--g2p": {
         "metavar": "SOURCE",
-        "help": "how words of --boost or --ref are said that the decoder lacks: a "
-        "lexicon that has them, such as cmudict; a SentencePiece model; a program, "
-        "words in, 'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); "
-        "or 'spelling', the default where words are said as they are spelt",
+        "help": "how words are said that the lexicon or graph lacks: a lexicon that "
+        "has them, such as cmudict; a SentencePiece model; a program, words in, "
+        "'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); or "
+        "'spelling', the default where words are said as they are spelt",
     },
     "--g2p-phones": {
         "metavar": "FILE",

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.lattice_flags import GIVEN_LATTICES
 from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.confidences import score_confidences
 from wfstdec.compare.oracle import Oracle, lattice_oracle, list_oracle, read_lists
@@ -40,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     add_flags(parser, "--ref", "--hyp", required=True)
     add_flags(parser, "--ignore-case", "--normalize")
-    add_flags(parser, "--worst", "--nbest-lists", "--lattices", "--confidences")
-    add_flags(parser, "--reliability")
+    add_flags(parser, "--worst", "--nbest-lists")
+    add_flags(parser, "--lattices", help=GIVEN_LATTICES)
+    add_flags(parser, "--confidences", "--reliability")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 r"""Serve a model: streams and files of audio in, words out, for clients that exist.
 
-    wfstdec serve hama --graph graph.npz --lm-scale 0.8
+    wfstdec serve model.onnx --graph graph.npz --lm-scale 0.8
     wfstdec serve model.onnx --tokens tokens.txt --graph graph.npz --host 0.0.0.0 \
         --key-file key.txt --max-streams 100
 
@@ -28,8 +28,29 @@ from wfstdec.cli.flags import add_flags
 from wfstdec.cli.serve_flags import LIMIT_FLAGS, SERVE_FLAGS, limits_of
 from wfstdec.cli.transcribe import load_acoustic_model
 from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.server.limits import Limits
 
 KEY_VARIABLE = "WFSTDEC_KEY"
+COMMON_FLAGS = {
+    "MODEL": "an ONNX file, a folder of a model, hama, module:function, or .json",
+    "--graph FILE": "what `wfstdec build` wrote, over the model's tokens",
+    "--decoder NAME": "wfst (on a graph, the default), trie or greedy",
+    "--tokens FILE": "the model's token table, where it does not say",
+    "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
+    "--beam NATS": "wider is slower and misses less; 8 to 10 for streams",
+    "--confidence": "how sure each word is, from 0 to 1",
+    "--host HOST": "the address to listen on: 0.0.0.0 for all (default: this machine)",
+    "--port N": "the port; 0 takes a free one (default: 8000)",
+    "--key-file FILE": "the key that clients have to send, in its first line",
+    "--max-streams N": f"streams at once (default: {Limits.streams})",
+}
+"""Flags that `--help` shows, and what it says of them; `--help-all` has all."""
+EXAMPLES = r"""
+  wfstdec serve model.json --graph graph.npz --lm-scale 0.8 --beam 10
+  wfstdec serve model.json --decoder trie --lexicon lexicon.txt.gz --lm lm.arpa.gz \
+      --separator '<wb>' --lm-scale 0.8 --port 8080 --max-streams 16
+"""
+"""They run in `graphs/librispeech_demo`, once a graph is there."""
 _MODEL_FLAGS = ("--kind", "--sample-rate", "--logits", "--workers")
 _FILES_OF_A_STREAM, _FILES_BESIDE = 2, 256
 
@@ -42,17 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, *(flag for flag in SERVE_FLAGS if flag not in LIMIT_FLAGS))
     add_flags(parser, "--confidence", *_MODEL_FLAGS)
     add_flags(parser.add_argument_group("limits"), *LIMIT_FLAGS)
-    add_decoder_flags(parser)
-    parser.set_defaults(frame_shift=None)
+    add_decoder_flags(parser, of_audio=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    if args.decoder == "transducer":
-        raise OptionError(
-            "--decoder transducer, expected wfst, trie or greedy: the model is a CTC "
-            "model"
-        )
     try:
         from wfstdec.server import app, running, service
     except ModuleNotFoundError as error:
@@ -63,11 +78,11 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     tls = _tls(args)
+    options = search_options(args, of_audio=True)
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
         _warn_of_strangers(host, key)
         model = load_acoustic_model(args)
-        options = search_options(args)
         serving = service.Service.of(
             model,
             make_decoder(args, options),

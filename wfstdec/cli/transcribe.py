@@ -1,17 +1,18 @@
-r"""Transcribe audio: a model, a decoder, recordings of any length.
+r"""Transcribe audio: recordings of any length to words with times, or subtitles.
 
     wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
     wfstdec transcribe model.onnx calls/ --tokens tokens.txt --blank '<blank>' \
         --sample-rate 16000 --graph graph.npz --output calls.jsonl
-    wfstdec transcribe hama hour.flac --decoder trie --lexicon ... --lm ... \
+    wfstdec transcribe model.onnx hour.flac --decoder trie --lexicon ... --lm ... \
         --output hour.srt
 
-MODEL is an ONNX file, a folder of a model, 'hama', or 'module:function'. AUDIO are
-files, folders, lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has
-them). The graph, or --lexicon, has to be over the model's tokens. What is long is cut
-where nobody speaks, and each piece is then encoded whole. A recording with a fault is
-named and left out, and the exit code is 1. What is done when a run is stopped stays
-beside --output, and --resume goes on from there.
+MODEL is an ONNX file, a folder of a model, 'hama', 'module:function', or a .json file
+that says what the tokens of one of these are called in the graph. AUDIO are files,
+folders, lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has them).
+The graph, or --lexicon, has to be over the model's tokens. What is long is cut where
+nobody speaks, and each piece is then encoded whole. A recording with a fault is named
+and left out, and the exit code is 1. What is done when a run is stopped stays beside
+--output, and --resume goes on from there.
 
 On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;
 --output is a folder of Parquet.
@@ -43,7 +44,6 @@ from wfstdec.cli.result_flags import (
     result_format,
     subtitle_options,
 )
-from wfstdec.errors import OptionError
 from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.models import Encoder, load_model
@@ -51,6 +51,31 @@ from wfstdec.transcription.files import transcribe_files
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
+from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.options import WfstOptions
+
+COMMON_FLAGS = {
+    "MODEL": "an ONNX file, a folder of a model, hama, module:function, or .json",
+    "AUDIO": "files, folders, lists of paths (.txt), manifests (.jsonl)",
+    "--graph FILE": "what `wfstdec build` wrote, over the model's tokens",
+    "--decoder NAME": "wfst (on a graph, the default), trie or greedy",
+    "--output FILE": "what to write: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid",
+    "--tokens FILE": "the model's token table, where it does not say",
+    "--blank BLANK": "its blank: a name or an index, -1 for the last",
+    "--sample-rate HZ": "samples a second that it hears, where it does not say",
+    "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
+    "--beam NATS": "wider is slower and misses less (default: "
+    f"{WfstOptions.beam:g} for wfst, {TrieOptions.beam:g} for trie)",
+    "--boost FILE": "words and phrases to favour, one a line",
+    "--resume": "go on with the results of a run that was stopped",
+}
+"""Flags that `--help` shows, and what it says of them; `--help-all` has all."""
+EXAMPLES = r"""
+  wfstdec transcribe model.json audio --graph graph.npz --output words.jsonl
+  wfstdec transcribe model.json audio/1462-170142-0030.mp3 --graph graph.npz \
+      --lm-scale 0.8 --boost boosts.txt --output words.srt
+"""
+"""They run in `graphs/librispeech_demo`, once a graph is there."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,18 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
     add_flags(parser, *BOOST_FLAGS, "--lattices", *READING_FLAGS, *AUDIO_FLAGS)
-    add_decoder_flags(parser)
+    add_decoder_flags(parser, of_audio=True)
     add_flags(parser.add_argument_group("for --ray"), *RAY_FLAGS)
-    parser.set_defaults(frame_shift=None)
 
 
 def run(args: argparse.Namespace) -> None:
     """Transcribe all recordings and write their results."""
-    if args.decoder == "transducer":
-        raise OptionError(
-            "--decoder transducer, expected wfst, trie or greedy: the model is a CTC "
-            "model"
-        )
     if args.ray is not None:
         run_transcribing_on_ray(ready_for_ray(args))
         return
@@ -82,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
     format, subtitles = result_format(args), subtitle_options(args)
     words, phrases = read_lists(args)
     model = load_acoustic_model(args)
-    options = search_options(args)
+    options = search_options(args, of_audio=True)
     nbest = getattr(options, "nbest", None) or 1
     result_writer(format, nbest=nbest)  # refused before the graph is loaded
     transcriber = _transcriber(args, model, options, nbest)
@@ -135,7 +154,7 @@ def transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
     args = argparse.Namespace(**vars(args))  # the model changes some
     words, phrases = read_lists(args)
     model = load_acoustic_model(args)
-    options = search_options(args)
+    options = search_options(args, of_audio=True)
     nbest = getattr(options, "nbest", None) or 1
     return TranscribeRows(
         lambda: _transcriber(args, model, options, nbest),
@@ -152,7 +171,7 @@ def load_acoustic_model(args: argparse.Namespace) -> Encoder:
         args.acoustic_model,
         given.pop("tokens", None),
         given.pop("blank", None),
-        frame_shift_s=args.frame_shift,
+        frame_shift_s=given.get("frame_shift"),
         sample_rate=args.sample_rate,
         kind=args.kind,
         logits=args.logits,

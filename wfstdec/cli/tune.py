@@ -2,14 +2,15 @@
 
 With --boost also the scale of these boosts.
 
-For the WFST decoder (--wfst with its options, --graph), the trie decoder (--trie with
-its options, --tokens, --lexicon, --lm), the greedy decoder (--greedy with its
-options, --tokens, --lm), or the transducer decoder (--transducer with its
-options, --model, --transducer-lm). A grid over both ranges first, then ever
-smaller steps around the best; of equally good ones the one with the smaller insertion.
-Without a lexicon, what is tuned is the insertion of tokens; of the greedy decoder, that
-no insertion can change, the blank penalty (above 0: more tokens). Tokens without a
-language model have no LM scale. Tune on other data than you test on.
+For the WFST decoder (--graph, and --wfst where options of it are given), the trie
+decoder (--trie with its options, --tokens, --lexicon, --lm), the greedy decoder
+(--greedy with its options, --tokens, --lm), or the transducer decoder (--transducer
+with its options, --model, --transducer-lm). The default setting first, then a grid over
+both ranges, then ever smaller steps around the best; of equally good ones the one with
+the smaller insertion. Without a lexicon, what is tuned is the insertion of tokens; of
+the greedy decoder, that no insertion can change, the blank penalty (above 0: more
+tokens). Tokens without a language model have no LM scale. Tune on other data than you
+test on.
 
 At the end: the best setting with the 95 % interval of its WER, what it gains on the
 options without tuning (bootstrap over utterances, both of the same draws: whether it is
@@ -40,6 +41,7 @@ from wfstdec.cli import compare_flags, posterior_scale
 from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.decoders import KINDS, flag_of
 from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
+from wfstdec.cli.lattice_flags import GIVEN_LATTICES
 from wfstdec.compare.plotting import check_plot, plot_tuning
 from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.tuning import Range, Trial, Tuning, one_setting, tune
@@ -53,12 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     compare_flags.add_speech_flags(parser, needs_logprobs=False)
     compare_flags.add_model_flags(parser)
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group()
     for name in ("--wfst", "--trie", "--greedy", "--transducer"):
         add_flags(which, name, default=None, nargs="*")
     tried = "tune the scale of posteriors of --lattices; scales to try first, if any"
     add_flags(which, "--posterior-scale", default=None, nargs="*", help=tried)
-    add_flags(parser, "--lattices", "--test-lattices", "--test-ref", "--reliability")
+    add_flags(parser, "--lattices", help=GIVEN_LATTICES)
+    add_flags(parser, "--test-lattices", "--test-ref", "--reliability")
     add_flags(parser, "--boost", "--lm-scale-range", "--insertion-range")
     add_flags(parser, "--boost-range", "--max-trials")
     text = "draw WER against what is tuned: .png or .svg (needs matplotlib)"
@@ -74,6 +77,13 @@ def run(args: argparse.Namespace) -> None:
         if getattr(args, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise OptionError(f"{flag} without --posterior-scale, expected both")
+    if all(getattr(args, name) is None for name in DECODERS):
+        if args.graph is None:
+            flags = ", ".join(flag_of(name) for name in DECODERS)
+            raise OptionError(
+                f"no --graph and none of {flags}, expected what is to be tuned"
+            )
+        args.wfst = []
     if args.logprobs is None:
         raise OptionError("no --logprobs, expected what is decoded")
     if args.plot is not None:

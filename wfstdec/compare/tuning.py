@@ -4,14 +4,15 @@
     tuning.best.setting, tuning.best.wer, tuning.borders
     tuning.interval, tuning.gain              # of the best WER; above the default's
 
-Coarse to fine: a grid of five values of each option; then a pattern search, which tries
+The default setting is tried first, so that the best is never worse than it is. Then
+coarse to fine: a grid of five values of each option; then a pattern search, which tries
 the neighbours of the best so far (eight for two options), one step away, moves to the
 best while that gets better, and halves the step where it does not. Better is: fewer
 word errors; then insertions nearer to 0; then scales nearer to 1; then the smaller
 values. Nothing is evaluated twice or by chance, so two runs do the same.
 
-The default setting is evaluated too, to tell the gain from chance, on the dev set: of
-many trials the best is better there than it will be on other data.
+The gain on the default setting is told from chance, on the dev set: of many trials the
+best is better there than it will be on other data.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Trial:
     Attributes:
         setting: The values of the options.
         errors: On the whole dev set.
-        stage: `"grid"`, or the step of the pattern search, `"step 1"` and so on; or
-            `"default"`.
+        stage: `"default"`, `"grid"`, or the step of the pattern search, `"step 1"` and
+            so on.
         counts: Word errors and reference words of each utterance, int64 [U] both.
     """
 
@@ -106,7 +107,8 @@ class Tuning:
         trials: All of them, in order.
         ranges: Where was looked.
         complete: Whether the search ended by itself, and not by `max_trials`.
-        default: The setting without tuning; it need not be one of the trials.
+        default: The setting without tuning: the first of the trials, unless the ranges
+            leave it out.
     """
 
     best: Trial
@@ -178,13 +180,19 @@ class _Search:
         return Trial(setting, score.errors, stage, score.counts)
 
     def default(self, given: Setting) -> Trial:
-        """The trial of the default setting, fixed values staying what they are."""
+        """Try the default setting first, fixed values staying what they are.
+
+        Where the ranges leave it out it is evaluated, and is none of the trials.
+        """
         setting = {
             name: round(low if low == high else _default(name, given), DIGITS)
             for name, (low, high) in self.ranges.items()
         }
-        known = self.done.get(tuple(setting.values()))
-        return known or self.tried(setting, "default")
+        place, ranges = tuple(setting.values()), self.ranges.values()
+        if all(lo <= x <= hi for x, (lo, hi) in zip(place, ranges, strict=True)):
+            self.visit([place], "default")
+            return self.done[place]
+        return self.tried(setting, "default")
 
     def refine(self, steps: _Place, stage: str) -> None:
         """Move to better neighbours until there are none."""
@@ -216,7 +224,8 @@ def tune(
         ranges: Where to look for each option, both ends included; equal ends fix it.
             `None` is `RANGES`.
         boosts: Of each utterance, as `prepare`'s decoder takes them.
-        max_trials: The most evaluations; one more where the default is none of them.
+        max_trials: The most evaluations; one more where the ranges leave the default
+            out.
         default: Values that the gain is told against; 1 for scales and 0 for others
             where they are not given.
         say: Called with each trial; None logs it.
@@ -240,6 +249,7 @@ def tune(
         return score_texts(speech.references, hypotheses)
 
     search = _Search(evaluate, ranges, max_trials, say or _log_trial)
+    tried_first = search.default(default or {})
     search.visit(itertools.product(*map(_evenly, ranges.values())), "grid")
     for halving in range(1, HALVINGS + 1):
         parts = (COARSE - 1) * 2**halving
@@ -247,9 +257,7 @@ def tune(
         search.refine(steps, f"step {halving}")
     trials = tuple(search.done.values())
     complete = not search.cut_short
-    return Tuning(
-        search.best, trials, dict(ranges), complete, search.default(default or {})
-    )
+    return Tuning(search.best, trials, dict(ranges), complete, tried_first)
 
 
 def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:

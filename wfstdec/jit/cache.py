@@ -1,7 +1,7 @@
 """Machine code of kernels on disk: made ahead, or kept once it was compiled.
 
     jit/compiled/<Python>        travels with the package: for every machine of a level,
-                                x86-64-v3; read only
+                                x86-64-v3; read only; also of the installed package
     NUMBA_CACHE_DIR, or         what this machine compiled, for itself; the first of
     __pycache__ of the source,  these that can be written
     or ~/.cache/wfstdec
@@ -21,6 +21,7 @@ import os
 import pickle
 import platform
 import sys
+import sysconfig
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,7 +40,14 @@ from wfstdec.jit.sources import digest_of
 
 SYSTEM = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
 COMPILED = Path(__file__).parent / "compiled" / SYSTEM
-"""Where code made ahead is."""
+"""Where this package has code that was made ahead."""
+_INSTALLED = [
+    Path(sysconfig.get_path(name)) / COMPILED.relative_to(Path(__file__).parents[2])
+    for name in ("platlib", "purelib")
+]
+AHEAD = tuple(dict.fromkeys([COMPILED, *_INSTALLED]))
+"""Where code made ahead may be: here, and in the installed package, whose place the
+sources of a checkout take where Python starts in its root."""
 LEVEL = "x86-64-v3"
 """The processors it is for: Intel since Haswell (2013), AMD since Excavator (2015)."""
 _LEVEL_FEATURES = (
@@ -104,7 +112,8 @@ class KernelCache(NullCache):
         if may_use_level():
             name, made_of = self._name(signature, (machine[0], LEVEL, ""))
             if made_of is not None:
-                yield COMPILED / name, made_of
+                for place in AHEAD:
+                    yield place / name, made_of
         name, made_of = self._name(signature, machine)
         if made_of is not None:
             for place in self._places():
@@ -157,8 +166,14 @@ class KernelCache(NullCache):
         return result
 
 
-def keep_no_parts() -> None:
-    """Leave the parts of kernels in the memory of this process: no other wants them."""
+def compile_for_a_package() -> None:
+    """Compile all that is called in this process, and keep whole kernels alone.
+
+    What an installed package has is not used, or the next one would lack it. Parts of
+    kernels stay in memory: no other process wants them.
+    """
+    global AHEAD
+    AHEAD = ()
     _not_kept.add(PART)
 
 

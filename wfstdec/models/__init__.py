@@ -5,19 +5,38 @@ logprobs = model.encode([waveform])               # float32 [N] -> float32 [T, V
 stream = Windowed(model, chunk_s=0.4, left_s=4, right_s=0.4)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder
 from wfstdec.models.loading import KINDS, load_model
 from wfstdec.models.python_models import FunctionEncoder
 from wfstdec.models.token_map import MappedTokens
 from wfstdec.models.windowed import Windowed
 
+if TYPE_CHECKING:
+    from wfstdec.models.transformers_attention import (
+        HfAttentionModel as HfAttentionModel,
+    )
+
 __all__ = [
     "KINDS",
     "Encoder",
     "EncoderSpec",
     "FunctionEncoder",
+    "HfAttentionModel",
     "MappedTokens",
     "StreamingEncoder",
     "Windowed",
     "load_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs torch when it is asked for."""
+    if name != "HfAttentionModel":
+        raise AttributeError(f"module 'wfstdec.models' has no attribute {name!r}")
+    from wfstdec.models.transformers_attention import HfAttentionModel
+
+    return HfAttentionModel

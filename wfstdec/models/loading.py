@@ -29,6 +29,7 @@ from wfstdec.models.python_models import (
 )
 from wfstdec.models.streaming_forms import streaming_form
 from wfstdec.models.streaming_onnx import load_streaming_onnx
+from wfstdec.models.token_map import read_mapped
 from wfstdec.models.transformers_ctc import load_transformers, transformers_encoder
 from wfstdec.models.waveform_onnx import (
     load_waveform_onnx,
@@ -103,7 +104,8 @@ def load_model(
     """Load a CTC model: audio at its sample rate to log-probs.
 
     Args:
-        model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`; or an
+        model: An ONNX file, a folder of a model, `"hama"`, `"module:function"`, or a
+            .json file that maps the tokens of one of these (`MappedTokens`); or an
             object: a function, a model of Transformers with its processor as a pair, a
             model of NeMo, a bundle of torchaudio, an `Encoder`.
         tokens: The names of its outputs; None takes the table beside it.
@@ -122,9 +124,13 @@ def load_model(
         OptionError: No such kind.
     """
     given = Given(tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch)
-    found = _Found(model, given)
     if kind is not None and kind not in KINDS:
         raise OptionError(f"kind={kind!r}, expected one of {', '.join(KINDS)}")
+    return _load(model, given, kind)
+
+
+def _load(model: Any, given: Given, kind: str | None = None) -> Encoder:
+    found = _Found(model, given)
     kinds = _KINDS if kind is None else [one for one in _KINDS if one.name == kind]
     for one in kinds:
         encoder = one.load(found)
@@ -143,6 +149,12 @@ def load_model(
 
 def _encoder(found: _Found) -> Encoder | None:
     return found.model if isinstance(found.model, Encoder) else None
+
+
+def _mapped(found: _Found) -> Encoder | None:
+    if found.path is None or found.path.suffix != ".json" or not found.path.is_file():
+        return None
+    return read_mapped(found.path, found.given, _load)
 
 
 def _hama(found: _Found) -> Encoder | None:
@@ -248,6 +260,9 @@ def _imported(module: str, name: str) -> Any:
 def _tried() -> Iterator[Kind]:
     """All kinds, the more particular first."""
     yield Kind("encoder", "an object with `spec` and `encode`", _encoder)
+    yield Kind(
+        "mapped", "a .json file that names a model and what its tokens are", _mapped
+    )
     yield Kind("hama", "the name of that package", _hama)
     yield Kind(
         "transformers",

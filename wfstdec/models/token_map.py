@@ -4,19 +4,35 @@
                            same={"ɡ": "g"}, rest="<other>")
 
 A token of the same name stays, one in `same` is added to the one it names, and all
-others are added to `rest`.
+others are added to `rest`. `load_model` reads the same from a file, `model.json`, where
+paths are those from its folder:
+
+    {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import OptionError, TokenTableError
+from wfstdec.errors import FormatError, OptionError, TokenTableError
 from wfstdec.models.encoder import Encoder
+from wfstdec.models.given import Given, read_json
+from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
+
+_KEYS: dict[str, Any] = {
+    "model": str,
+    "tokens": str,
+    "blank": (str, int),
+    "same": dict,
+    "rest": str,
+}
+_NEEDED = ("model", "tokens")
 
 
 class MappedTokens:
@@ -81,3 +97,38 @@ class MappedTokens:
             if len(sources) > 1:
                 found[:, token] = np.logaddexp.reduce(part, axis=1)
         return found - np.logaddexp.reduce(found, axis=1, keepdims=True)
+
+
+def read_mapped(
+    path: Path, given: Given, load: Callable[[str, Given], Encoder]
+) -> MappedTokens:
+    """Read `model.json`: a model, and which of a decoder's tokens its own are.
+
+    Args:
+        path: The file.
+        given: What the caller says; its tokens and blank are in place of the file's.
+        load: Loads the model that the file names.
+
+    Raises:
+        FormatError: The file is damaged, or something is missing or unknown.
+        TokenTableError, OptionError: As of `MappedTokens`.
+        ModelError: As of `load_model`.
+    """
+    described = read_json(path)
+    for key, value in described.items():
+        if key not in _KEYS or not isinstance(value, _KEYS[key]):
+            raise FormatError(
+                f"{path}: found {key!r}: {value!r}, expected {', '.join(_KEYS)}"
+            )
+    if missing := [key for key in _NEEDED if key not in described]:
+        raise FormatError(f"{path}: found no {missing[0]!r}, expected the name of one")
+    beside = path.parent / described["model"]
+    name = str(beside) if beside.exists() else described["model"]
+    blank = described.get("blank") if given.blank is None else given.blank
+    tokens = given.tokens or path.parent / described["tokens"]
+    return MappedTokens(
+        load(name, replace(given, tokens=None, blank=None)),
+        load_tokens(tokens, blank),
+        same=described.get("same"),
+        rest=described.get("rest"),
+    )

@@ -46,7 +46,7 @@ class TranscriptionSummary(Summary):
         speed = self.heard_s / self.wall_s if self.wall_s else 0.0
         text = (
             f"transcribed {self.num_utterances} recordings, {self.heard_s:.1f} s of "
-            f"audio in {self.wall_s:.1f} s (speed {speed:.0f}; encoder "
+            f"audio in {self.wall_s:.1f} s of the clock (speed {speed:.0f}; encoder "
             f"{self.encode_s:.1f} s in all workers, decoder {self.decode_s:.1f} s)"
         )
         if self.unfinished:

@@ -30,7 +30,7 @@ from wfstdec.transcription.pieces import CutOptions, Piece, Track
 STREAM_CUTS = CutOptions(
     rules=DEFAULT_RULES, window_s=0.4, left_s=4.0, right_s=0.4, look_s=0.1
 )
-"""Of what people wait for."""
+"""Of what people wait for; `replace(STREAM_CUTS, rules=[...])` changes a part."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def test_empty_hotwords_are_none(arpa):
         ({"kenlm_model_path": "nowhere.arpa"}, FormatError, "nowhere.arpa: no such"),
         ({"kenlm_model_path": 3}, OptionError, "language model 3, expected a path"),
         ({"unigrams": "abc"}, OptionError, "unigrams 'abc', expected a list"),
-        ({"alpha": np.nan}, OptionError, "alpha=nan"),
+        ({"alpha": "0.5"}, OptionError, "alpha='0.5'"),
         ({"beta": "1"}, OptionError, "beta='1'"),
         ({"lm_score_boundary": 1}, OptionError, "score_boundary=1, expected a bool"),
         ({"threads": 0}, OptionError, "threads=0"),
@@ -191,8 +191,8 @@ def test_parameters_are_reset_whole_or_not_at_all(arpa):
         **{"alpha": 0.7, "beta": 1.5},
         **{"unk_score_offset": -10.0, "score_boundary": False},
     }
-    with pytest.raises(OptionError, match="beta=nan"):
-        decoder.reset_params(alpha=0.1, beta=np.nan)
+    with pytest.raises(OptionError, match="beta='2'"):
+        decoder.reset_params(alpha=0.1, beta="2")
     assert (model.alpha, model.beta) == (0.7, 1.5)
     decoder.reset_params(beta=2)
     assert model.beta == 2

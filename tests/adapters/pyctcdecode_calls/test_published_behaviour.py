@@ -81,6 +81,7 @@ def test_beams_are_named_tuples_with_the_names_of_the_main_branch(arpa):
     assert beam == (text, state, frames, logit, total)
     [[safe, *_]] = decoder.decode_beams_batch(None, [LOGITS])
     assert safe == (text, frames, logit, total) and safe.lm_score == total
+    assert safe.last_lm_state is None
     assert pickle.loads(pickle.dumps(beam.get_mp_safe_beam())) == beam
 
 
@@ -117,8 +118,23 @@ def test_infinite_parameters(arpa):
     for value in (np.inf, -np.inf, 3):
         decoder.reset_params(alpha=value, beta=value, unk_score_offset=value)
         assert decoder._language_model.beta == value
-    with pytest.raises(OptionError, match="beta=nan"):
-        decoder.reset_params(beta=np.nan)
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta", "unk_score_offset"])
+def test_nan_is_taken_and_decodes_nothing(name, arpa):
+    """Its main branch takes NaN and then fails in `max()`, which is a ValueError."""
+    decoder = build_ctcdecoder(LABELS, arpa)
+    expected = decoder.decode_beams(LOGITS)
+    before = getattr(decoder._language_model, name)
+    decoder.reset_params(**{name: np.nan})
+    several = MultiLanguageModel([decoder._language_model] * 2)
+    for model in (decoder._language_model, several):
+        used = BeamSearchDecoderCTC(Alphabet.build_alphabet(LABELS), model)
+        with pytest.raises(OptionError, match=f"{name}=nan, expected a number"):
+            used.decode(LOGITS)
+    decoder.reset_params(**{name: before})
+    assert decoder.decode_beams(LOGITS) == expected
+    assert np.isnan(LanguageModel(arpa, **{name: np.nan}).serializable_attrs[name])
 
 
 def in_parts(decoder, logits, cuts, **options):

@@ -51,6 +51,11 @@ class OutputBeamMPSafe(NamedTuple):
     logit_score: float
     lm_score: float
 
+    @property
+    def last_lm_state(self) -> None:
+        """None; in pyctcdecode's main branch it is a field."""
+        return None
+
 
 class Beam(NamedTuple):
     """A beam between two parts of an utterance.

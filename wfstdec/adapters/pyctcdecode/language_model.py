@@ -177,13 +177,22 @@ class LanguageModel(AbstractLanguageModel):
     def _check(self) -> None:
         for name in self.JSON_ATTRS[:3]:
             value = getattr(self, name)
-            number = isinstance(value, int | float | np.number)
-            if not number or np.isnan(value):
+            if not isinstance(value, int | float | np.number):
                 raise OptionError(f"{name}={value!r}, expected a number")
         if not isinstance(self.score_boundary, bool | np.bool_):
             raise OptionError(
                 f"score_boundary={self.score_boundary!r}, expected a bool"
             )
+
+    def check_usable(self) -> None:
+        """Raise where nothing can be decoded: NaN is taken, as there, until then.
+
+        Raises:
+            OptionError: A parameter is NaN.
+        """
+        for name in self.JSON_ATTRS[:3]:
+            if np.isnan(getattr(self, name)):
+                raise OptionError(f"{name}=nan, expected a number to decode with")
 
     def reset_params(self, **params: Any) -> None:
         """Change alpha, beta, unk_score_offset or score_boundary; None changes nothing.
@@ -299,6 +308,11 @@ class MultiLanguageModel(AbstractLanguageModel):
                 f"{len(language_models)} language models, expected 2 or more"
             )
         self._language_models = list(language_models)
+
+    def check_usable(self) -> None:
+        """Check all of them; see `LanguageModel.check_usable`."""
+        for lm in self._language_models:
+            lm.check_usable()
 
     @property
     def order(self) -> int:

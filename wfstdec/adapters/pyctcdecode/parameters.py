@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.adapters.pyctcdecode import records as k
-from wfstdec.adapters.pyctcdecode.language_model import LanguageModel
+from wfstdec.adapters.pyctcdecode.language_model import (
+    LanguageModel,
+    MultiLanguageModel,
+)
 from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer
 from wfstdec.adapters.pyctcdecode.search import AskedModel
 from wfstdec.adapters.pyctcdecode.word_tree import NO_HOTWORDS, WordTree
@@ -74,6 +77,8 @@ def make_search(
         OptionError: A number is out of range, or a state of another model.
     """
     check_limits(limits)
+    if isinstance(model, LanguageModel | MultiLanguageModel):
+        model.check_usable()
     scorer = compiled_scorer(model)
     asks = model is not None and scorer is None
     if start is None and model is not None:

@@ -1,12 +1,6 @@
-"""Models of Hugging Face's Transformers: their tokenizers' labels.
+"""Labels of a CTC model's outputs, by its tokenizer.
 
-    from wfstdec.adapters.pyctcdecode import build_ctcdecoder
-    from wfstdec.adapters.transformers import labels_of
-
-    decoder = build_ctcdecoder(labels_of(processor.tokenizer), "lm.arpa")
-    beams = decoder.decode_beams(model(input_values).logits[0])
-
-Nothing of Transformers is imported.
+labels_of(processor.tokenizer)      # the blank as "", the delimiter as " "
 """
 
 from __future__ import annotations

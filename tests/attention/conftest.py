@@ -1,0 +1,6 @@
+"""All of these need torch."""
+
+import importlib.util
+
+if importlib.util.find_spec("torch") is None:
+    collect_ignore_glob = ["test_*.py"]

@@ -1,0 +1,172 @@
+"""Defects of public implementations of this search, each by a case of its own."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from table_attention import TableAttention
+
+from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.options import AttentionOptions
+
+SECOND = 2 + math.log(2)
+
+
+def table(after, letters="ab", longest=4, prompt=None, utterances=1):
+    """A model written down: {text: {letter or "": probability}}, no others."""
+    model = TableAttention(
+        np.random.default_rng(0),
+        len(letters),
+        longest=longest,
+        num_utterances=utterances,
+        prompt=prompt or (len(letters),),
+    )
+    model.tokens[: len(letters)] = letters
+    model.table[:] = -torch.inf
+    model.table[..., model.eos] = 0.0
+    for text, row in after.items():
+        node = 0
+        for letter in text:
+            node = node * len(model.tokens) + letters.index(letter) + 1
+        model.table[:, node] = -torch.inf
+        for letter, probability in row.items():
+            token = letters.index(letter) if letter else model.eos
+            model.table[:, node, token] = math.log(probability)
+    return model
+
+
+def texts(model, boosts=None, frames=None, **options):
+    """Text to total, higher is better, in the order of the list."""
+    decoder = AttentionDecoder(model, options=AttentionOptions(**options))
+    compiled = decoder.phrase_compiler().compile(boosts) if boosts else None
+    frames = [model.frames(0, 9)] if frames is None else frames
+    (found,) = decoder.texts(frames, boosts=compiled)
+    names = model.tokens
+    return {"".join(names[t] for t in one.token_ids): -one.total_cost for one in found}
+
+
+def test_nemo_decoder_memories_in_the_wrong_order():
+    """`decoder_mems.repeat(K, 1, 1)` orders rows k * B + b where all else is b * K + k.
+
+    NeMo 3.0.0: from two utterances on the memories of the prompt are another's: 22 of
+    120 texts differed in batches of 3. Here rows that know their utterance say it.
+    """
+    differ = 0
+    for seed in range(20):
+        model = TableAttention(np.random.default_rng(seed), 3, num_utterances=3)
+        frames = [model.frames(i, 5) for i in range(3)]
+        for dense in (False, True):
+            decoder = AttentionDecoder(
+                model, options=AttentionOptions(beam_size=4), dense=dense
+            )
+            together = decoder.texts(frames)
+            alone = [decoder.texts([one])[0] for one in frames]
+            assert together == alone
+        differ += together[0] != together[1]
+    assert differ > 15
+
+
+def test_duplicates_where_boosts_make_scores_positive():
+    """NeMo pushes equal finished texts down by `score * 10001`: up, if above 0."""
+    model = table({"": {"a": 0.6, "b": 0.4}, "a": {"b": 0.5, "": 0.5}, "b": {"": 1.0}})
+    found = texts(model, {"ab": 3.0}, beam_size=8, stop="never", end_rule="none")
+    assert list(found) == ["ab", "b", "a"]
+    assert found["ab"] == pytest.approx(3 * (1 + SECOND) + math.log(0.3), abs=1e-4)
+    assert found["b"] == pytest.approx(math.log(0.4), abs=1e-6)
+
+
+def test_one_finished_text_of_k_does_not_keep_the_search_going():
+    """NeMo has no early stop while one of K runs."""
+    steps = []
+    model = TableAttention(np.random.default_rng(0), 2, longest=8)
+    model.table[..., model.eos] = 2.0
+    model.table = torch.log_softmax(model.table, -1)
+    step = model.step
+
+    def counted(labels, state):
+        steps.append(len(labels))
+        return step(labels, state)
+
+    model.step = counted
+    texts(model, beam_size=2)
+    assert len(steps) < 5
+
+
+def test_norms_count_a_text_by_its_own_length():
+    """NeMo divides a candidate by its parent's length, and the prompt counts."""
+    model = table({"": {"a": 0.9, "": 0.1}, "a": {"": 0.3, "b": 0.7}}, prompt=(2, 2, 2))
+    found = texts(model, beam_size=8, length_norm="mean", stop="never")
+    ranks = {text: total / (len(text) + 1) for text, total in found.items()}
+    assert list(found) == sorted(ranks, key=ranks.get, reverse=True)
+    assert found[""] == pytest.approx(math.log(0.1))
+
+
+@pytest.mark.parametrize("rule", ["closed", "compensated", "none"])
+def test_a_half_said_phrase_keeps_no_credit_at_the_end(rule):
+    """WeNet (wenet#864) and NeMo keep it; in NeMo the end gains the next credit too."""
+    model = table({"": {"a": 0.5, "b": 0.5}, "a": {"": 0.9, "b": 0.1}})
+    found = texts(model, {"abb": 2.0}, beam_size=8, end_rule=rule, final_eos_score=0.0)
+    assert found["b"] == pytest.approx(
+        math.log(0.5) + (2.0 if rule == "compensated" else 0), abs=1e-4
+    )
+    credit = 2 * SECOND if rule == "compensated" else 0
+    assert found["a"] == pytest.approx(math.log(0.45) + credit, abs=1e-3)
+
+
+def test_boosts_come_before_pruning():
+    """In WeNet after it (wenet#2019): a token that the beam drops cannot be saved."""
+    row = {"a": 0.55, "b": 0.4, "c": 0.05}
+    model = table({"": row}, letters="abc")
+    assert list(texts(model, beam_size=1)) == ["a"]
+    assert list(texts(model, {"c": 3.0}, beam_size=1)) == ["c"]
+
+
+def test_the_paper_rule_cuts_a_phrase_off_in_greedy_search_and_closed_does_not():
+    """TurboBias: an end gains what the best token would; a doubtful model then ends."""
+    row = {"a": 0.5, "": 0.45, "b": 0.05}
+    model = table({"": {"a": 1.0}, "a": {"b": 0.5, "": 0.2, "a": 0.3}, "ab": row})
+    boosts = {"ab": 1.0}
+    greedy = {"beam_size": 1}
+    assert list(texts(model, boosts, **greedy, end_rule="closed")) == ["aba"]
+    assert list(texts(model, boosts, **greedy, end_rule="compensated")) == ["ab"]
+
+
+def test_a_phrase_hung_on_behind_a_preferred_end_gains_nothing():
+    after = {"": {"a": 1.0}, "a": {"": 0.8, "b": 0.2}}
+    model = table(after)
+    found = texts(model, {"b": 5.0}, beam_size=8)
+    assert found["ab"] == pytest.approx(math.log(0.2), abs=1e-5)
+    assert found["a"] == pytest.approx(math.log(0.8), abs=1e-5)
+    hung_on = texts(model, {"b": 5.0}, beam_size=8, end_rule="none")
+    assert hung_on["ab"] > hung_on["a"]
+
+
+def test_what_the_bound_of_generate_loses_is_found():
+    """The case of the processors' tests: a phrase lifts a text that looked lost."""
+    after = {"": {"": 0.9, "a": 0.05, "b": 0.05}, "a": {"": 0.9, "a": 0.05, "b": 0.05}}
+    after |= {"aa": {"b": 0.9, "a": 0.1}, "aab": {"c": 0.9, "a": 0.1}}
+    after |= {"aabc": {"d": 0.9, "a": 0.1}, "aabcd": {"": 1.0}}
+    model = table(after, letters="abcd", longest=6)
+    given = {"beam_size": 2, "end_rule": "none"}
+    assert next(iter(texts(model, {"bcd": 2.0}, **given, stop="bound"))) == "aabcd"
+    assert next(iter(texts(model, {"bcd": 2.0}, **given, stop="full"))) == ""
+
+
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_boosts_on_silence_say_nothing(width):
+    """A listed word comes again and again in speechless audio, elsewhere.
+
+    Here 100 phrases, and an end that the model prefers: no more tokens than without.
+    """
+    rng = np.random.default_rng(0)
+    letters = list("abcdefgh")
+    phrases = {"".join(rng.choice(letters, 3)): 3.0 for _ in range(100)}
+    for seed in range(10):
+        model = TableAttention(np.random.default_rng(seed), 8, longest=4)
+        model.table[..., model.eos] += 6.0
+        model.table = torch.log_softmax(model.table, -1)
+        assert next(iter(texts(model, beam_size=width))) == ""
+        assert next(iter(texts(model, phrases, beam_size=width))) == ""
+    loud = texts(model, phrases, beam_size=width, end_rule="none")
+    assert (next(iter(loud)) != "") == (width > 1)

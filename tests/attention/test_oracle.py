@@ -1,0 +1,223 @@
+"""Nothing pruned, the search equals the enumeration of texts; pruned, a plain beam."""
+
+import io
+
+import naive_attention
+import naive_cases
+import naive_lm
+import naive_phrases
+import numpy as np
+import pytest
+import torch
+from table_attention import random_model
+
+from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.text.arpa import read_arpa
+
+WIDE = 400
+"""More than there are texts."""
+UNK_COST = 2.5
+RULES = ("closed", "compensated", "none")
+
+
+class Case:
+    """A random model with random language models, phrases and options."""
+
+    def __init__(self, seed, **sizes):
+        rng = np.random.default_rng(seed)
+        self.model = random_model(rng, **sizes)
+        model = self.model
+        self.letters = dict(enumerate(model.tokens[: model.eos]))
+        names = list(self.letters.values())
+        self.weights = [float(w) for w in rng.choice([0.3, 1.0, -0.4], 2)]
+        self.weights = self.weights[: rng.integers(3)]
+        self.arpas = [naive_cases.random_arpa(rng, names)[0] for _ in self.weights]
+        lengths = rng.integers(1, 4, size=rng.integers(4))
+        self.phrases = {
+            "".join(rng.choice(names, length)): float(rng.uniform(-0.5, 2))
+            for length in lengths
+        }
+        self.options = {
+            "end_rule": RULES[rng.integers(3)],
+            "token_insertion": float(rng.choice([0.0, 0.5, -0.25])),
+            "length_norm": ("none", "mean", "gnmt")[rng.integers(3)],
+            "boost_scale": float(rng.choice([1.0, 0.5])),
+            "lm_scale": float(rng.choice([1.0, 0.7])),
+        }
+
+    def decoder(self, more=None, **options):
+        lms = [read_arpa(io.StringIO(text)) for text in self.arpas]
+        decoder = AttentionDecoder(
+            self.model,
+            lm=list(zip(lms, self.weights, strict=True)),
+            unk_cost=UNK_COST,
+            options=AttentionOptions(**self.options | options),
+            frame_shift_s=0.1,
+            **more or {},
+        )
+        boosts = decoder.phrase_compiler().compile(self.phrases)
+        return decoder, boosts if self.phrases else None
+
+    def definition(self, utterance=0, longest=None):
+        options = self.options
+        scale = options["boost_scale"]
+        scaled = {text: weight * scale for text, weight in self.phrases.items()}
+        spelt = {text: [tuple(text)] for text in scaled}
+        phrases = naive_phrases.Phrases(scaled, "token", spellings=spelt)
+        costs = []
+        for text, weight in zip(self.arpas, self.weights, strict=True):
+            coster = naive_lm.exact_word_coster(naive_lm.parse_arpa(text), UNK_COST)
+            costs.append((weight * options["lm_scale"], self.cost_by(coster)))
+        longest = self.model.longest if longest is None else longest
+        return {
+            "rows": self.model.rows(utterance, longest),
+            "ends": [self.model.eos],
+            "longest": longest + 1,
+            "rule": options["end_rule"],
+            "credits": naive_attention.Credits(phrases, self.letters),
+            "costs": costs,
+            "insertion": options["token_insertion"],
+            "marks": self.model.neutral,
+        }
+
+    def cost_by(self, coster):
+        def cost(text, token):
+            said = [t for t in text if t in self.letters]
+            history = ("<s>", *(self.letters[t] for t in said))
+            return coster(history, "</s>" if token is None else self.letters[token])
+
+        return cost
+
+    def rank(self, total, count):
+        """Of a total and all tokens, the end included."""
+        if self.options["length_norm"] == "mean":
+            return total / count
+        if self.options["length_norm"] == "gnmt":
+            return total / ((5 + count - 1) / 6) ** 0.6
+        return total
+
+    def found(self, utterances=(0,), more=None, **options):
+        """Of each utterance {text with its end: total}, in the order of the list."""
+        decoder, boosts = self.decoder(more, **options)
+        frames = [self.model.frames(one, self.model.longest + 2) for one in utterances]
+        end = (self.model.eos,)
+        return [
+            {(*one.token_ids, *end): -one.total_cost for one in texts}
+            for texts in decoder.texts(frames, boosts=boosts)
+        ]
+
+
+@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.share(keep=40)
+def test_all_texts_have_the_totals_of_the_enumeration(seed):
+    case = Case(seed)
+    stop = ("bound", "full", "never")[seed % 3]
+    [found] = case.found(beam_size=WIDE, stop=stop)
+    expected = naive_attention.totals(**case.definition())
+    assert found == pytest.approx(expected, abs=5e-4)
+    ranks = [case.rank(total, len(text)) for text, total in found.items()]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1120))
+@pytest.mark.share(keep=24)
+def test_a_narrow_beam_is_the_plain_one(seed):
+    """Texts, totals and their order; K = 1 is greedy."""
+    case = Case(seed)
+    width = 1 + seed % 4
+    for stop in ("full", "never"):
+        plain = "full" if width == 1 else stop
+        [found] = case.found(beam_size=width, stop=stop)
+        expected = naive_attention.beam(
+            **case.definition(), width=width, stop=plain, rank=case.rank, cut=False
+        )
+        assert list(found) == list(expected)
+        assert found == pytest.approx(expected, abs=5e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_totals_stand_by_parent_and_token(seed):
+    """Log-probs are few multiples of 1/1024 nat: many totals are the same bits."""
+    case = Case(seed)
+    case.phrases, case.arpas, case.weights = {}, [], []
+    case.options = {"length_norm": "none", "token_insertion": 0.0}
+    case.options |= {"end_rule": "none", "boost_scale": 1.0, "lm_scale": 1.0}
+    rng, size = np.random.default_rng(seed), len(case.model.tokens)
+    powers = [*range(1, size), size - 1]
+    for node in range(case.model.table.shape[1]):
+        row = np.round(-np.log(2.0) * 1024) * rng.permutation(powers) / 1024
+        case.model.table[0, node] = torch.from_numpy(row)
+    for width in (1, 2, 3):
+        [found] = case.found(beam_size=width, stop="full")
+        expected = naive_attention.beam(
+            **case.definition(), width=width, stop="full", cut=False
+        )
+        assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2080))
+@pytest.mark.share(keep=16)
+def test_the_bound_loses_nothing(seed):
+    """Where nothing adds to scores it is exact; with one phrase in a text too."""
+    case = Case(seed)
+    case.options["end_rule"] = "none"
+    if seed % 2:
+        case.phrases = {}
+    else:  # as long as a text: no other may come behind it
+        letters = list(case.letters.values())
+        longest = case.model.longest
+        case.phrases = {(letters * longest)[:longest][0] * longest: 2.0}
+    for width in (2, 3):
+        [found] = case.found(beam_size=width, stop="bound")
+        [never] = case.found(beam_size=width, stop="never")
+        assert found == never
+
+
+@pytest.mark.parametrize("seed", range(3000, 3020))
+@pytest.mark.share(keep=6)
+def test_a_batch_is_what_each_utterance_is_alone(seed):
+    """Lengths from 0 on, any order, dense or not, small batches: the same bits."""
+    rng = np.random.default_rng(seed)
+    case = Case(seed, num_utterances=5)
+    lengths = [0, 1, 2, case.model.longest + 2, 3]
+    frames = [case.model.frames(i, n) for i, n in enumerate(lengths)]
+    decoder, boosts = case.decoder(beam_size=3)
+    alone = [decoder.texts([one], boosts=boosts)[0] for one in frames]
+    order = rng.permutation(5)
+    for more in ({}, {"dense": True}, {"batch_size": 2}):
+        other, boosts = case.decoder(more, beam_size=3)
+        found = other.texts([frames[i] for i in order], boosts=boosts)
+        assert found == [alone[i] for i in order]
+    padded = np.full((5, max(lengths), 2), np.nan)
+    for i, one in enumerate(frames):
+        padded[i, : len(one)] = one.numpy()
+    assert decoder.texts(padded, lengths, boosts=boosts) == alone
+
+
+@pytest.mark.parametrize("seed", range(4000, 4030))
+@pytest.mark.share(keep=10)
+def test_costs_are_kept_apart(seed):
+    """Of hypotheses: each by its definition, and they add up."""
+    case = Case(seed)
+    decoder, boosts = case.decoder(beam_size=5)
+    frames = [case.model.frames(0, case.model.longest + 2)]
+    (hyps,) = decoder.decode_nbest(frames, boosts=boosts)
+    (texts,) = decoder.texts(frames, boosts=boosts)
+    definition = case.definition()
+    rows = definition["rows"]
+    for hyp, text in zip(hyps, texts, strict=True):
+        whole = (*text.token_ids, case.model.eos)
+        said = [t for t in text.token_ids if t in case.letters]
+        model = -sum(rows[whole[:i]][t] for i, t in enumerate(whole))
+        assert hyp.token_ids == tuple(said)
+        assert text.attention_cost == pytest.approx(model, abs=1e-5)
+        assert hyp.acoustic_cost == pytest.approx(model, abs=1e-3)
+        assert hyp.total_cost == text.total_cost
+        boost = text.boost_cost - text.end_credit
+        assert hyp.boost_cost == pytest.approx(boost, abs=1e-6)
+        insertion = case.options["token_insertion"] * len(said)
+        assert hyp.insertion_cost == pytest.approx(insertion)
+        parts = hyp.acoustic_cost + decoder.options.lm_scale * hyp.graph_cost
+        parts += hyp.insertion_cost + hyp.boost_cost
+        assert hyp.total_cost == pytest.approx(parts, abs=1e-6)

@@ -1,0 +1,101 @@
+"""The net of our own: steps equal the whole, rows and batches do not matter."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.attention.torch_model import (
+    AttentionNet,
+    AttentionSizes,
+    TorchAttention,
+)
+
+SIZES = AttentionSizes(tokens=6, dim=16, frames=5, heads=2, layers=2, positions=12)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    net = AttentionNet(SIZES)
+    return TorchAttention(net, [*"abcde", "</s>"], 5)
+
+
+def frames_of(*lengths):
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(n, 5, generator=generator) for n in lengths]
+
+
+def test_steps_equal_the_whole_text_at_once(model):
+    frames = frames_of(7, 4)
+    batch = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
+    lengths = torch.tensor([7, 4])
+    labels = torch.tensor([[5, 0, 1, 2], [5, 3, 3, 4]])
+    with torch.no_grad():
+        whole = model.net(batch, lengths, labels).log_softmax(-1)
+    state, logprobs = model.start(batch, lengths, labels[:, :1])
+    for place in range(1, 4):
+        assert torch.allclose(logprobs, whole[:, place - 1], atol=1e-5)
+        logprobs, state = model.step(labels[:, place], state)
+    assert torch.allclose(logprobs, whole[:, 3], atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", list(itertools.permutations(range(3))))
+def test_rows_are_taken_in_any_order(model, rows):
+    """Also an uneven number of each utterance's."""
+    frames = frames_of(7, 4, 6)
+    batch = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
+    prompts = torch.full((3, 1), 5)
+    state, _ = model.start(batch, torch.tensor([7, 4, 6]), prompts)
+    taken = model.take(state, torch.tensor([*rows, rows[0], rows[0]]))
+    labels = torch.tensor([0, 1, 2, 3, 0])
+    found, _ = model.step(labels, taken)
+    for i, row in enumerate([*rows, rows[0], rows[0]]):
+        alone, _ = model.start(
+            frames[row][None], torch.tensor([len(frames[row])]), prompts[:1]
+        )
+        expected, _ = model.step(labels[i : i + 1], alone)
+        assert torch.allclose(found[i], expected[0], atol=1e-5)
+
+
+def test_cross_attention_is_copied_for_no_row(model):
+    batch = torch.randn(2, 7, 5)
+    state, _ = model.start(batch, torch.tensor([7, 4]), torch.full((2, 1), 5))
+    taken = model.take(state, torch.tensor([0, 0, 1, 1, 1]))
+    for (key, value), (same, too) in zip(state.memory, taken.memory, strict=True):
+        assert key is same and value is too and len(key) == 2
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_batch_decodes_as_each_utterance_does(model, dense):
+    frames = frames_of(9, 4, 7, 1)
+    options = AttentionOptions(beam_size=4, length_norm="mean", token_insertion=-4.0)
+    decoder = AttentionDecoder(model, options=options, dense=dense)
+    together = decoder.texts(frames)
+    for one, found in zip(frames, together, strict=True):
+        (alone,) = decoder.texts([one])
+        assert [t.token_ids for t in alone] == [t.token_ids for t in found]
+        totals = [t.total_cost for t in alone]
+        assert [t.total_cost for t in found] == pytest.approx(totals, abs=1e-4)
+    assert any(text[0].token_ids for text in together)
+
+
+def test_a_wide_search_finds_the_best_of_all_texts(model):
+    """By the net itself, every text at once."""
+    (frames,) = frames_of(3)
+    decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=300))
+    (best, *_) = decoder.texts([frames])[0]
+    texts = [t for n in range(4) for t in itertools.product(range(5), repeat=n)]
+    totals = {}
+    for text in texts:
+        with torch.no_grad():
+            labels = torch.tensor([[5, *text]])
+            rows = model.net(frames[None], torch.tensor([3]), labels).log_softmax(-1)[0]
+        ends = [*text, 5]
+        totals[text] = float(rows[np.arange(len(ends)), ends].sum())
+    found = max(totals, key=totals.get)
+    assert best.token_ids == found
+    assert -best.total_cost == pytest.approx(totals[found], abs=1e-4)

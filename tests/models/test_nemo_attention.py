@@ -1,0 +1,160 @@
+"""NeMo's decoder in our own search: a stand-in with its calls, made here.
+
+The stand-in has the memories of NeMo's `TransformerDecoder` (what goes into a layer is
+kept, and keys are made of it anew) and nothing of its code.
+"""
+
+import importlib.util
+
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs torch", allow_module_level=True)
+
+import torch
+
+from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.models.nemo_attention import NemoAttentionModel
+
+NUM_TOKENS, EOS, DIM = 6, 5, 8
+
+
+class Embedding(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = torch.nn.Embedding(NUM_TOKENS, DIM)
+        self.positions = torch.nn.Embedding(40, DIM)
+
+    def forward(self, ids, start_pos=0):
+        places = torch.arange(start_pos, start_pos + ids.shape[1])
+        return self.tokens(ids) + self.positions(places)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ask, self.tell = torch.nn.Linear(DIM, DIM), torch.nn.Linear(DIM, 2 * DIM)
+
+    def forward(self, query, memory, mask):
+        key, value = self.tell(memory).chunk(2, -1)
+        scores = self.ask(query) @ key.transpose(1, 2) + mask
+        return query + scores.softmax(-1) @ value
+
+
+class Decoder(torch.nn.Module):
+    """Two layers; memories before each and behind the last, as a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(
+            torch.nn.ModuleList([Attention(), Attention()]) for _ in range(2)
+        )
+
+    def forward(self, states, mask, frames, frame_mask, mems=None, return_mems=False):
+        size = states.shape[1]
+        causal = torch.ones(size, size).tril() * mask[:, None]
+        past = mems[0].shape[1] if mems else 0
+        causal = torch.cat([torch.ones(len(states), size, past), causal], 2)
+        hidden = (1 - causal) * -1e4
+        outside = (1 - frame_mask[:, None]) * -1e4
+        kept = [states if mems is None else torch.cat([mems[0], states], 1)]
+        for i, (own, cross) in enumerate(self.layers):
+            states = cross(own(states, kept[i], hidden), frames, outside)
+            before = [] if mems is None else [mems[i + 1]]
+            kept.append(torch.cat([*before, states], 1))
+        assert return_mems
+        return kept, []
+
+
+class Classifier(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = torch.nn.Linear(DIM, NUM_TOKENS)
+
+    def forward(self, hidden_states):
+        return (2 * self.out(hidden_states)).log_softmax(-1)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    torch.manual_seed(0)
+    return Embedding().eval(), Decoder().eval(), Classifier().eval()
+
+
+@pytest.fixture
+def model(parts):
+    names = [*"abcde", "</s>"]
+    return NemoAttentionModel(*parts, names, eos=EOS, prompt=(EOS, 0, 1), max_tokens=6)
+
+
+def frames_of(*lengths):
+    generator = torch.Generator().manual_seed(1)
+    return [2 * torch.randn(n, DIM, generator=generator) for n in lengths]
+
+
+@torch.no_grad()
+def whole(parts, frames, text):
+    """All of a text at once, for one utterance."""
+    embedding, decoder, classifier = parts
+    ids = torch.tensor([text])
+    memories, _ = decoder(
+        embedding(ids),
+        torch.ones(ids.shape),
+        frames[None],
+        torch.ones(1, len(frames)),
+        return_mems=True,
+    )
+    return classifier(hidden_states=memories[-1])[0]
+
+
+def test_steps_equal_the_whole_text_at_once(parts, model):
+    frames = frames_of(7, 4)
+    batch = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
+    state, found = model.start(
+        batch, torch.tensor([7, 4]), torch.tensor([model.prompt] * 2)
+    )
+    texts = [[*model.prompt], [*model.prompt]]
+    for rows, labels in (([1, 0, 1], [2, 3, 4]), ([2, 0, 1, 1], [0, 0, 1, 2])):
+        utterance = state.utterance[torch.tensor(rows)]
+        state = model.take(state, torch.tensor(rows))
+        found, state = model.step(torch.tensor(labels), state)
+        texts = [[*texts[r], t] for r, t in zip(rows, labels, strict=True)]
+        for row, text, of in zip(found, texts, utterance.tolist(), strict=True):
+            expected = whole(parts, frames[of], text)[-1]
+            assert torch.allclose(row, expected, atol=1e-5)
+
+
+def test_memories_go_with_their_utterance_in_batches_of_three(model):
+    """NeMo 3.0.0 orders them k * B + b in a beam: 22 of 120 texts were others'."""
+    decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=4))
+    frames = frames_of(*[5, 6, 7] * 4)
+    different = set()
+    for first in range(0, len(frames), 3):
+        some = frames[first : first + 3]
+        together = decoder.texts(some)
+        for one, found in zip(some, together, strict=True):
+            (alone,) = decoder.texts([one])
+            assert [t.token_ids for t in alone] == [t.token_ids for t in found]
+            totals = [t.total_cost for t in alone]
+            assert [t.total_cost for t in found] == pytest.approx(totals, abs=1e-4)
+            different.add(alone[0].token_ids)
+    assert len(different) > 3
+
+
+class Tokenizer:
+    vocab_size, eos_id = NUM_TOKENS, EOS
+
+    def ids_to_tokens(self, ids):
+        return [[*"abcda", "</s>"][i] for i in ids]
+
+
+def test_parts_of_a_model_are_found(parts):
+    asr = torch.nn.Module()
+    asr.tokenizer, asr.log_softmax = Tokenizer(), parts[2]
+    asr.transf_decoder = torch.nn.Module()
+    asr.transf_decoder.embedding, asr.transf_decoder.decoder = parts[:2]
+    model = NemoAttentionModel.of(asr, prompt=(EOS,), max_tokens=3)
+    assert model.tokens == ("a", "b", "c", "d", "a<4>", "</s>")
+    (hyp,) = AttentionDecoder(model).decode(frames_of(5))
+    assert len(hyp.token_ids) <= 3

@@ -1,0 +1,138 @@
+"""Models of Transformers in our own search: random ones, of true classes, in tiny."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from wfstdec.errors import AudioLengthError, ShapeError
+
+if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
+    pytest.skip("needs transformers and torch", allow_module_level=True)
+
+import torch
+import transformers
+from tiny_whisper import EOS, SOT, features, letter_tokenizer, log_probs, tiny_whisper
+
+from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.models.transformers_attention import HfAttentionModel
+
+SMALL = {"pad_token_id": EOS, "bos_token_id": EOS, "eos_token_id": EOS}
+SMALL |= {"vocab_size": 10, "decoder_start_token_id": SOT}
+
+
+def whisper():
+    return tiny_whisper(1), {"input_features": features(3)}
+
+
+def moonshine():
+    config = transformers.MoonshineConfig(
+        **SMALL,
+        **{"hidden_size": 8, "intermediate_size": 16, "encoder_num_hidden_layers": 1},
+        **{"decoder_num_hidden_layers": 2, "encoder_num_attention_heads": 1},
+        **{"decoder_num_attention_heads": 1, "initializer_range": 1.0},
+    )
+    model = transformers.MoonshineForConditionalGeneration(config)
+    mask = torch.ones(3, 4000, dtype=torch.int64)
+    mask[1, 2500:] = 0
+    return model, {"input_values": torch.randn(3, 4000), "attention_mask": mask}
+
+
+def speech_to_text():
+    config = transformers.Speech2TextConfig(
+        **SMALL,
+        **{"d_model": 8, "encoder_layers": 1, "decoder_layers": 2},
+        **{"encoder_attention_heads": 1, "decoder_attention_heads": 1},
+        **{"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "input_feat_per_channel": 4},
+        **{"conv_channels": 8, "init_std": 1.0},
+    )
+    model = transformers.Speech2TextForConditionalGeneration(config)
+    mask = torch.ones(3, 24, dtype=torch.int64)
+    mask[1, 11:] = 0
+    return model, {"input_features": torch.randn(3, 24, 4), "attention_mask": mask}
+
+
+@pytest.fixture(params=[whisper, moonshine, speech_to_text])
+def made(request):
+    torch.manual_seed(0)
+    model, inputs = request.param()
+    return model.eval(), inputs
+
+
+def test_steps_equal_the_model_called_as_a_whole(made):
+    """Rows reordered, repeated and dropped between steps."""
+    model, inputs = made
+    hf = HfAttentionModel(model, letter_tokenizer(), suppress=())
+    frames = hf.encode(**inputs)
+    batch = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
+    lengths = torch.tensor([len(one) for one in frames])
+    state, found = hf.start(batch, lengths, torch.full((3, 1), SOT))
+    texts, utterance = torch.full((3, 1), SOT), torch.arange(3)
+    for rows, labels in (
+        ([0, 0, 1, 2], [0, 1, 2, 3]),
+        ([1, 0, 2, 3], [1, 1, 0, 2]),
+        ([3, 3, 2], [0, 1, 3]),
+    ):
+        rows, labels = torch.tensor(rows), torch.tensor(labels)
+        state = hf.take(state, rows)
+        found, state = hf.step(labels, state)
+        texts = torch.cat([texts[rows], labels[:, None]], 1)
+        utterance = utterance[rows]
+        with torch.no_grad():
+            whole = model(
+                **{name: one[utterance] for name, one in inputs.items()},
+                decoder_input_ids=texts,
+            ).logits[:, -1]
+        assert torch.allclose(found, whole.log_softmax(-1), atol=2e-5)
+
+
+def test_a_batch_decodes_as_each_utterance_does(made):
+    model, inputs = made
+    hf = HfAttentionModel(model, letter_tokenizer(), max_tokens=5)
+    decoder = AttentionDecoder(hf, options=AttentionOptions(beam_size=3))
+    frames = hf.encode(**inputs)
+    together = decoder.texts(frames)
+    for i, one in enumerate(together):
+        given = {name: value[i : i + 1] for name, value in inputs.items()}
+        (alone,) = decoder.texts(hf.encode(**given))
+        assert [t.token_ids for t in alone] == [t.token_ids for t in one]
+        totals = [t.total_cost for t in alone]
+        assert [t.total_cost for t in one] == pytest.approx(totals, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whisper_finds_the_best_of_all_texts(seed):
+    model = tiny_whisper(seed)
+    hf = HfAttentionModel(model, letter_tokenizer(), max_tokens=3)
+    rows = log_probs(model, features(1, seed)[0], 3)
+    decoder = AttentionDecoder(hf, options=AttentionOptions(beam_size=90))
+    frames = hf.encode(input_features=features(1, seed))
+    (texts,) = decoder.texts(frames)
+    rows = {t: row - np.logaddexp.reduce(row) for t, row in rows.items()}
+    expected = {
+        text: sum(rows[(*text, EOS)[:n]][t] for n, t in enumerate((*text, EOS)))
+        for text in rows
+    }
+    found = {text.token_ids: -text.total_cost for text in texts}
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_names_go_through_the_tokenizer():
+    model = tiny_whisper(4, temperature=0.3)
+    hf = HfAttentionModel(model, letter_tokenizer(), max_tokens=6)
+    decoder = AttentionDecoder(hf, options=AttentionOptions(end_rule="none"))
+    frames = hf.encode(input_features=features(1, 4))
+    boosts = decoder.phrase_compiler().compile({"dcba": 2.0})
+    (hyp,) = decoder.decode(frames, boosts=boosts)
+    assert "3, 2, 1, 0" in str(hyp.token_ids) and hyp.boost_cost < -5
+    assert hf.neutral == frozenset(range(5, 10))
+
+
+def test_long_audio_is_for_generate():
+    hf = HfAttentionModel(tiny_whisper(0), letter_tokenizer())
+    with pytest.raises(AudioLengthError, match="PhraseBoostLogitsProcessor"):
+        hf.encode(input_features=features(1, frames=40))
+    state_of = torch.randn(2, 10, 8), torch.tensor([10, 4]), torch.full((2, 1), SOT)
+    with pytest.raises(ShapeError, match="this decoder takes no mask"):
+        hf.start(*state_of)

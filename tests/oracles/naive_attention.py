@@ -1,0 +1,210 @@
+"""Attention models by enumeration: every text, and what it is worth by definition.
+
+    rows = {(): [...], (0,): [...], ...}     # log-probs after each text, ends included
+    credits = Credits(naive_phrases.Phrases({"ab": 1.0}, "token", ...), names)
+    totals(rows, eos, names, rule="closed", credits=credits)   # {text: nats}
+
+Higher is better. Texts are tuples of tokens. A text of the longest length that the rows
+have stands for one that is cut off there: it has no end.
+"""
+
+import math
+from collections import defaultdict
+
+import naive
+import naive_phrases
+
+
+class Credits:
+    """What phrases are worth, and what is paid for them ahead, from their definition.
+
+    `names` says what a token is called; phrases are spelt by names.
+    """
+
+    def __init__(self, phrases, names):
+        self.phrases, self.names = phrases, names
+        self.amounts = defaultdict(float)
+        for phrase, weight in phrases.weights.items():
+            spellings = naive_phrases.minimal(set(phrases.spellings[phrase]))
+            for spelling in spellings:
+                worth = phrases.worth(weight, max(map(len, spellings)))
+                self.amounts[spelling] += worth
+        self.cost = phrases.coster((), naive.Fillers())
+
+    def said(self, text):
+        """The names of a text's tokens; marks have none."""
+        return tuple(self.names[t] for t in text if t in self.names)
+
+    def boost(self, text):
+        """Nats of all phrases in a text."""
+        return -self.cost((), self.said(text))
+
+    def done(self, text):
+        """Nats of the phrases that the last token of a text ends."""
+        said = self.said(text)
+        return sum(
+            amount
+            for spelling, amount in self.amounts.items()
+            if said[len(said) - len(spelling) :] == spelling
+        )
+
+    def base(self, length):
+        """What so many labels of a phrase of weight 1 are worth, without rounding."""
+        options = self.phrases.options
+        c0, beta = options.get("c0", 1.0), options.get("beta", 2.0)
+        if options.get("uniform"):
+            return c0 * length
+        if not length:
+            return 0.0
+        return c0 + sum(c0 * beta + math.log(d) for d in range(2, length + 1))
+
+    def paid_ahead(self, text):
+        """phi: for the longest end of a text that a phrase goes on from."""
+        said = self.said(text)
+        for start in range(len(said) + 1):
+            part = said[start:]
+            scales = [
+                amount / self.base(len(spelling))
+                for spelling, amount in self.amounts.items()
+                if len(spelling) > len(part) and spelling[: len(part)] == part
+            ]
+            if scales:
+                best = max(0, *scales, 0)
+                return round(best * self.base(len(part)) * 16384) / 16384
+        return 0.0
+
+    def gain(self, text, token):
+        """What a token is credited behind a text."""
+        if token not in self.names:
+            return 0.0
+        longer = (*text, token)
+        return self.paid_ahead(longer) - self.paid_ahead(text) + self.done(longer)
+
+    def end_credit(self, text, final_eos_score=1.0):
+        """The rule of the paper: what an end gains behind a text."""
+        most = max(0.0, *(self.gain(text, token) for token in self.names))
+        last = [t for t in text if t in self.names]
+        ended = bool(last) and self.done(text) > 0
+        return most + final_eos_score * ended
+
+
+def closing_at(rows, text, ends):
+    """How many tokens of a text there are when its phrases close; all where never."""
+    for length in range(len(text)):
+        row = rows[text[:length]]
+        if max(row[e] for e in ends) >= max(row):
+            return length
+    return len(text)
+
+
+def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
+    """Every text's total in nats.
+
+    Args:
+        rows: Log-probs after each text.
+        ends: Tokens that end one.
+        longest: Texts of this length are cut off, without an end.
+        rule: For the end.
+        credits: Phrases.
+        costs: Pairs of a weight and a function (text, token or None) -> cost.
+        more: `insertion`: nats a token costs; `marks`: tokens that say nothing, whose
+            costs are not asked either; `final_eos_score`.
+    """
+    found = {}
+    for text in texts_of(rows, longest, ends):
+        whole = text[:-1] if text and text[-1] in ends else text
+        total = sum(rows[text[:i]][token] for i, token in enumerate(text))
+        total -= more.get("insertion", 0.0) * said_in(whole, more)
+        for weight, cost in costs:
+            steps = steps_of(whole, more)
+            if len(whole) < len(text):
+                steps.append((whole, None))
+            total -= weight * sum(cost(*step) for step in steps)
+        if credits is not None:
+            kept = closing_at(rows, whole, ends) if rule == "closed" else len(whole)
+            total += credits.boost(whole[:kept])
+            if rule == "compensated" and len(whole) < len(text):
+                total += credits.end_credit(whole, more.get("final_eos_score", 1.0))
+        if total > -math.inf:
+            found[text] = total
+    return found
+
+
+def said_in(text, more):
+    """How many tokens of a text say something."""
+    return sum(token not in more.get("marks", ()) for token in text)
+
+
+def steps_of(text, more):
+    """Each token that says something, behind what was."""
+    marks = more.get("marks", ())
+    return [(text[:i], t) for i, t in enumerate(text) if t not in marks]
+
+
+def texts_of(rows, longest, ends):
+    """All texts with their ends, and those that are cut off."""
+    for text in rows:
+        if len(text) < longest:
+            yield from ((*text, end) for end in ends)
+        if len(text) == longest:
+            yield text
+
+
+def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more):
+    """What a text has before its end: credit paid ahead is in it."""
+    total = sum(rows[text[:i]][token] for i, token in enumerate(text))
+    total -= more.get("insertion", 0.0) * said_in(text, more)
+    for weight, cost in costs:
+        total -= weight * sum(cost(*step) for step in steps_of(text, more))
+    if credits is None:
+        return total
+    kept = closing_at(rows, text, ends) if rule == "closed" else len(text)
+    ahead = credits.paid_ahead(text) if kept == len(text) else 0.0
+    return total + credits.boost(text[:kept]) + ahead
+
+
+def beam(rows, ends, *, width, longest, stop="never", rank=None, cut=True, **more):
+    """A plain beam: `width` texts, the best first, as {text: total}.
+
+    At each step the best `width` of all that may follow: those that end are finished,
+    and the best `width` of the others go on. Ties: the lower parent, the lower token.
+
+    Args:
+        rows, ends, longest: As of `totals`.
+        width: K.
+        stop: `"full"` with K finished, or `"never"`.
+        cut: Texts of the longest length are cut off; else their end is forced.
+        rank: A function of a total and a count of tokens, the end included.
+        more: As of `totals`.
+    """
+    final = totals(rows, ends, longest=longest, **more)
+    rank = rank or (lambda total, count: total)
+    live, finished = [()], {}
+    for length in range(1, longest + 1):
+        if length == longest and not cut:
+            forced = [(*text, end) for text in live for end in ends]
+            finished |= {text: final[text] for text in forced if text in final}
+            break
+        found = []
+        for parent, text in enumerate(live):
+            for token in range(len(rows[()])):
+                longer = (*text, token)
+                if token in ends or length == longest:  # cut off: all paid back
+                    score = final.get(longer, -math.inf)
+                else:
+                    score = live_total(rows, longer, ends, **more)
+                found.append((-score, parent, token, longer))
+        found = sorted(one for one in found if one[0] < math.inf)
+        best = [one[3] for one in found[:width]]
+        finished |= {t: final[t] for t in best if t in final}
+        finished = best_of(finished, width, rank)
+        live = [one[3] for one in found if one[3][-1] not in ends][:width]
+        if (stop == "full" and len(finished) == width) or not live:
+            break
+    return best_of(finished, width, rank)
+
+
+def best_of(finished, width, rank):
+    """So many texts, the best first."""
+    kept = sorted(finished, key=lambda text: -rank(finished[text], len(text)))
+    return {text: finished[text] for text in kept[:width]}

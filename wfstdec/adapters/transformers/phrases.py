@@ -1,0 +1,350 @@
+"""Phrase boosts for whatever `generate` runs: credit on the way, exact in the end.
+
+    names = PhraseBoostLogitsProcessor(["new york", "bartley"], processor)
+    model.generate(**inputs, num_beams=5, length_penalty=0.0, early_stopping="never",
+                   logits_processor=[names])
+
+A finished text gets `boost`, the sum over the phrases in it, on top of what the model
+thinks of it: `wfstdec.boost.phrases` says how much each is worth, and why the parts
+that are added at each step come to that. In a row where the boosts are in the state n
+
+    a token     - its cost in n                              phi(n): credit paid ahead
+    an end      - phi(n), + what the rule for the end adds
+    a mark      nothing: the state stays                     timestamps, languages
+
+Rules for the end, which is a token that competes with boosted ones:
+
+    closed        once a text goes on where the scores' own best is an end, its phrases
+                  close: that token costs phi(n), and nothing is credited after
+    compensated   an end gains the most that any token would, if above 0, and
+                  `final_eos_score` where the last token ended a phrase (TurboBias, with
+                  the refund that the public code lacks)
+    none          neither
+
+`closed` needs to know what a row's scores preferred earlier. That is kept by the row's
+tokens and its utterance, from call to call; a row that was never seen counts as open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from wfstdec.adapters.transformers.rows import (
+    TextRows,
+    step_all,
+    walk,
+    with_gains,
+    with_room,
+)
+from wfstdec.adapters.transformers.spelling import tokenizer_speller, written_ways
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import is_one_list
+from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
+from wfstdec.boost.score_rows import (
+    CLOSED,
+    CLOSING,
+    OPEN,
+    EndRule,
+    RowStates,
+    credit_rows,
+)
+from wfstdec.errors import BoostError, OptionError, ShapeError
+from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of
+
+Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
+"""Phrases with weights, or of weight 1; or compiled ones; or none."""
+
+_ALIKE = 1e-2
+"""Scores of one utterance's rows at the prompt differ by rounding alone."""
+
+
+class Text(NamedTuple):
+    """What is known of a row's text.
+
+    Attributes:
+        state: Of the phrases, after its last token.
+        ends_phrase: Whether that token ended a phrase.
+        is_closed: Whether its phrases are closed.
+        will_close: Whether they are for all that goes on from it.
+    """
+
+    state: int
+    ends_phrase: bool
+    is_closed: bool
+    will_close: bool
+
+
+class PhraseBoostLogitsProcessor:
+    """Boosts phrases in `generate`; see the module's text.
+
+    Rows may be reordered, repeated and dropped between calls. Greedy search, beams and
+    sampling are all served: what is added does not depend on whether scores are
+    normalised. `generate` divides totals by their length and stops early unless told
+    otherwise, and that is wrong with boosts: `length_penalty=0.0` and
+    `early_stopping="never"` are right.
+
+    Args:
+        phrases: For all utterances: phrases with weights (below 0 is a penalty), or a
+            sequence of phrases of weight 1. Or a sequence of such lists, one for each
+            utterance of a batch: a processor then serves one call of `generate`, which
+            must not be of long audio, since Whisper drops what is finished.
+        tokenizer: Of Transformers, or a processor that has one.
+        options: What phrases are worth.
+        eos: The token or tokens that end a text; None asks the tokenizer.
+        end_rule: `"closed"`, `"compensated"` or `"none"`.
+        final_eos_score: Of `"compensated"`, nats.
+        neutral: Tokens that say nothing; None asks the tokenizer.
+        begin_index: Tokens of a prompt that is no part of the text. Special tokens
+            need not be counted, and Whisper's `generate` tells by itself.
+        max_length: As given to `generate`: a text that is cut off there, without an
+            end, pays back what was paid for a phrase half said.
+        max_new_tokens: The same counted from the prompt, in place of `max_length`.
+        variants: The ways in which a phrase may be written.
+
+    Raises:
+        InputError: One of its subclasses, for what does not fit.
+
+    Warns:
+        BoostWarning: Phrases that the tokenizer cannot spell; names them.
+    """
+
+    def __init__(
+        self,
+        phrases: Phrases | Sequence[Phrases],
+        tokenizer: Any,
+        *,
+        options: PhraseOptions | None = None,
+        eos: int | Iterable[int] | None = None,
+        end_rule: EndRule = "closed",
+        final_eos_score: float = 1.0,
+        neutral: Collection[int] | None = None,
+        begin_index: int = 0,
+        max_length: int | None = None,
+        max_new_tokens: int | None = None,
+        variants: Callable[[str], Iterable[str]] = written_ways,
+    ) -> None:
+        options = options or PhraseOptions()
+        if end_rule not in get_args(EndRule):
+            raise OptionError(f"end_rule={end_rule!r}, expected {get_args(EndRule)}")
+        if max_length is not None and max_new_tokens is not None:
+            raise OptionError("both max_length and max_new_tokens, expected one")
+        if not 0 <= final_eos_score < float("inf"):
+            raise OptionError(
+                f"final_eos_score={final_eos_score!r}, expected 0 nats or more"
+            )
+        if end_rule == "compensated" and options.outside_cost < 0:
+            raise OptionError(
+                f"end_rule='compensated' with outside_cost={options.outside_cost!r}, "
+                "expected 0 or more: every token would count as the end of a phrase"
+            )
+        self.end_rule, self.final_eos_score = end_rule, float(final_eos_score)
+        self._max_length, self._max_new_tokens = max_length, max_new_tokens
+        marks = neutral_of(tokenizer) if neutral is None else frozenset(neutral)
+        ends = ends_of(eos, tokenizer)
+        table = token_table_of(tokenizer)
+        self._num_named = len(table) - 1
+        speller = tokenizer_speller(tokenizer, marks.union(ends), variants)
+        compiler = PhraseCompiler(speller, table, options)
+        is_none = isinstance(phrases, Sequence) and not len(phrases)
+        self._is_for_all = is_none or is_one_list(phrases)
+        lists: Any = [phrases] if self._is_for_all else phrases
+        self.lists = tuple(_compiled(one, compiler) for one in lists)
+        self._num_begun, self._num_rows = 0, 0
+        self._rows: TextRows[Text] = TextRows(marks, ends, begin_index)
+
+    def __repr__(self) -> str:
+        """Show the lists and the rule for the end."""
+        shown = ", ".join(map(repr, self.lists[:3]))
+        more = f" and {len(self.lists) - 3} more" if len(self.lists) > 3 else ""
+        return f"PhraseBoostLogitsProcessor({shown}{more}, end_rule={self.end_rule!r})"
+
+    def set_begin_index(self, begin_index: int) -> None:
+        """Begin a text behind a prompt; Whisper's `generate` calls it.
+
+        Raises:
+            OptionError: A second time, with a list for each utterance: whose rows there
+                still are is not known then.
+        """
+        self._num_begun += 1
+        if not self._is_for_all and self._num_begun > 1:
+            raise OptionError(
+                "lists of phrases for each utterance in a second piece of audio, or a "
+                "second call of generate: Whisper drops utterances that are finished "
+                "and does not say which; expected one list for all, or pieces of at "
+                "most 30 s and a new processor for each call"
+            )
+        self._rows.begin(begin_index)
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Scores [N, V] with the boosts; tokens so far are [N, U].
+
+        Raises:
+            ShapeError: Rows are no multiple of the lists, or V is not the tokenizer's.
+        """
+        per_list = self._rows_per_list(len(scores))
+        ids = self._rows.tokens(input_ids)
+        before = self._rows.parents(ids)
+        first = range(0, len(ids), per_list) if per_list else ()
+        blocks = [slice(one, one + per_list) for one in first]
+        texts: list[Text] = []
+        for boosts, block in zip(self.lists, blocks, strict=True):
+            texts += _texts_of(self._rows, boosts, ids[block], before[block])
+        if self.end_rule == "closed":
+            pairs = zip(texts, self._prefers_end(scores), strict=True)
+            texts = [one._replace(will_close=ended) for one, ended in pairs]
+        self._rows.keep(ids, texts, self._width(scores, per_list, before))
+        out, own, written = with_room(scores)
+        for boosts, block in zip(self.lists, blocks, strict=True):
+            states = self._states(boosts, texts[block], own.shape[1])
+            credit_rows(
+                boosts.automaton,
+                states,
+                own[block],
+                written[block],
+                self._is_last(int(input_ids.shape[1])),
+                self._end_score,
+            )
+        return out if out is not None else with_gains(scores, written)
+
+    def _rows_per_list(self, num_rows: int) -> int:
+        if num_rows % len(self.lists) or not num_rows:
+            raise ShapeError(
+                f"{num_rows} rows of scores, expected a multiple of the "
+                f"{len(self.lists)} lists of phrases, one for each utterance"
+            )
+        if not self._is_for_all and self._num_rows not in (0, num_rows):
+            raise ShapeError(
+                f"{num_rows} rows of scores after {self._num_rows}, with a list of "
+                "phrases for each utterance: whose rows were dropped is not known; "
+                "expected as many rows in every call, or one list for all"
+            )
+        self._num_rows = num_rows
+        return num_rows // len(self.lists)
+
+    def _width(self, scores: Any, per_list: int, before: Sequence[Text | None]) -> int:
+        """Rows of an utterance: they have the same scores while there is no text."""
+        if not self._is_for_all:
+            return per_list
+        if self.end_rule != "closed":
+            return len(scores)
+        if any(known is not None for known in before):
+            return self._rows.width
+        whole = [n for n in range(len(scores), 1, -1) if len(scores) % n == 0]
+        return next((n for n in whole if _are_alike(scores, n)), 1)
+
+    def _prefers_end(self, scores: Any) -> list[bool]:
+        """Whether no score is above that of an end, of each row."""
+        ends = self._rows.ends(int(scores.shape[1])).tolist()
+        if hasattr(scores, "amax"):
+            return (scores[:, ends].amax(1) >= scores.amax(1)).tolist()
+        return (scores[:, ends].max(1) >= scores.max(1)).tolist()
+
+    def _is_last(self, length: int) -> bool:
+        """Whether the next token is one that `generate` cuts texts off behind."""
+        if self._max_new_tokens is not None:
+            return length - self._rows.begin_index + 1 >= self._max_new_tokens
+        return self._max_length is not None and length + 1 >= self._max_length
+
+    def _states(
+        self, boosts: PhraseBoosts, texts: Sequence[Text], size: int
+    ) -> RowStates:
+        """What the kernel is to know of the rows of one list."""
+        labels = boosts.automaton.arc_label
+        if len(labels) and labels.max() >= size:
+            raise ShapeError(
+                f"scores have V={size} columns, the tokenizer spells phrases by token "
+                f"{labels.max()}: another model's"
+            )
+        modes = [
+            CLOSED if one.is_closed else CLOSING if one.will_close else OPEN
+            for one in texts
+        ]
+        return RowStates(
+            row=np.arange(len(texts)),
+            state=np.array([one.state for one in texts], np.int32),
+            mode=np.array(modes, np.int8),
+            ends_phrase=np.array([one.ends_phrase for one in texts]),
+            silent=self._rows.silent_columns(self._num_named, size),
+            ends=self._rows.ends(size),
+        )
+
+    @property
+    def _end_score(self) -> np.float32:
+        """Of the kernel: below 0 where an end gets nothing."""
+        is_given = self.end_rule == "compensated"
+        return np.float32(self.final_eos_score if is_given else -1)
+
+
+def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
+    if not isinstance(phrases, PhraseBoosts):
+        return compiler.compile({} if phrases is None else phrases)
+    if (phrases.unit, phrases.num_labels) != ("token", compiler.num_labels):
+        raise BoostError(
+            f"phrases over {phrases.num_labels} {phrases.unit}s, expected "
+            f"{compiler.num_labels} tokens, as `token_table_of` lists them"
+        )
+    return phrases
+
+
+def _texts_of(
+    rows: TextRows,
+    boosts: PhraseBoosts,
+    ids: np.ndarray,
+    before: Sequence[Text | None],
+) -> list[Text]:
+    """What there is to know of some rows: a step on from what was known, or all."""
+    automaton = boosts.automaton
+    parents = [
+        _walked(rows, boosts, row[:-1]) if known is None else known
+        for row, known in zip(ids, before, strict=True)
+    ]
+    if not ids.shape[1]:
+        return parents
+    last = ids[:, -1]
+    states = np.array([one.state for one in parents], np.int32)
+    labels = np.minimum(last, np.iinfo(np.int32).max).astype(np.int32)
+    costs, after = step_all(automaton, states, labels)
+    done = automaton.final_cost[states] - automaton.final_cost[after] - costs
+    silent = rows.is_silent(last)
+    return [
+        Text(
+            one.state if is_silent else int(state),
+            one.ends_phrase if is_silent else bool(amount > 0),
+            one.is_closed or one.will_close,
+            False,
+        )
+        for one, is_silent, state, amount in zip(
+            parents, silent, after, done, strict=True
+        )
+    ]
+
+
+def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
+    """A row of which nothing is known; it counts as open."""
+    automaton, said = boosts.automaton, rows.said(row)
+    state = walk(automaton, int(automaton.model_start[0]), said[:-1])
+    if not len(said):
+        return Text(state, False, False, False)
+    costs, after = step_all(automaton, np.array([state], np.int32), said[-1:])
+    paid = automaton.final_cost
+    done = paid[state] - paid[after[0]] - costs[0]
+    return Text(int(after[0]), bool(done > 0), False, False)
+
+
+def _are_alike(scores: Any, width: int) -> bool:
+    """Whether each `width` rows in a row have the same scores, but for rounding."""
+    for first in range(0, len(scores), width):
+        one = scores[first : first + 1]
+        for other in range(first + 1, first + width):
+            if not _is_close(one, scores[other : other + 1]):
+                return False
+    return True
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    if hasattr(one, "isclose"):
+        return bool(one.isclose(other, rtol=_ALIKE, atol=_ALIKE).all())
+    return bool(np.isclose(one, other, rtol=_ALIKE, atol=_ALIKE).all())

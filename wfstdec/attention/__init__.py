@@ -1,0 +1,1 @@
+"""Attention decoders: texts searched token by token, with models and phrases."""

@@ -1,0 +1,249 @@
+"""The search behind the contract of all decoders: batches of whole utterances.
+
+backend = AttentionBackend(model, lms, frame_shift_s=0.02, batch_size=24)
+paths = backend.decode(backend.inputs(frames, lengths), options, boosts)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wfstdec.attention.fusion import Fusion
+from wfstdec.attention.model import AttentionModel
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.attention.search import FoundText, Searcher
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.errors import InputError, OptionError, ShapeError
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.contract import Read
+from wfstdec.search.logprobs import check_lengths, split_batch
+from wfstdec.search.paths.token_path import NO_PRON, TokenRows
+from wfstdec.search.scheduling import ALONE, Workers
+from wfstdec.transducer.phrases import phrases_of
+
+
+class AttentionPath(NamedTuple):
+    """A text as readers of paths have it; its tokens have no times.
+
+    Attributes:
+        said: The tokens that say something, each over all frames.
+        text: What the search found.
+        boost: Nats credited, those of the end included.
+        end_credit: The latter.
+        num_frames: Of the utterance.
+        died_at_frame: -1.
+    """
+
+    said: TokenRows
+    text: FoundText
+    boost: float
+    end_credit: float
+    num_frames: int
+    died_at_frame: int = -1
+
+    @property
+    def reached_final(self) -> bool:
+        """Whether it ended."""
+        return self.text.reached_final
+
+    @property
+    def token(self) -> np.ndarray:
+        """The tokens that say something, int32 [N]."""
+        return self.said.token
+
+
+class AttentionBackend:
+    """A model with its language models, on one device; searches on the host.
+
+    Args:
+        model: The decoder.
+        lms: Language models over its tokens, and their weights.
+        frame_shift_s: Seconds per frame.
+        batch_size: Utterances decoded side by side.
+        device: Where the model is.
+        dense: As of `Searcher`.
+    """
+
+    can: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        model: AttentionModel,
+        lms: Sequence[tuple[NgramLM, float]],
+        *,
+        frame_shift_s: float,
+        batch_size: int,
+        device: torch.device | str = "cpu",
+        dense: bool = False,
+    ) -> None:
+        self.model, self.device = model, torch.device(device)
+        self.batch_size, self.dense = batch_size, dense
+        self._lms, self._frame_shift_s = lms, frame_shift_s
+        silent = {int(model.eos), *model.neutral}
+        self._silent = np.array(sorted(silent), np.int64)
+
+    def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
+        """One tensor [T, D] of frames of the encoder for each utterance, on the device.
+
+        Raises:
+            ShapeError: Axes, D or lengths are wrong.
+        """
+        arrays = split_batch(frames, lambda one: torch.as_tensor(np.asarray(one)))
+        counts = check_lengths(lengths, len(arrays))
+        found = []
+        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            size = arrays[0].shape[-1] if arrays[0].ndim == 2 else 0
+            if array.ndim != 2 or array.shape[1] != size:
+                raise ShapeError(
+                    f"frames are {tuple(array.shape)}, expected [T, D] of the encoder, "
+                    f"D={size} as of the first utterance",
+                    i,
+                )
+            if count is not None and not 0 <= count <= len(array):
+                raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
+            found.append(array[:count].to(self.device))
+        return found
+
+    def decode(
+        self,
+        utterances: Sequence[Tensor],
+        options: AttentionOptions,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, those of like length together."""
+        assert not record
+        found = self.found(utterances, options, boosts, None)
+        return [one if read is None else read(i, one) for i, one in enumerate(found)]
+
+    @torch.no_grad()
+    def found(
+        self,
+        utterances: Sequence[Tensor],
+        options: AttentionOptions,
+        boosts: Sequence[CompiledBoosts],
+        prompts: Sequence[Sequence[int]] | None,
+    ) -> list[list[AttentionPath]]:
+        """The texts of each utterance, best first; at least one."""
+        given = self._prompts(prompts, len(utterances))
+        lists = phrases_of(boosts)
+        found = {
+            i: [self._silence(options)]
+            for i, one in enumerate(utterances)
+            if not len(one)
+        }
+        for group in self._groups(utterances, given):
+            some = [utterances[i] for i in group]
+            fusion = self._fusion(options, [lists[i] for i in group])
+            searcher = Searcher(self.model, options, fusion, dense=self.dense)
+            sizes = [len(one) for one in some]
+            limits = [self._limit(options, size) for size in sizes]
+            batch = (
+                torch.nn.utils.rnn.pad_sequence(some, batch_first=True),
+                torch.tensor(sizes, device=self.device),
+                torch.tensor([given[i] for i in group], device=self.device).long(),
+            )
+            try:
+                texts = searcher.run(*batch, limits)
+            except InputError as error:
+                if isinstance(error.utterance, int):
+                    error.utterance = group[error.utterance]
+                raise
+            for i, size, one in zip(group, sizes, texts, strict=True):
+                found[i] = [self._path(text, lists[i], options, size) for text in one]
+        return [found[i] for i in range(len(utterances))]
+
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
+        """Do nothing: boosts are laid out as they are."""
+
+    def start(self, options: Any, boosts: Any, *, record: bool = False) -> Any:
+        """Refuse: an attention decoder sees whole utterances.
+
+        Raises:
+            OptionError: Always.
+        """
+        raise OptionError(
+            "sessions of an attention decoder, expected whole utterances: it may look "
+            "at any frame at any time"
+        )
+
+    def advance(self, searches: Any, chunks: Any, **more: Any) -> None:
+        """Do nothing: there are no sessions."""
+
+    def _prompts(
+        self, prompts: Sequence[Sequence[int]] | None, num: int
+    ) -> list[tuple[int, ...]]:
+        if prompts is None:
+            return [tuple(self.model.prompt)] * num
+        if len(prompts) != num:
+            raise ShapeError(f"{len(prompts)} prompts, expected {num}, one each")
+        return [tuple(int(token) for token in one) for one in prompts]
+
+    def _groups(
+        self, utterances: Sequence[Tensor], prompts: Sequence[Sequence[int]]
+    ) -> Iterator[list[int]]:
+        """Utterances decoded together: prompts of one length, frames of like length."""
+        order = sorted(
+            (i for i, one in enumerate(utterances) if len(one)),
+            key=lambda i: (len(prompts[i]), len(utterances[i])),
+        )
+        group: list[int] = []
+        for i in order:
+            is_other = group and len(prompts[i]) != len(prompts[group[0]])
+            if len(group) == self.batch_size or is_other:
+                yield group
+                group = []
+            group.append(i)
+        if group:
+            yield group
+
+    def _fusion(self, options: AttentionOptions, lists: Any) -> Fusion:
+        lms = [(lm, weight * options.lm_scale) for lm, weight in self._lms]
+        return Fusion(lms, lists, options, self._silent, int(self.model.eos))
+
+    def _limit(self, options: AttentionOptions, num_frames: int) -> int:
+        limit = int(self.model.limit(num_frames))
+        return options.token_limit(limit, num_frames * self._frame_shift_s)
+
+    def _silence(self, options: AttentionOptions) -> AttentionPath:
+        """An utterance without frames: no tokens, and no model is asked."""
+        total = -sum(w * options.lm_scale * lm.final(lm.start) for lm, w in self._lms)
+        text = FoundText((), total, 0.0, options.rank(total, 0), -1, True)
+        return AttentionPath(TokenRows(np.zeros((0, 4), np.int32)), text, 0.0, 0.0, 0)
+
+    def _path(
+        self, text: FoundText, phrases: Any, options: AttentionOptions, num_frames: int
+    ) -> AttentionPath:
+        """A text with what it was credited."""
+        silent = set(self._silent.tolist())
+        said = [token for token in text.tokens if token not in silent]
+        kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
+        boost = credit = 0.0
+        if phrases is not None:
+            boost = -phrases.total([token for token in kept if token not in silent])
+            if options.end_rule == "compensated" and text.reached_final:
+                credit = _end_credit(phrases, said, options.final_eos_score)
+        rows = np.full((len(said), 4), NO_PRON, np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2] = said, 0, num_frames
+        path = TokenRows(rows)
+        return AttentionPath(path, text, boost + credit, credit, num_frames)
+
+
+def _end_credit(phrases: Any, said: Sequence[int], final_eos_score: float) -> float:
+    """What the rule `"compensated"` gives an end behind some tokens."""
+    state, ended = phrases.start, False
+    paid = phrases.automaton.final_cost
+    for token in said:
+        before = state
+        cost, state = phrases.step(before, token)
+        ended = bool(paid[before] - paid[state] - np.float32(cost) > 0)
+    most = max(0.0, float(-phrases.row(state)[0].min()))
+    return most + final_eos_score * ended

@@ -1,0 +1,147 @@
+"""What the search asks of an attention decoder: one protocol.
+
+    state, logprobs = model.start(frames, lengths, prompts)    # after the prompt
+    logprobs, state = model.step(labels, state)                # one token further
+    state = model.take(state, rows)                            # repeated, dropped
+    model.limit(num_frames)                                    # tokens at most
+
+What a model gives is looked at: errors are ours and name both sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor
+
+from wfstdec.errors import LogprobError, OptionError, ShapeError
+from wfstdec.text.symbols import TokenTable, token_table
+
+SUM_TOLERANCE = 1e-2
+"""How far the probabilities of a row may be from a sum of 1."""
+_BLANK = "<blank>"
+
+
+@runtime_checkable
+class AttentionModel(Protocol):
+    """An attention decoder; N rows at a time, all on one device.
+
+    Keys and values of cross-attention belong to the utterance: `take` should not copy
+    them for every row.
+
+    Attributes:
+        tokens: The V outputs; no name twice.
+        prompt: What the decoder is given first where nobody says otherwise.
+        eos: The output that ends a text.
+        neutral: Outputs that say nothing, such as timestamps: language models and
+            boosts do not step on them, and they cost nothing.
+    """
+
+    tokens: Sequence[str]
+    prompt: tuple[int, ...]
+    eos: int
+    neutral: frozenset[int]
+
+    def start(
+        self, frames: Tensor, lengths: Tensor, prompts: Tensor
+    ) -> tuple[Any, Tensor]:
+        """The decoder after its prompts.
+
+        Args:
+            frames: [B, T, D] of the encoder; those behind an utterance's end must not
+                count.
+            lengths: int64 [B].
+            prompts: int64 [B, P], all of one length.
+
+        Returns:
+            The state, of B rows, and natural log-probs of what comes next, [B, V].
+        """
+
+    def step(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """The decoder one token further.
+
+        Args:
+            labels: int64 [N].
+            state: Of N rows.
+
+        Returns:
+            Log-probs [N, V], and the new state.
+        """
+
+    def take(self, state: Any, rows: Tensor) -> Any:
+        """The state of these rows, int64 [N]: some again, some not at all."""
+
+    def limit(self, num_frames: int) -> int:
+        """How many tokens can be said in so many frames at most."""
+
+
+def checked_table(model: AttentionModel) -> TokenTable:
+    """The tokens of a model, and a blank behind them that it does not have.
+
+    Raises:
+        TokenTableError: No tokens, or a name twice.
+        OptionError: The end, a neutral token or the prompt is no output.
+    """
+    names = tuple(model.tokens)
+    blank = _BLANK
+    while blank in names:
+        blank = f"<{blank}>"
+    named = {"eos": [model.eos], "neutral": model.neutral, "prompt": model.prompt}
+    for name, tokens in named.items():
+        for token in tokens:
+            if not (isinstance(token, int) and 0 <= token < len(names)):
+                raise OptionError(
+                    f"the model's {name} has {token!r}, expected outputs, 0 to "
+                    f"{len(names) - 1}"
+                )
+    return token_table((*names, blank), len(names))
+
+
+def checked_rows(
+    logprobs: Any, num_rows: int, num_tokens: int, *, is_first: bool
+) -> np.ndarray:
+    """Log-probs of a model as float32 [N, V] on the host.
+
+    Args:
+        logprobs: What the model gave.
+        num_rows: N as it was asked for.
+        num_tokens: V as the model says.
+        is_first: Whether it is the first answer: then rows must be probabilities.
+
+    Raises:
+        ShapeError: Rows or columns are others.
+        LogprobError: NaN or plus infinity, or rows that do not sum to 1; has the row
+            as `utterance`.
+    """
+    if not isinstance(logprobs, Tensor) or logprobs.ndim != 2:
+        shape = getattr(logprobs, "shape", type(logprobs).__name__)
+        raise ShapeError(
+            f"the model gives {tuple(shape) if shape else shape}, expected log-probs "
+            f"[{num_rows}, {num_tokens}]"
+        )
+    if tuple(logprobs.shape) != (num_rows, num_tokens):
+        raise ShapeError(
+            f"the model gives log-probs {tuple(logprobs.shape)}, expected "
+            f"{(num_rows, num_tokens)}: rows as it was given, V={num_tokens} as of its "
+            "tokens"
+        )
+    rows = np.ascontiguousarray(logprobs.detach().float().cpu().numpy())
+    bad = ~(rows.max(1) < np.inf)  # also of NaN
+    if bad.any():
+        raise LogprobError(
+            "the model gives NaN or +inf, expected natural logs of probabilities",
+            int(bad.argmax()),
+        )
+    if is_first:
+        sums = np.exp(rows.astype(np.float64)).sum(1)
+        off = np.abs(sums - 1) > SUM_TOLERANCE
+        if off.any():
+            row = int(off.argmax())
+            raise LogprobError(
+                f"exp of a row of the model's log-probs adds up to {sums[row]:.4g}, "
+                "expected 1: are they logits?",
+                row,
+            )
+    return rows

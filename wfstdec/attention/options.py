@@ -1,0 +1,106 @@
+"""What a user can set on the search for attention decoders; checked at birth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from wfstdec.boost.score_rows import EndRule
+from wfstdec.search.options import CheckedOptions
+
+LengthNorm = Literal["none", "mean", "gnmt"]
+Stop = Literal["bound", "full", "never"]
+
+
+@dataclass(frozen=True)
+class AttentionOptions(CheckedOptions):
+    """Options of `AttentionDecoder`.
+
+        total = attention + lm_scale * graph + token_insertion * tokens
+                - boost_scale * boosts - end credit
+
+    Attributes:
+        beam_size: Texts that go on, K; 1 is greedy: the first end that wins ends.
+        end_rule: What becomes of phrases at the end, which is a token that competes
+            with them. `"closed"`: where a text goes on though the model's own best is
+            the end, half-said phrases are refunded and nothing is credited after.
+            `"compensated"`: an end gains the most that a token would, and
+            `final_eos_score` behind a phrase. `"none"`.
+        final_eos_score: Nats, of `"compensated"`.
+        lm_scale: Multiplies the costs, and weights, of all language models.
+        boost_scale: Multiplies all boosts.
+        token_insertion: Nats added to the cost of every token that says something.
+        length_norm: Finished texts are ranked by their total (`"none"`), over tokens
+            and the end (`"mean"`), or over ((5 + n) / 6) ** `gnmt_alpha` (`"gnmt"`).
+            Totals stay as they are.
+        gnmt_alpha: See above.
+        stop: An utterance is over with K finished texts and no live one that can come
+            in any more (`"bound"`), with K finished (`"full"`), or at the limit of
+            tokens (`"never"`). What a live text may still gain by boosts is bounded by
+            one phrase, the dearest.
+        max_tokens_per_s: No more than so many a second, and 5; None leaves it to the
+            model.
+        no_repeat_ngram: No n tokens come twice in a text; 0 lets them.
+        nbest: How many texts are wanted; None for all of the beam.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    beam_size: int = 8
+    end_rule: EndRule = "closed"
+    final_eos_score: float = 1.0
+    lm_scale: float = 1.0
+    boost_scale: float = 1.0
+    token_insertion: float = 0.0
+    length_norm: LengthNorm = "none"
+    gnmt_alpha: float = 0.6
+    stop: Stop = "bound"
+    max_tokens_per_s: float | None = None
+    no_repeat_ngram: int = 0
+    nbest: int | None = None
+
+    acoustic_scale: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        self.check_choice("end_rule", get_args(EndRule))
+        self.check_choice("length_norm", get_args(LengthNorm))
+        self.check_choice("stop", get_args(Stop))
+        self.check_scales("lm_scale", "boost_scale", "final_eos_score", "gnmt_alpha")
+        self.check_nats("token_insertion")
+        self.check_count("beam_size")
+        self.check_count("nbest", optional=True)
+        positive = "tokens a second, above 0, or None"
+        self.check("max_tokens_per_s", lambda x: x > 0, positive, optional=True)
+        self.check("no_repeat_ngram", lambda x: x >= 0 and x == int(x), "0 or more")
+
+    def rank(self, total: float, num_tokens: int) -> float:
+        """What finished texts are ordered by; more is better.
+
+        Args:
+            total: Nats, more is better.
+            num_tokens: Without the end.
+        """
+        return float(total / self.divisors(num_tokens))
+
+    def divisors(self, num_tokens: int) -> float:
+        """What totals of so many tokens are divided by."""
+        if self.length_norm == "mean":
+            return num_tokens + 1
+        if self.length_norm == "gnmt":
+            return float(((5 + num_tokens) / 6) ** self.gnmt_alpha)
+        return 1.0
+
+    def token_limit(self, limit: int, seconds: float) -> int:
+        """How many tokens a text may have.
+
+        Args:
+            limit: Of the model.
+            seconds: Of the utterance.
+        """
+        if self.max_tokens_per_s is None:
+            return limit
+        return min(limit, int(np.ceil(self.max_tokens_per_s * seconds)) + 5)

@@ -1,0 +1,211 @@
+"""Models of Transformers that write texts token by token, for `AttentionDecoder`.
+
+    model = HfAttentionModel(whisper, processor, prompt=[50258, 50259, 50359, 50363])
+    decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=8))
+    hyps = decoder.decode(model.encode(**processor(audio, return_tensors="pt")))
+    processor.decode(hyps[0].token_ids)
+
+Whisper, Moonshine, Speech2Text and others with an encoder and a decoder. Only the
+tokenizer's and the model's own calls are used; nothing of Transformers is imported but
+its cache.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wfstdec.errors import AudioLengthError, OptionError, ShapeError
+from wfstdec.text.tokenizers import ends_of, names_of, neutral_of
+
+
+class HfState(NamedTuple):
+    """The decoder after some tokens, of N rows.
+
+    Attributes:
+        cache: Of keys and values, changed in place by whoever has it.
+        frames: [B, T, D] of utterances, not rows.
+        mask: bool [B, T], real frames; None where the decoder takes no mask.
+        utterance: int64 [N], whose rows they are.
+    """
+
+    cache: Any
+    frames: Tensor
+    mask: Tensor | None
+    utterance: Tensor
+
+
+class HfAttentionModel:
+    """A model of Transformers as the search asks for it; see `AttentionModel`.
+
+    Keys and values of cross-attention are kept for rows, as the model's own code wants
+    them; they are copied when the rows of utterances change in number, and not when
+    rows are reordered.
+
+    Args:
+        model: Such as `WhisperForConditionalGeneration`, in evaluation mode.
+        tokenizer: Its tokenizer, or its processor.
+        prompt: What the decoder is given first; None gives it the model's
+            `decoder_start_token_id`. Whisper wants language and task too.
+        eos: The end; None asks the tokenizer.
+        neutral: Tokens that say nothing; None asks the tokenizer.
+        suppress: Tokens that are never said; None takes `suppress_tokens` of the
+            model's `generation_config`. The others are probabilities without them.
+        max_tokens: Of a text; None takes the positions of the decoder.
+
+    Raises:
+        TokenTableError: Two tokens have one id, or it is no tokenizer.
+        OptionError: No end, or nothing to begin with.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        prompt: Sequence[int] | None = None,
+        eos: int | None = None,
+        neutral: Collection[int] | None = None,
+        suppress: Collection[int] | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.model, self._decoder = model, model.get_decoder()
+        self._outputs = model.get_output_embeddings()
+        size = int(self._outputs.weight.shape[0])
+        names = names_of(tokenizer)
+        self.tokens = [names.get(i, f"<unused_{i}>") for i in range(size)]
+        (self.eos,) = ends_of(eos, tokenizer)[:1]
+        unnamed = set(range(size)) - names.keys()
+        marks = neutral_of(tokenizer) if neutral is None else neutral
+        marks = {i for i in marks if i < size}
+        self.neutral = frozenset((marks | unnamed) - {self.eos})
+        self.prompt = self._prompt(prompt)
+        given: Any = suppress
+        if given is None:
+            given = getattr(model.generation_config, "suppress_tokens", None) or ()
+        self._suppress = torch.tensor(sorted(set(given) - {self.eos}), dtype=torch.long)
+        named = inspect.signature(self._decoder.forward).parameters
+        self._takes_mask = "encoder_attention_mask" in named
+        self._max_tokens = max_tokens
+
+    def _prompt(self, prompt: Sequence[int] | None) -> tuple[int, ...]:
+        if prompt is not None:
+            return tuple(int(token) for token in prompt)
+        first = self.model.config.decoder_start_token_id
+        if first is None:
+            raise OptionError(
+                "the model has no decoder_start_token_id, expected prompt="
+            )
+        return (int(first),)
+
+    def limit(self, num_frames: int) -> int:
+        """As of `AttentionModel`: what the decoder has positions for."""
+        config = self.model.config
+        names = ("max_target_positions", "max_position_embeddings")
+        room = next((getattr(config, n) for n in names if hasattr(config, n)), 448)
+        room -= len(self.prompt)
+        return room if self._max_tokens is None else min(room, self._max_tokens)
+
+    @torch.inference_mode()
+    def encode(self, **inputs: Any) -> list[Tensor]:
+        """Frames of the encoder, [T', D] for each utterance.
+
+        Args:
+            inputs: What the processor gives: features or samples, and their mask.
+
+        Raises:
+            AudioLengthError: Longer than the 30 s that Whisper hears.
+        """
+        config = self.model.config
+        features = next(iter(inputs.values()))
+        room = getattr(config, "max_source_positions", None)
+        if room and self._is_whisper and features.shape[-1] > 2 * room:
+            raise AudioLengthError(
+                f"features have T={features.shape[-1]} frames, Whisper hears "
+                f"{2 * room} at most (30 s); take model.generate with "
+                "PhraseBoostLogitsProcessor for long audio"
+            )
+        encoder = self.model.get_encoder()
+        out = encoder(**inputs)
+        frames, mask = out.last_hidden_state, inputs.get("attention_mask")
+        own = getattr(out, "attention_mask", None)
+        shorten = getattr(encoder, "_get_feature_vector_attention_mask", None)
+        if own is not None:
+            mask = own
+        elif mask is not None and shorten is not None:
+            mask = shorten(frames.shape[1], mask)
+        if mask is None or self._is_whisper:
+            return list(frames)
+        counts = mask.long().sum(1).tolist()
+        return [row[:count] for row, count in zip(frames, counts, strict=True)]
+
+    @property
+    def _is_whisper(self) -> bool:
+        return getattr(self.model.config, "model_type", "") == "whisper"
+
+    @torch.inference_mode()
+    def start(
+        self, frames: Tensor, lengths: Tensor, prompts: Tensor
+    ) -> tuple[HfState, Tensor]:
+        """As of `AttentionModel`.
+
+        Raises:
+            ShapeError: Utterances of other lengths, and a decoder without a mask.
+        """
+        mask = None
+        if self._takes_mask:
+            mask = (
+                torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
+            )
+        elif bool((lengths != frames.shape[1]).any()):
+            raise ShapeError(
+                f"utterances of {lengths.tolist()} frames, expected "
+                f"{frames.shape[1]} each: this decoder takes no mask"
+            )
+        frames = frames.to(self._outputs.weight.dtype)
+        utterance = torch.arange(len(frames), device=frames.device)
+        state = HfState(self._new_cache(), frames, mask, utterance)
+        logprobs, state = self._run(prompts, state, frames)
+        return state, logprobs
+
+    @torch.inference_mode()
+    def step(self, labels: Tensor, state: HfState) -> tuple[Tensor, HfState]:
+        """As of `AttentionModel`."""
+        # Their keys and values are in the cache: frames only tell how many there are.
+        frames = state.frames[:1].expand(len(labels), -1, -1)
+        return self._run(labels[:, None], state, frames)
+
+    def take(self, state: HfState, rows: Tensor) -> HfState:
+        """As of `AttentionModel`; the cache changes in place."""
+        utterance = state.utterance[rows]
+        state.cache.self_attention_cache.batch_select_indices(rows)
+        if not torch.equal(utterance, state.utterance):
+            state.cache.cross_attention_cache.batch_select_indices(rows)
+        return state._replace(utterance=utterance)
+
+    def _new_cache(self) -> Any:
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        return EncoderDecoderCache(DynamicCache(), DynamicCache())
+
+    def _run(
+        self, labels: Tensor, state: HfState, frames: Tensor
+    ) -> tuple[Tensor, HfState]:
+        more: dict[str, Any] = {}
+        if state.mask is not None:
+            more["encoder_attention_mask"] = state.mask[state.utterance]
+        out = self._decoder(
+            input_ids=labels,
+            encoder_hidden_states=frames,
+            past_key_values=state.cache,
+            use_cache=True,
+            **more,
+        )
+        logits = self._outputs(out.last_hidden_state[:, -1]).float()
+        logits[:, self._suppress.to(logits.device)] = -torch.inf
+        cache = out.past_key_values
+        return torch.log_softmax(logits, -1), state._replace(cache=cache)
