@@ -121,6 +121,8 @@ def _wfst_lattices() -> None:
     assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
+    on_packed_graph = _wfst().with_options(min_active=1)  # as other topologies are
+    assert on_packed_graph.decode([_logprobs()])[0].words
 
 
 def _wfst_sessions() -> None:

@@ -8,6 +8,7 @@ attributes.
 """
 
 # ruff: noqa: E402 (what is imported late is changed or chosen before)
+import dataclasses
 import functools
 import io
 import logging
@@ -62,6 +63,41 @@ from wfstdec.jit import intrinsics
 intrinsics.prefetch = lambda array, index: None
 intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
 
+from wfstdec.jit import vectors
+
+
+def lanes(array, index):
+    """Sixteen elements of an array, all of which must be there."""
+    assert index + vectors.LANES <= len(array)
+    return array[int(index) : int(index) + vectors.LANES]
+
+
+def bits_of(found):
+    """A bit for each of sixteen."""
+    return np.uint16(sum(1 << i for i in np.flatnonzero(found).tolist()))
+
+
+def store(array, index, vector):
+    lanes(array, index)[:] = vector
+
+
+def select(bits, one, other):
+    return np.where([int(bits) >> i & 1 for i in range(vectors.LANES)], one, other)
+
+
+vectors.load = lambda array, index: lanes(array, index).copy()
+vectors.store, vectors.select = store, select
+vectors.splat = lambda value: np.full(vectors.LANES, value)
+vectors.add, vectors.subtract, vectors.multiply = np.add, np.subtract, np.multiply
+vectors.negative, vectors.least = np.negative, np.minimum
+vectors.below = lambda one, other: bits_of(one < other)
+vectors.at_most = lambda one, other: bits_of(one <= other)
+vectors.equal = lambda one, other: bits_of(one == other)
+vectors.has = lambda vector, value: bits_of(vector & value)
+vectors.gather = lambda array, index: array[index]
+vectors.least_of = np.min
+vectors.trailing = lambda value: np.uint64((int(value) & -int(value)).bit_length() - 1)
+
 import naive_cases
 import naive_ctc_decoder
 import naive_greedy
@@ -78,8 +114,10 @@ from random_graphs import (
     random_logprobs,
     random_options,
     random_phrases,
+    random_product,
+    random_words,
 )
-from wfst_searches import bits
+from wfst_searches import bits, decoded
 
 from wfstdec.adapters.torchaudio import ctc_decoder
 from wfstdec.adapters.torchaudio import search as ctc_search
@@ -92,6 +130,7 @@ from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import kernels, reference
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.interrupts import Pace
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_table
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
@@ -199,6 +238,19 @@ def check_added(rng):
     assert bits(found.finish()) == bits(expected.finish())
 
 
+def check_rows(rng):
+    """A search on rows without the JIT, in arrays that are too small at first."""
+    graph = random_product(rng)
+    options = dataclasses.replace(random_options(rng), min_active=0)
+    batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
+    boosts = random_words(rng, graph, options)
+    backend = CpuBackend(graph, first_capacity=1)
+    assert backend.on_rows is not None
+    found = backend.decode_group(batch, options, boosts, Pace())
+    expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 3)
+    assert list(map(bits, found)) == expected
+
+
 def few(graph):
     """A backend of the CPU whose scratch is too small at first."""
     cpu_backend.with_scratch = small_scratch
@@ -269,6 +321,7 @@ def main(first, num_cases):
         check_trie_words(i)
         check_ctc_decoder(i)
         check_own_models(i)
+        check_rows(np.random.default_rng(i))
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]

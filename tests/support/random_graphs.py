@@ -11,14 +11,20 @@ The graphs mean nothing. They have parallel arcs, equal costs, negative costs, c
 and labels that come several times in a row.
 """
 
+import dataclasses
 import itertools
 
 import numpy as np
 from text_graphs import text_graph
 
 from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
+from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.packed import PackedGraph
@@ -90,6 +96,46 @@ def random_fst(
 
 
 WEIGHTS = (0.7, 0.02, 0.08, 0.08, 0.12)
+
+
+def random_product(rng, num_tokens=None, topology="normal"):
+    """A packed T o LG, its states in any order, of a random LG; see `random_fst`."""
+    while True:
+        try:
+            return PackedGraph.pack(*random_tlg(rng, num_tokens, topology))
+        except GraphError as error:
+            assert "a start state" in str(error), error
+
+
+def random_tlg(rng, num_tokens=None, topology="normal"):
+    """What `PackedGraph.pack` takes, as `random_fst`, of a random T o LG."""
+    if num_tokens is None:
+        few = int(rng.choice([3, 4, 6]))
+        num_tokens = int(rng.choice([few, SET_FULL, OVER_SET, LARGE, 130]))
+    lg, _, vocabulary, info = random_fst(
+        rng,
+        num_tokens,
+        num_states=int(rng.integers(1, 9)),
+        unique_labels=bool(rng.random() < 0.7),
+    )
+    blank = ilabel_of(vocabulary.tokens.blank)
+    cost = np.where(lg.ilabel == blank, np.float32(np.inf), lg.cost)
+    labels = LabelSpace(vocabulary.tokens, vocabulary.words)
+    tlg = compose_topology(topology, dataclasses.replace(lg, cost=cost), labels)
+    order = rng.permutation(tlg.num_states)  # a state's place by its number
+    arcs = np.argsort(order[tlg.arc_state()], kind="stable")
+    counts = np.diff(tlg.state_arc_splits)[np.argsort(order)]
+    ilabel, repeat = labels.split_repeats(tlg.ilabel[arcs])
+    tlg = FstArrays(
+        start=int(order[tlg.start]) if tlg.num_states else 0,
+        final_cost=tlg.final_cost[np.argsort(order)],
+        state_arc_splits=np.concatenate([[0], np.cumsum(counts)]),
+        ilabel=ilabel,
+        olabel=tlg.olabel[arcs],
+        nextstate=order[tlg.nextstate[arcs]].astype(np.int32),
+        cost=tlg.cost[arcs],
+    )
+    return tlg, repeat, vocabulary, GraphInfo("", marks_repeats=True)
 
 
 def _random_arcs(rng, num_tokens, num_states, num_arcs):
@@ -205,6 +251,15 @@ def random_boosts(rng, graph):
     drawn = rng.random(len(graph.words)) < 0.5
     pairs = zip(graph.words[1:], bonuses[1:].tolist(), drawn[1:].tolist(), strict=True)
     return {word: bonus for word, bonus, take in pairs if take}
+
+
+def random_words(rng, graph, options):
+    """Compiled words, or none; mostly such as a search pays at once."""
+    boosts = random_boosts(rng, graph)
+    if boosts is not None and rng.random() < 0.8:
+        most = float(instalment_size(options.beam))
+        boosts = {word: min(bonus, most) for word, bonus in boosts.items()}
+    return CompiledBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
 
 
 def random_phrases(rng, graph, unit=None):

@@ -35,6 +35,8 @@ from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.groups import GroupSearch
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
+from wfstdec.wfst.cpu.row_groups import RowSearch, goes_on_rows
+from wfstdec.wfst.cpu.rows import take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
 
@@ -52,12 +54,15 @@ class CpuBackend(HostBackend):
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
         self.graph = graph
-        self.arrays = graph_arrays(graph)
         self.memory = SearchMemory(graph, first_capacity)
         self._overlays = Once(partial(overlay_of, graph))
         self._added = Once(added_arrays)
         self._arrays_of: dict[str, k.GraphArrays] = {}
         self._lock = threading.Lock()
+        self._first_capacity = first_capacity
+        self._arrays: k.GraphArrays | None = None
+        self._on_rows: RowSearch | None = None
+        self._asked_for_rows = False
         self._tables = BoostTables(
             graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
         )
@@ -105,6 +110,10 @@ class CpuBackend(HostBackend):
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
+            params = search_params(options, bool(boosts.words))
+            on_rows = self.on_rows if goes_on_rows(params, boosts) else None
+            if on_rows is not None:
+                return on_rows.decode(utterances, params, boosts, pace)
             inputs = self.inputs_of(options, boosts)
             return GroupSearch(self.memory, *inputs).decode(utterances, pace)
         paths = []
@@ -113,6 +122,26 @@ class CpuBackend(HostBackend):
             pass_through(search, logprobs, pace)
             paths.append(search.finish())
         return paths
+
+    @property
+    def arrays(self) -> k.GraphArrays:
+        """The graph as the search on it takes it, made when it is first asked for."""
+        with self._lock:
+            if self._arrays is None:
+                self._arrays = graph_arrays(self.graph)
+            return self._arrays
+
+    @property
+    def on_rows(self) -> RowSearch | None:
+        """The search on rows of LG, made when it is first asked for; None without."""
+        with self._lock:
+            if not self._asked_for_rows:
+                self._asked_for_rows = True
+                rows = take_apart(self.graph)
+                if rows is not None:
+                    capacity = self._first_capacity
+                    self._on_rows = RowSearch(rows, self.memory.rule, capacity)
+            return self._on_rows
 
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts
@@ -131,12 +160,13 @@ class CpuBackend(HostBackend):
 
     def _arrays_with(self, boosts: CompiledBoosts) -> k.GraphArrays:
         """The graph where boosts have states; made once."""
+        arrays = self.arrays
         if boosts.phrases is None:
-            return self.arrays
+            return arrays
         unit = boosts.phrases.unit
         with self._lock:
             if unit not in self._arrays_of:
-                self._arrays_of[unit] = with_plain_sets(self.graph, self.arrays, unit)
+                self._arrays_of[unit] = with_plain_sets(self.graph, arrays, unit)
             return self._arrays_of[unit]
 
 

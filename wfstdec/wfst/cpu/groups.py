@@ -10,7 +10,7 @@ each. Where a trace becomes too long to be kept as it is, that search is made: i
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy import int64, uint32
@@ -19,6 +19,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.search.interrupts import Pace, check, pass_through
 from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.search.paths.traceback import read_paths
+from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.frame import advance, restart
 from wfstdec.wfst.cpu.search import LONG_TRACE, CpuSearch
@@ -117,65 +118,33 @@ class GroupSearch(CpuSearch):
 
     def decode(self, utterances: Sequence[np.ndarray], pace: Pace) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
-        assert len(utterances) <= k.GROUP
-        given = (*utterances, *[_NOTHING] * (k.GROUP - len(utterances)))
-        ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
-        steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
-        alone: dict[int, BestPath] = {}
-        while True:
-            status, steps = self._search(given, ends, steps, at, pace)
-            if status == k.OK:
-                break
-            i, frame, _ = at.tolist()
-            alone[i] = self._finish_alone(utterances[i][frame:], pace)
-            at[:2] = i + 1, 0
-        self._memory.states[self._boosted].give(self._utterance)
-        first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
-        said = read_paths(self._memory.rule, steps, first, count)
-        return [
-            alone[i] if i in alone else _path(said[i], ends[i])
-            for i in range(len(utterances))
-        ]
-
-    def _search(
-        self,
-        given: tuple[np.ndarray, ...],
-        ends: np.ndarray,
-        steps: np.ndarray,
-        at: np.ndarray,
-        pace: Pace,
-    ) -> tuple[int, np.ndarray]:
-        """Go on until all is done, or a trace must be folded: (status, steps)."""
         scratches = self._memory.scratches[self._boosted]
         scratch = scratches.take(0)
+
+        def search(*given: np.ndarray) -> int:
+            boosts = self._boosts_at_end()
+            return search_group(*self._inputs, scratch, self._utterance, boosts, *given)
+
+        def grow(status: int, frames_left: int) -> bool:
+            nonlocal scratch
+            if status != k.GROW_TRACE:
+                scratch = self._grow(status, scratch, frames_left)
+                return True
+            short = len(self._utterance.trace) < LONG_TRACE
+            if short:
+                self._lengthen_trace(len(scratch.next))
+            return short
+
+        def alone(rest: np.ndarray) -> BestPath:
+            return self._finish_alone(rest, pace)
+
+        rule = self._memory.rule
         try:
-            while True:
-                now, behind, cut = _stretch(given, len(ends), at, pace.frames)
-                before, began = at.tolist(), time.perf_counter()
-                status = search_group(
-                    *(*self._inputs, scratch, self._utterance, self._boosts_at_end()),
-                    *(now, ends[:behind], steps, at),
-                )
-                if status == k.OK:
-                    _note(pace, now, before, behind, time.perf_counter() - began)
-                    if cut:  # no end yet: the next call goes on
-                        last = behind - 1
-                        at[:] = last, cut, at[2] - ends[last]["count"]
-                    elif behind == len(ends):
-                        return status, steps
-                    check()
-                elif status == GROW_STEPS:
-                    steps = k.longer(steps, 2 * len(steps))
-                elif status == k.GROW_TRACE and len(self._utterance.trace) < LONG_TRACE:
-                    self._lengthen_trace(len(scratch.next))
-                elif status == k.GROW_TRACE:
-                    return status, steps
-                else:
-                    scratch = self._grow(
-                        status, scratch, len(given[at[0]]) - int(at[1])
-                    )
+            paths = decode_whole(utterances, search, grow, rule, pace, alone=alone)
         finally:
             scratches.give(scratch)
+        self._memory.states[self._boosted].give(self._utterance)
+        return paths
 
     def _finish_alone(self, rest: np.ndarray, pace: Pace) -> BestPath:
         """Go on with an utterance as a search of its own, which folds its trace."""
@@ -183,6 +152,59 @@ class GroupSearch(CpuSearch):
         path = self.finish()
         self._restart()
         return path
+
+
+def decode_whole(
+    utterances: Sequence[np.ndarray],
+    search: Callable[..., int],
+    grow: Callable[[int, int], bool],
+    rule: Rule,
+    pace: Pace,
+    *,
+    alone: Callable[[np.ndarray], BestPath] | None = None,
+) -> list[BestPath]:
+    """Decode a few whole utterances with one search after the other.
+
+    Args:
+        utterances: At most `k.GROUP`.
+        search: Calls a kernel with what is done in one call: `GROUP` utterances, and
+            `ends`, `steps` and `at` of `search_group`; gives its status.
+        grow: Makes room, given a status and how many frames are to go; False where
+            the utterance is to go on by itself.
+        rule: How paths are read.
+        pace: How much is done in one call.
+        alone: Goes on with the rest of an utterance by itself.
+    """
+    assert len(utterances) <= k.GROUP
+    given = (*utterances, *[_NOTHING] * (k.GROUP - len(utterances)))
+    ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
+    steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
+    by_itself: dict[int, BestPath] = {}
+    while True:
+        now, behind, cut = _stretch(given, len(ends), at, pace.frames)
+        before, began = at.tolist(), time.perf_counter()
+        status = search(now, ends[:behind], steps, at)
+        if status == k.OK:
+            _note(pace, now, before, behind, time.perf_counter() - began)
+            if cut:  # no end yet: the next call goes on
+                last = behind - 1
+                at[:] = last, cut, at[2] - ends[last]["count"]
+            elif behind == len(ends):
+                break
+            check()
+        elif status == GROW_STEPS:
+            steps = k.longer(steps, 2 * len(steps))
+        elif not grow(status, len(given[at[0]]) - int(at[1])):
+            assert alone is not None
+            i, frame, _ = at.tolist()
+            by_itself[i] = alone(utterances[i][frame:])
+            at[:2] = i + 1, 0
+    first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
+    said = read_paths(rule, steps, first, count)
+    return [
+        by_itself[i] if i in by_itself else _path(said[i], ends[i])
+        for i in range(len(utterances))
+    ]
 
 
 def _stretch(

@@ -1,0 +1,128 @@
+"""The search on rows of LG finds what the specification finds on the packed graph."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from random_graphs import (
+    random_logprobs,
+    random_options,
+    random_product,
+    random_words,
+)
+from text_graphs import text_graph
+from wfst_searches import NO_BOOSTS, bits, search
+
+from wfstdec.search.interrupts import Pace
+from wfstdec.wfst.cpu import row_groups
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.row_entries import drop_nodes
+from wfstdec.wfst.cpu.row_groups import goes_on_rows
+from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, take_apart
+from wfstdec.wfst.options import WfstOptions, search_params
+from wfstdec.wfst.reference_backend import ReferenceBackend
+
+
+def few_kinds(rng, batch):
+    """Log-probs of few values: nearly every frame has ties."""
+    return [(np.round(x) - 2 * (x < -3)).astype(np.float32) for x in batch]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_the_specification(seed):
+    """Random graphs, options and log-probs, in arrays that are too small at first."""
+    boosted = 0
+    for i in range(40):
+        rng = np.random.default_rng([seed, i])
+        graph = random_product(rng)
+        options = dataclasses.replace(random_options(rng), min_active=0)
+        lengths = rng.integers(0, 12, 3)
+        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
+        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
+        boosts = random_words(rng, graph, options)
+        given = batch, options, [boosts] * len(batch)
+        expected = list(map(bits, ReferenceBackend(graph).decode(*given)))
+        on_rows = goes_on_rows(search_params(options, True), boosts)
+        boosted += on_rows and bool(boosts.words)
+        for capacity in (1, 64):
+            backend = CpuBackend(graph, first_capacity=capacity)
+            assert backend.on_rows is not None
+            for _ in range(2):  # the second time in arrays that were used
+                found = backend.decode_group(batch, options, boosts, Pace())
+                assert list(map(bits, found)) == expected, (seed, i)
+    assert boosted > 8
+
+
+PRODUCT = """
+    0 3 _  -   0
+    0 1 a  A   0.5
+    1 1 a' -   0
+    1 3 _  -   0
+    1 2 -  B   0.25
+    2 2 a' -   0
+    2 4 _  -   0
+    2 5 b  -   1
+    3 3 _  -   0
+    3 1 a  A   0.5
+    4 4 _  -   0
+    4 5 b  -   1
+    5 5 b' -   0
+    5 6 _  -   0
+    6 6 _  -   0
+    5 0
+    6 0
+"""
+
+
+def test_a_graph_taken_apart_by_hand():
+    rows = take_apart(text_graph(PRODUCT))
+    assert rows.by_token and rows.num_rows == 3 and len(rows.records) == 4
+    assert rows.state_of_row.tolist() == [3, 4, 6]
+    assert rows.state_of_record.tolist() == [0, 2, 5, 1]  # 0 and 1 share a row
+    assert rows.records["token"].tolist() == [3, 1, 2, 1]
+    assert (rows.arcs["next"] & RECORDS).tolist() == [3, 2]
+    assert rows.arcs["next"][0] & EPSILONS and rows.arcs["next"][0] & WORD
+    assert (rows.epsilons["next"] & RECORDS).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("1 1 a' -   0\n", "1 1 a' -   0.5\n"),  # repeating costs something
+        ("2 2 a' -   0\n", "2 2 a' A   0\n"),  # or has a word
+        ("2 2 a' -   0\n", ""),  # or is not allowed
+        ("1 3 _  -   0\n", "1 3 _  -   0\n 1 4 _ - 0\n"),  # two arcs of a blank
+        ("0 3 _  -   0\n", "0 3 _  -   0\n 0 0 a' - 0\n"),  # `a` before, and after
+        ("2 5 b  -   1\n", "2 5 b  -   2\n"),  # after a token it costs more
+        ("2 5 b  -   1\n", ""),  # or is not there
+        ("2 5 b  -   1\n", "2 5 b  -   1\n 2 1 a - 0\n"),  # or there is more
+        ("4 4 _  -   0\n", "4 4 _  -   0\n 4 3 - - 0\n"),  # an epsilon after a blank
+        ("1 2 -  B   0.25\n", "1 5 -  B   0.25\n"),  # one to another token
+        ("5 6 _  -   0\n", "5 5 _  -   0\n"),  # a blank that leads nowhere else
+    ],
+)
+def test_a_graph_that_is_no_product_is_searched_as_it_is(line, instead):
+    assert line in PRODUCT
+    graph = text_graph(PRODUCT.replace(line, instead))
+    backend, options = CpuBackend(graph), WfstOptions(beam=20.0)
+    assert backend.on_rows is None
+    x = np.log(np.random.default_rng(5).dirichlet([1, 1, 1], 9)).astype(np.float32)
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    expected = search(ReferenceBackend(graph), options, x)
+    assert bits(found) == bits(expected)
+
+
+def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(
+        row_groups,
+        "drop_nodes",
+        lambda state: dropped.append(drop_nodes(state)),
+    )
+    graph = text_graph(PRODUCT.replace("5 0\n", "5 1 a A 0.5\n 6 1 a A 0.5\n    5 0\n"))
+    x = np.log(np.random.default_rng(6).dirichlet([1, 1, 1], 900)).astype(np.float32)
+    options = WfstOptions(beam=20.0)
+    backend = CpuBackend(graph, first_capacity=4)
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    assert len(dropped) > 3 and backend.on_rows is not None
+    assert bits(found) == bits(search(ReferenceBackend(graph), options, x))

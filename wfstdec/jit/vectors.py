@@ -1,0 +1,256 @@
+"""Sixteen floats or integers at once: LLVM's vectors as values of kernels.
+
+    x = load(costs, i)                 # float32 or uint32 [16], from costs[i:]
+    near = at_most(x, splat(cutoff))   # uint16, a bit for each
+    store(costs, i, select(near, x, splat(float32(np.inf))))
+
+LLVM makes of them what the processor has: one instruction with AVX-512, two with AVX2,
+four with NEON. Nobody checks that there are sixteen: arrays have room behind their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+from numpy import uint64
+
+LANES = 16
+_I16, _I32, _I64, _F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_EACH = range(LANES)
+
+
+class _Vector(types.Type):
+    """The type of sixteen numbers."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+        super().__init__(f"vector16({of})")
+
+
+class _Floats(_Vector):
+    """Those of float32."""
+
+
+class _Wholes(_Vector):
+    """Those of uint32."""
+
+
+_FLOATS, _WHOLES = _Floats(types.float32), _Wholes(types.uint32)
+
+
+@register_model(_Floats)
+class _FloatsModel(models.PrimitiveModel):
+    """A register of floats."""
+
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, ir.VectorType(_F32, LANES))
+
+
+@register_model(_Wholes)
+class _WholesModel(models.PrimitiveModel):
+    """A register of integers."""
+
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, ir.VectorType(_I32, LANES))
+
+
+def _vector_of(dtype: Any) -> Any:
+    return _FLOATS if dtype == types.float32 else _WHOLES
+
+
+def _element(vector: Any) -> Any:
+    return _F32 if isinstance(vector, _Floats) else _I32
+
+
+def _address(context: Any, builder: Any, kind: Any, args: Any, element: Any) -> Any:
+    """Point to a vector in an array; the first two of `args` are array and index."""
+    data = context.make_array(kind)(context, builder, args[0]).data
+    at = builder.gep(data, [args[1]])
+    return builder.bitcast(at, ir.VectorType(element, LANES).as_pointer())
+
+
+def _splat(builder: Any, value: Any, element: Any) -> Any:
+    vector = ir.VectorType(element, LANES)
+    undefined = ir.Constant(vector, ir.Undefined)
+    one = builder.insert_element(undefined, value, _I32(0))
+    zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
+    return builder.shuffle_vector(one, undefined, zeros)
+
+
+def _lesser(builder: Any, one: Any, other: Any) -> Any:
+    lower = builder.fcmp_ordered("<", one, other, flags=["nnan", "nsz"])
+    return builder.select(lower, one, other)
+
+
+@intrinsic
+def load(typing_context: Any, array: Any, index: Any) -> Any:
+    """Read `array[index:index + 16]`, float32 or uint32."""
+    vector = _vector_of(array.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        element = _element(vector)
+        at = _address(context, builder, signature.args[0], args, element)
+        value = builder.load(at)
+        value.align = 4
+        return value
+
+    return vector(array, types.uint64), generate
+
+
+@intrinsic
+def store(typing_context: Any, array: Any, index: Any, vector: Any) -> Any:
+    """Write `array[index:index + 16]`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        element = _element(vector)
+        at = _address(context, builder, signature.args[0], args, element)
+        builder.store(args[2], at).align = 4
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64, vector), generate
+
+
+@intrinsic
+def splat(typing_context: Any, value: Any) -> Any:
+    """Sixteen times the same float32 or uint32."""
+    vector = _vector_of(value)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _splat(builder, args[0], _element(vector))
+
+    return vector(vector.of), generate
+
+
+def _arithmetic(name: str) -> Callable[..., Any]:
+    """Make an operation on each two of two vectors."""
+
+    @intrinsic
+    def operation(typing_context: Any, one: Any, other: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(*args)
+
+        return one(one, other), generate
+
+    return operation
+
+
+add, subtract, multiply = map(_arithmetic, ("fadd", "fsub", "fmul"))
+"""Sums, differences and products of floats."""
+
+
+@intrinsic
+def negative(typing_context: Any, vector: Any) -> Any:
+    """Floats of the other sign."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fneg(args[0])
+
+    return vector(vector), generate
+
+
+@intrinsic
+def least(typing_context: Any, one: Any, other: Any) -> Any:
+    """The lesser of each two floats, none of which is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _lesser(builder, *args)
+
+    return one(one, other), generate
+
+
+def _comparison(sign: str) -> Callable[..., Any]:
+    """Make a comparison of each two of two vectors: uint16, the bits of those."""
+
+    @intrinsic
+    def operation(typing_context: Any, one: Any, other: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if isinstance(one, _Floats):
+                bits = builder.fcmp_ordered(sign, *args)
+            else:
+                bits = builder.icmp_unsigned(sign, *args)
+            return builder.bitcast(bits, _I16)
+
+        return types.uint16(one, other), generate
+
+    return operation
+
+
+below, at_most, equal = _comparison("<"), _comparison("<="), _comparison("==")
+"""Bits of those that are less, no more, the same."""
+
+
+@intrinsic
+def has(typing_context: Any, vector: Any, value: Any) -> Any:
+    """Bits of the integers that have a bit in common with a uint32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        common = builder.and_(args[0], _splat(builder, args[1], _I32))
+        zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
+        return builder.bitcast(builder.icmp_unsigned("!=", common, zeros), _I16)
+
+    return types.uint16(_WHOLES, types.uint32), generate
+
+
+@intrinsic
+def select(typing_context: Any, bits: Any, one: Any, other: Any) -> Any:
+    """Those of `one` where a bit is set, else of `other`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        mask = builder.bitcast(args[0], ir.VectorType(ir.IntType(1), LANES))
+        return builder.select(mask, args[1], args[2])
+
+    return one(types.uint16, one, other), generate
+
+
+@intrinsic
+def gather(typing_context: Any, array: Any, index: Any) -> Any:
+    """Read `array[index]`, float32, for sixteen indices."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        indices = builder.zext(args[1], ir.VectorType(_I64, LANES))
+        vector = ir.Constant(ir.VectorType(_F32, LANES), ir.Undefined)
+        for lane in _EACH:
+            at = builder.extract_element(indices, _I32(lane))
+            value = builder.load(builder.gep(data, [at]))
+            vector = builder.insert_element(vector, value, _I32(lane))
+        return vector
+
+    return _FLOATS(array, _WHOLES), generate
+
+
+@intrinsic
+def least_of(typing_context: Any, vector: Any) -> Any:
+    """The least of sixteen floats, none of which is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value, width = args[0], LANES
+        undefined = ir.Constant(ir.VectorType(_F32, LANES), ir.Undefined)
+        while width > 1:
+            width //= 2
+            turned = [(lane + width) % LANES for lane in _EACH]
+            order = ir.Constant(ir.VectorType(_I32, LANES), turned)
+            other = builder.shuffle_vector(value, undefined, order)
+            value = _lesser(builder, value, other)
+        return builder.extract_element(value, _I32(0))
+
+    return types.float32(vector), generate
+
+
+@intrinsic
+def trailing(typing_context: Any, value: Any) -> Any:
+    """Count the bits below the lowest that is set in a uint64, which is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+STEP = uint64(LANES)
+"""How far one vector is from the next."""

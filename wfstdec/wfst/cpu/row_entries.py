@@ -1,0 +1,174 @@
+"""The entries of a search on rows: how they are found, made and left out.
+
+`slots` has a place for each row and needs no clearing: the entry there tells whether it
+is of the record, or the row, that was asked for. Entries of a row that several records
+share are a chain, in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64, uint32, uint64
+
+from wfstdec.jit import inlined, jit, part
+from wfstdec.jit.vectors import STEP
+from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.rows import RECORDS, SHARED
+
+_SHARED, _RECORDS, _NO_FLAG = uint32(SHARED), uint32(RECORDS), uint32(0)
+_FROM_TOKEN, _NONE = uint32(k.FROM_TOKEN), uint32(k.NONE)
+NO_ENTRY = uint64(k.NONE)
+"""In the place of an entry's position: there is none."""
+_INF = float32(np.inf)
+_ZERO, _ONE = uint64(0), uint64(1)
+
+
+@inlined
+def room_in(array):
+    """How many fit, a vector behind them left free."""
+    return uint64(len(array)) - STEP
+
+
+@inlined
+def row_of(rows, record):
+    """The row of a record, with flags or without."""
+    u = uint64(record & _RECORDS)
+    return u if u < rows.num_rows else uint64(rows.records[u].row)
+
+
+@inlined
+def find(rows, scratch, state, n, record):
+    """Find the entry of a record.
+
+    Returns:
+        (its position or `n`, the last entry of its row that others share or none).
+    """
+    if record & _SHARED == _NO_FLAG:
+        i = uint64(scratch.slots[uint64(record & _RECORDS)])
+        return (i if i < n and state.record[i] == record else n), NO_ENTRY
+    return _find_shared(rows, scratch, state, n, record)
+
+
+@inlined
+def _find_shared(rows, scratch, state, n, record):
+    """The same where records share the row: its entries are a chain."""
+    row = row_of(rows, record)
+    i = uint64(scratch.slots[row])
+    if i >= n or state.record[i] & _SHARED == _NO_FLAG:
+        return n, NO_ENTRY
+    if row_of(rows, state.record[i]) != row:
+        return n, NO_ENTRY
+    while state.record[i] != record:
+        if state.chain[i] == _NONE:
+            return n, i
+        i = uint64(state.chain[i])
+    return i, NO_ENTRY
+
+
+@inlined
+def insert(rows, params, scratch, state, n, record, after):
+    """Make a record entry number `n`, behind another of its row or the first of it."""
+    one = rows.records[uint64(record & _RECORDS)]
+    state.record[n], state.again[n] = record, uint32(one.token)
+    state.labels[n], state.first[n] = one.labels, one.first
+    state.least[n] = float32(params.lm_scale * one.least)
+    state.blank[n], state.token[n], state.token_node[n] = _INF, _INF, uint32(0)
+    register(rows, scratch, state, n, record, after)
+    return n + _ONE
+
+
+@inlined
+def register(rows, scratch, state, n, record, after):
+    """Let entry number `n` be found."""
+    if record & _SHARED == _NO_FLAG:
+        scratch.slots[uint64(record & _RECORDS)] = uint32(n)
+    else:
+        state.chain[n] = _NONE
+        if after == NO_ENTRY:
+            scratch.slots[row_of(rows, record)] = uint32(n)
+        else:
+            state.chain[after] = uint32(n)
+            state.counts[k.CHAINED] += 1
+
+
+@inlined
+def compact(rows, scratch, state, n):
+    """Leave out entries that have died; how many are left."""
+    kept = _ZERO
+    for i in range(n):
+        if state.blank[i] < _INF or state.token[i] < _INF:
+            if kept < uint64(i):
+                state.blank[kept], state.token[kept] = state.blank[i], state.token[i]
+                state.again[kept], state.least[kept] = state.again[i], state.least[i]
+                state.record[kept], state.first[kept] = state.record[i], state.first[i]
+                state.labels[kept], state.ended[kept] = state.labels[i], state.ended[i]
+                state.blank_node[kept] = state.blank_node[i]
+                state.token_node[kept] = state.token_node[i]
+            kept += _ONE
+    state.counts[k.CHAINED] = 0
+    for i in range(kept):
+        record, after = state.record[i], NO_ENTRY
+        if record & _SHARED != _NO_FLAG:
+            _, after = _find_shared(rows, scratch, state, uint64(i), record)
+        register(rows, scratch, state, uint64(i), record, after)
+    return kept
+
+
+@part
+def spread(rows, scratch, state):
+    """Fill `scratch.ends` with the states of the packed graph that entries stand for.
+
+    Their node is that of the last token or epsilon arc, `arc` the entry, with a flag
+    where it is the state after the token.
+
+    Returns:
+        How many there are.
+    """
+    count, best = _ZERO, state.costs[k.BEST]
+    for i in range(uint64(state.counts[k.ENTRIES])):
+        record = state.record[i]
+        if state.blank[i] < _INF:
+            end = scratch.ends[count]
+            end.cost = float32(state.blank[i] - best)
+            end.state = rows.state_of_row[row_of(rows, record)]
+            end.node, end.arc = state.blank_node[i], uint32(i)
+            count += _ONE
+        if state.token[i] < _INF:
+            end = scratch.ends[count]
+            end.cost = float32(state.token[i] - best)
+            end.state = rows.state_of_record[uint64(record & _RECORDS)]
+            end.node, end.arc = state.token_node[i], uint32(i) | _FROM_TOKEN
+            count += _ONE
+    return count
+
+
+@jit
+def drop_nodes(state):
+    """Drop nodes that no entry comes from, and renumber the rest, in order."""
+    counts, nodes = state.counts, state.nodes
+    count = counts[k.NODES]
+    comes, number = np.zeros(count, np.bool_), np.zeros(count, np.uint32)
+    comes[0] = True
+    for i in range(counts[k.ENTRIES]):
+        if not state.token[i] < _INF:
+            state.token_node[i] = uint32(0)
+        if not state.blank[i] < _INF:
+            state.blank_node[i] = uint32(0)
+        for node in (state.token_node[i], state.blank_node[i]):
+            at = int64(node)
+            while not comes[at]:
+                comes[at] = True
+                at = int64(nodes[at].before)
+    kept, fresh = 0, 0
+    for at in range(count):
+        if comes[at]:
+            number[at], nodes[kept] = kept, nodes[at]
+            kept += 1
+            if at < counts[k.FRESH]:
+                fresh = kept
+    for at in range(1, kept):
+        nodes[at].before = number[int64(nodes[at].before)]
+    for i in range(counts[k.ENTRIES]):
+        state.token_node[i] = number[int64(state.token_node[i])]
+        state.blank_node[i] = number[int64(state.blank_node[i])]
+    counts[k.NODES], counts[k.FRESH] = kept, fresh

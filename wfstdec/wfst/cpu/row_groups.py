@@ -1,0 +1,205 @@
+"""Whole utterances on rows of LG, a few in one call: the search of most of them.
+
+    search = RowSearch(rows, rule, 4096)
+    search.decode(utterances, params, pace)       # their BestPaths
+
+What it cannot do (`goes_on_rows`) is left to the search on the packed graph, which
+finds the same bits. Nodes of the trace that nobody comes from are dropped when there is
+no room; what is left is about one for each token said, so that no utterance is too
+long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+
+import numpy as np
+from numpy import int64, uint32, uint64
+
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.tables import BoostTables
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.pool import Pool
+from wfstdec.search.acoustics import penalised
+from wfstdec.search.interrupts import Pace
+from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.traceback_kernels import Rule
+from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
+from wfstdec.wfst.cpu.row_entries import drop_nodes, spread
+from wfstdec.wfst.cpu.row_frame import advance, restart
+from wfstdec.wfst.cpu.rows import RowArrays, words_by_row
+from wfstdec.wfst.final import best_end
+from wfstdec.wfst.options import SearchParams
+
+CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
+"""Room for candidates and nodes at first."""
+_NONE = uint32(k.NONE)
+_ZERO = uint64(0)
+_EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
+
+
+@kernel
+def search_rows(rows, params, words, scratch, state, utterances, ends, steps, at):
+    """Search utterances one after the other, from a frame of one of them on.
+
+    The arguments behind `state`, and what is returned, are those of `search_group`.
+    """
+    for i in range(at[0], len(ends)):
+        if at[1] == 0:
+            restart(state)
+        status, frame = advance(
+            rows, params, words, scratch, state, utterances[i], at[1]
+        )
+        at[0], at[1] = i, frame
+        if status != k.OK:
+            return status
+        if not _end(rows, params, scratch, state, utterances[i], ends[i], steps, at[2]):
+            return GROW_STEPS
+        at[0], at[1], at[2] = i + 1, 0, at[2] + ends[i].count
+    return k.OK
+
+
+@inlined
+def _end(rows, params, scratch, state, logprobs, end, steps, first):
+    """Write the path of an utterance from `first` on; whether there was room.
+
+    Blanks and repeats are put back between the nodes. Nothing is changed: where only
+    some frames were searched, the others follow.
+    """
+    counts, survived = state.counts, state.counts[k.DIED] < 0
+    entries = scratch.ends[: spread(rows, scratch, state)]
+    best, cost, final = best_end(
+        entries, rows.final_cost, params.lm_scale, survived, None
+    )
+    flagged, node, frame = (
+        entries[best].arc,
+        entries[best].node,
+        int64(counts[k.FRAMES]),
+    )
+    behind = frame + 1  # from this frame on they are blanks
+    if flagged & _FROM_TOKEN == uint32(0):
+        behind = int64(state.ended[uint64(flagged)])
+    length = first
+    while True:
+        one, label = state.nodes[uint64(node)], _label_of(rows, state, node)
+        while frame > int64(one.frame):
+            if length == len(steps):
+                return False
+            step = steps[length]
+            if frame >= behind:
+                blank = logprobs[frame - 1, rows.blank]
+                step.arc = rows.blank_arc
+                step.acoustic = -penalised(params.pricing, blank)
+            else:
+                step.arc = rows.repeat_arc[label]
+                step.acoustic = -logprobs[frame - 1, label]
+            length, frame = length + 1, frame - 1
+        if one.arc == _NONE:
+            break
+        if length == len(steps):
+            return False
+        step = steps[length]
+        if one.arc & _EPSILON_ARC:
+            step.arc = rows.epsilon_arc[uint64(one.arc & ~_EPSILON_ARC)]
+            step.acoustic, behind = np.float32(0), frame + 1
+        else:
+            step.arc = rows.arc[uint64(one.arc)]
+            step.acoustic = -logprobs[frame - 1, label]
+            frame, behind = frame - 1, int64(one.ended)
+        length, node = length + 1, one.before
+    end.search_cost = state.base[0] + np.float64(cost)
+    end.final_cost = 0.0
+    if final:
+        end.final_cost = np.float64(rows.final_cost[entries[best].state])
+    end.first, end.count = first, length - first
+    end.frames, end.died = counts[k.FRAMES], counts[k.DIED]
+    end.final = int64(final)
+    return True
+
+
+@inlined
+def _label_of(rows, state, node):
+    """The token that a node repeats: that of the last token arc; 0 where none is."""
+    one = state.nodes[uint64(node)]
+    while one.arc & _EPSILON_ARC and one.arc != _NONE:
+        one = state.nodes[uint64(one.before)]
+    if one.arc == _NONE:
+        return _ZERO
+    return uint64(rows.tokens[uint64(one.arc)])
+
+
+def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:
+    """Whether a search is one for rows: boosts have no states, there is no fewest."""
+    plain = boosts.phrases is None and boosts.added is None
+    paid_at_once = not boosts.words.top_bonus > params.instalment
+    return plain and paid_at_once and params.min_active == 0
+
+
+class RowSearch:
+    """Searches of whole utterances on rows.
+
+    Args:
+        rows: The graph.
+        rule: How paths through it are read.
+        first_capacity: Entries that the arrays hold at first; they grow.
+    """
+
+    def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
+        self._rows, self._rule = rows, rule
+        entries = first_capacity
+        self._scratches: Pool[k.RowScratch] = Pool(
+            partial(k.new_scratch, rows, entries, CANDIDATES_PER_ENTRY * entries)
+        )
+        self._states: Pool[k.RowState] = Pool(
+            partial(k.new_state, entries, NODES_PER_ENTRY * entries)
+        )
+
+    @cached_property
+    def _tables(self) -> BoostTables:
+        return BoostTables(*words_by_row(self._rows))
+
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        params: SearchParams,
+        boosts: CompiledBoosts,
+        pace: Pace,
+    ) -> list[BestPath]:
+        """Their paths; log-probs float32 [T, V], C order, at most `GROUP`."""
+        words = self._tables.words(boosts)
+        scratch, state = self._scratches.take(), self._states.take()
+
+        def search(*given: np.ndarray) -> int:
+            return search_rows(self._rows, params, words, scratch, state, *given)
+
+        def grow(status: int, frames_left: int) -> bool:
+            nonlocal scratch, state
+            scratch, state = grown(status, scratch, state)
+            return True
+
+        paths = decode_whole(utterances, search, grow, self._rule, pace)
+        self._scratches.give(scratch)
+        self._states.give(state)
+        return paths
+
+
+def grown(
+    status: int, scratch: k.RowScratch, state: k.RowState
+) -> tuple[k.RowScratch, k.RowState]:
+    """Make room for what the kernel found too small."""
+    if status == k.GROW_NODES:
+        drop_nodes(state)
+        # A frame makes one for each entry at most.
+        while len(state.nodes) < 2 * (state.counts[k.NODES] + len(state.record)):
+            state = state._replace(nodes=k.twice(state.nodes))
+        return scratch, state
+    names: tuple[str, ...] = k.OF_CANDIDATES
+    if status == k.GROW_ENTRIES:
+        names = k.OF_SCRATCH_ENTRIES
+        state = state._replace(
+            **{name: k.twice(getattr(state, name)) for name in k.OF_STATE_ENTRIES}
+        )
+    larger = {name: k.twice(getattr(scratch, name)) for name in names}
+    return scratch._replace(**larger), state

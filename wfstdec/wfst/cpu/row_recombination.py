@@ -1,0 +1,195 @@
+"""Recombination on rows: candidates and epsilon arcs to entries, one for each record.
+
+A tie goes to the arc that comes first in the packed graph; an arc that repeats the
+token leaves the entry's own state; emitting arcs beat epsilon arcs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64, uint32, uint64
+
+from wfstdec.boost.kernels import hot_window, word_bonus
+from wfstdec.jit import inlined, part
+from wfstdec.jit.intrinsics import prefetch
+from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.row_entries import find, insert, room_in, row_of
+from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD
+
+_EPSILONS, _WORD, _RECORDS = uint32(EPSILONS), uint32(WORD), uint32(RECORDS)
+_NO_FLAG = uint32(0)
+_EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
+_NONE = uint32(k.NONE)
+_INF = float32(np.inf)
+_ZERO, _ONE = uint64(0), uint64(1)
+
+
+@inlined
+def recombine(rows, params, scratch, state, made, waiting):
+    """Candidates to entries: the least (cost, arc) of each record."""
+    counts, cutoff = state.counts, state.costs[k.CUTOFF]
+    n, fresh = uint64(counts[k.ENTRIES]), uint64(counts[k.NODES])
+    frame = uint32(counts[k.FRAMES] + 1)
+    for q in range(made):
+        candidate = scratch.candidates[q]
+        if not candidate.cost <= cutoff:
+            continue
+        i, after = find(rows, scratch, state, n, candidate.record)
+        if i == n:
+            n = insert(rows, params, scratch, state, n, candidate.record, after)
+        before = state.token[i]
+        better = candidate.cost < before
+        if candidate.cost == before:
+            better = _comes_first(rows, scratch, state, uint64(q), i, fresh)
+        if better:
+            node = _node_of(state, i, fresh)
+            node.before, node.arc, node.frame = candidate.before, candidate.arc, frame
+            node.ended = candidate.ended
+            state.token[i], scratch.winner[i] = candidate.cost, uint32(q)
+        scratch.waiting[waiting] = uint32(i)
+        has_epsilons = candidate.record & _EPSILONS != _NO_FLAG
+        waiting += uint64((before == _INF) & has_epsilons)
+    counts[k.ENTRIES], counts[k.WAITING] = int64(n), int64(waiting)
+    counts[k.FRESH], counts[k.AT], counts[k.PASSES] = int64(fresh), 0, 1
+    counts[k.PHASE] = k.PASSING
+    if waiting > _ZERO:
+        for rank in range(rows.num_ranks):
+            scratch.heads[rank] = _NONE
+
+
+@inlined
+def _node_of(state, i, fresh):
+    """The node of this frame that entry `i` has, or a new one."""
+    if uint64(state.token_node[i]) < fresh:
+        state.token_node[i] = uint32(state.counts[k.NODES])
+        state.counts[k.NODES] += 1
+    return state.nodes[uint64(state.token_node[i])]
+
+
+@part
+def _comes_first(rows, scratch, state, q, i, fresh):
+    """Whether the arc of candidate `q` is before the one by which entry `i` is there.
+
+    Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
+    that repeats the token leaves the entry's own state.
+    """
+    source, arc = _left_by(rows, scratch, state, q)
+    if uint64(state.token_node[i]) < fresh:
+        return source < rows.state_of_record[uint64(state.record[i] & _RECORDS)]
+    other, other_arc = _left_by(rows, scratch, state, uint64(scratch.winner[i]))
+    return source < other or (source == other and arc < other_arc)
+
+
+@inlined
+def _left_by(rows, scratch, state, q):
+    """The state that a candidate leaves, and an arc with its position in the row."""
+    candidate = scratch.candidates[q]
+    record = state.record[uint64(candidate.source & ~_FROM_TOKEN)]
+    arc = rows.arc[uint64(candidate.arc)]
+    if candidate.source & _FROM_TOKEN:
+        return rows.state_of_record[uint64(record & _RECORDS)], arc
+    return rows.state_of_row[row_of(rows, record)], arc
+
+
+@inlined
+def close(rows, params, words, scratch, state):
+    """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
+
+    Sources are final when their rank comes, since every epsilon arc leads to a higher
+    rank. Most are of rank 0.
+    """
+    counts = state.counts
+    waiting = uint64(counts[k.WAITING])
+    if waiting == _ZERO:
+        return k.OK
+    at = uint64(counts[k.AT])
+    for q in range(at, waiting if counts[k.PHASE] == k.PASSING else at):
+        record = state.record[uint64(scratch.waiting[q])]
+        prefetch(rows.epsilons, uint64(rows.records[uint64(record & _RECORDS)].epsilon))
+    while True:
+        if counts[k.PHASE] == k.PASSING:  # `at` counts those that waited
+            if at == waiting:
+                counts[k.PHASE], at = k.RANKS, _ONE
+                continue
+            i = uint64(scratch.waiting[at])
+            rank = uint64(rows.records[uint64(state.record[i] & _RECORDS)].rank)
+            if rank > _ZERO:
+                scratch.links[i] = scratch.heads[rank]
+                scratch.heads[rank] = uint32(i)
+                at += _ONE
+                continue
+        else:  # `at` is the rank
+            while at < rows.num_ranks and scratch.heads[at] == _NONE:
+                at += _ONE
+            if at >= rows.num_ranks:
+                return k.OK
+            i = uint64(scratch.heads[at])
+        status = _relax(rows, params, words, scratch, state, i)
+        if status != k.OK:
+            counts[k.AT] = int64(at)
+            return status
+        if counts[k.PHASE] == k.PASSING:
+            at += _ONE
+        else:
+            scratch.heads[at] = scratch.links[i]
+
+
+@inlined
+def _relax(rows, params, words, scratch, state, i):
+    """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
+
+    At equal cost an emitting arc beats an epsilon arc, then the first one does.
+    """
+    counts, cutoff, cost = state.counts, state.costs[k.CUTOFF], state.token[i]
+    one, n = rows.records[uint64(state.record[i] & _RECORDS)], uint64(counts[k.ENTRIES])
+    many, fresh = uint64(one.epsilons), uint64(counts[k.FRESH])
+    if n + many > room_in(state.record):
+        return k.GROW_ENTRIES
+    if uint64(counts[k.NODES]) + many > room_in(state.nodes):
+        return k.GROW_NODES
+    for a in range(uint64(one.epsilon), uint64(one.epsilon) + many):
+        step = rows.epsilons[a]
+        reached = float32(cost + float32(params.lm_scale * step.cost))
+        if params.has_insertion:
+            if step.next & _WORD:
+                reached = float32(reached + params.word_insertion)
+        if params.has_words:
+            if step.next & _WORD:
+                position, arc = uint64(len(rows.arcs)) + a, rows.epsilon_arc[a]
+                reached = float32(reached - bonus_at(rows, words, position, arc))
+        if not reached <= cutoff:
+            continue
+        to = step.next & ~_WORD
+        j, after = find(rows, scratch, state, n, to)
+        if j == n:
+            n = insert(rows, params, scratch, state, n, to, after)
+        before, flagged = state.token[j], uint32(a) | _EPSILON_ARC
+        better = reached < before
+        if reached == before and uint64(state.token_node[j]) >= fresh:
+            arc = state.nodes[uint64(state.token_node[j])].arc
+            if arc & _EPSILON_ARC:
+                arcs = rows.epsilon_arc
+                better = arcs[a] < arcs[uint64(arc & ~_EPSILON_ARC)]
+        if better:
+            node = _node_of(state, j, fresh)
+            node.before, node.arc = state.token_node[i], flagged
+            node.frame = uint32(counts[k.FRAMES] + counts[k.PASSES])
+            node.ended = uint32(0)
+            state.token[j] = reached
+        if before == _INF and to & _EPSILONS != _NO_FLAG:
+            rank = uint64(rows.records[uint64(to & _RECORDS)].rank)
+            scratch.links[j] = scratch.heads[rank]
+            scratch.heads[rank] = uint32(j)
+    counts[k.ENTRIES] = int64(n)
+    return k.OK
+
+
+@inlined
+def bonus_at(rows, words, position, arc):
+    """The bonus of the word on an arc of the packed graph, 0 where it has none.
+
+    `position`: that of the arc among those of rows and, behind them, epsilon arcs.
+    """
+    if hot_window(words, position) & _ONE == _ZERO:
+        return float32(0)
+    return word_bonus(words, rows.packed[uint64(arc)].olabel)
