@@ -6,7 +6,7 @@ when the words of a known text were said with `ForcedAligner`. Beside them stand
 
     wfstdec.adapters    other people's interfaces: pyctcdecode
     wfstdec.audio       audio files as a model hears them
-    wfstdec.batch       many utterances: from files, in batches, to files
+    wfstdec.batch       many utterances: from files, in batches, to files; .ray: on Ray
     wfstdec.doctor      what is wrong with files that are to be decoded together
     wfstdec.compare     searches side by side on one's own data; tuning
     wfstdec.io          log-probs, transcripts, boost files, results

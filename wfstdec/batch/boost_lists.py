@@ -63,10 +63,16 @@ class BoostLists:
         text = repr((self._words, self._phrases))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def of(self, utterance: str) -> BoostsLike:
-        """The boosts of an utterance, for `Decoder.decode`; None where it has none."""
+    def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
+        """The boosts of an utterance, for `Decoder.decode`; None where it has none.
+
+        Args:
+            utterance: Its id.
+            own: Words in place of those that the lists have for it.
+        """
         self._asked.add(utterance)
-        words, phrases = self._words.of(utterance), self._phrases.of(utterance)
+        words = self._words.of(utterance) if own is None else own or None
+        phrases = self._phrases.of(utterance)
         if phrases is None:
             return words
         assert self._compiler is not None

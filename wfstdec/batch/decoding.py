@@ -117,7 +117,7 @@ def decode_file(
             logprobs.without(known),
             boosts,
             nbest=nbest > 1,
-            lattices=_kept(lattices, keep),
+            lattices=reading_and_keeping(lattices, keep),
             summary=summary,
             strict=strict,
             progress=progress and not results.on_terminal,
@@ -358,9 +358,9 @@ def _search(
     return [[best] for best in decoder.decode(logprobs, boosts=given)]
 
 
-def _kept(
+def reading_and_keeping(
     lattices: Callable[[str, Lattice], list[Hypothesis]] | None,
-    keep: LatticeWriter | None,
+    keep: Callable[[str, Lattice], Any] | None,
 ) -> Callable[[str, Lattice], list[Hypothesis]] | None:
     """Read a lattice, and then keep it; only lattices that can be read are kept."""
     if keep is None or lattices is None:

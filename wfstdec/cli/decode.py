@@ -12,18 +12,30 @@ features:
 Results come in the order of the log-probs; without --output, on standard output. An
 utterance with a fault is named and left out, and the exit code is 1. What is done when
 a run is stopped stays beside --output, and --resume goes on from there.
+
+On a Ray cluster (--ray) log-probs may also be rows: Parquet, or shards of WebDataset;
+--output is a folder of Parquet.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
+from pathlib import Path
 
 from wfstdec.batch.decoding import decode_file
+from wfstdec.batch.ray import DecodeRows, are_rows, logprob_rows
 from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
+from wfstdec.cli.ray_flags import (
+    RAY_FLAGS,
+    ready_for_ray,
+    refuse_flags_of_ray,
+    run_on_ray,
+)
 from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
@@ -66,10 +78,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, *BOOST_FLAGS)
     add_flags(parser, "--lattices", *READING_FLAGS)
     add_decoder_flags(parser)
+    add_flags(parser.add_argument_group("for --ray"), *RAY_FLAGS)
 
 
 def run(args: argparse.Namespace) -> None:
     """Decode all utterances and write their results."""
+    if args.ray is not None:
+        run_decoding_on_ray(ready_for_ray(args))
+        return
+    refuse_flags_of_ray(args)
     options = search_options(args)
     nbest = getattr(options, "nbest", None) or 1
     format, subtitles = result_format(args), subtitle_options(args)
@@ -96,3 +113,26 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         print(summary, file=sys.stderr)
     summary.check_all_done()
+
+
+def run_decoding_on_ray(args: argparse.Namespace) -> None:
+    """Decode all rows on a cluster; what is wrong with the flags is said before."""
+    path = Path(args.logprobs)
+    rows = [path] if are_rows([path]) else logprob_rows(path)
+    decode_rows(args)
+    run_on_ray(args, rows, partial(decode_rows, args))
+
+
+def decode_rows(args: argparse.Namespace) -> DecodeRows:
+    """Make what an actor does: the decoder that the flags ask for, and its lists."""
+    options = search_options(args)
+    nbest = getattr(options, "nbest", None) or 1
+    words, phrases = read_lists(args)
+    wants_lattices = args.lattices or args.confidence or args.mbr
+    return DecodeRows(
+        make_decoder(args, options),
+        lambda decoder: boosts_for(decoder, args, words, phrases),
+        nbest=nbest,
+        lattices=reading_of(args, nbest) if wants_lattices else None,
+        keep=args.lattices,
+    )

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
+from wfstdec.cli.ray_flags import RAY_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.serve_flags import SERVE_FLAGS
 from wfstdec.cli.text_flags import TEXT_FLAGS
@@ -428,6 +429,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     **MODEL_FLAGS,
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
+    **RAY_FLAGS,
     **AUDIO_FLAGS,
     **SERVE_FLAGS,
     **TEXT_FLAGS,

@@ -57,7 +57,8 @@ RESULT_FLAGS: dict[str, dict[str, Any]] = {
 }
 
 _NO_SETTINGS = frozenset(
-    "command output quiet threads workers strict resume overwrite".split()
+    "command output quiet threads workers strict resume overwrite "
+    "ray actors gpus_per_actor batch_rows file_rows".split()
 )
 """Flags that change nothing in the results."""
 

@@ -13,18 +13,30 @@ The graph, or --lexicon, has to be over the model's tokens. What is long is cut 
 nobody speaks, and each piece is then encoded whole. A recording with a fault is named
 and left out, and the exit code is 1. What is done when a run is stopped stays beside
 --output, and --resume goes on from there.
+
+On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;
+--output is a folder of Parquet.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
+from typing import Any
 
+from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
 from wfstdec.cli.audio_flags import AUDIO_FLAGS, audio_options
 from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
+from wfstdec.cli.ray_flags import (
+    RAY_FLAGS,
+    ready_for_ray,
+    refuse_flags_of_ray,
+    run_on_ray,
+)
 from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
@@ -75,10 +87,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
     add_flags(parser, *BOOST_FLAGS, "--lattices", *READING_FLAGS, *AUDIO_FLAGS)
     add_decoder_flags(parser, of_audio=True)
+    add_flags(parser.add_argument_group("for --ray"), *RAY_FLAGS)
 
 
 def run(args: argparse.Namespace) -> None:
     """Transcribe all recordings and write their results."""
+    if args.ray is not None:
+        run_transcribing_on_ray(ready_for_ray(args))
+        return
+    refuse_flags_of_ray(args)
     restart = restart_of(args, makes="lattices")
     sources = find_recordings(args.audio)
     format, subtitles = result_format(args), subtitle_options(args)
@@ -87,22 +104,12 @@ def run(args: argparse.Namespace) -> None:
     options = search_options(args, of_audio=True)
     nbest = getattr(options, "nbest", None) or 1
     result_writer(format, nbest=nbest)  # refused before the graph is loaded
-    wants_lattices = args.lattices or args.confidence or args.mbr
-    decoder = make_decoder(args, options)
-    transcriber = Transcriber(
-        model,
-        decoder,
-        cuts=CutOptions(whole_s=args.whole),
-        audio=audio_options(args),
-        workers=args.workers,
-        nbest=nbest > 1,
-        lattices=reading_of(args, nbest) if wants_lattices else None,
-    )
+    transcriber = _transcriber(args, model, options, nbest)
     summary = transcribe_files(
         transcriber,
         sources,
         args.output,
-        boosts=boosts_for(decoder, args, words, phrases),
+        boosts=boosts_for(transcriber.decoder, args, words, phrases),
         format=format,
         nbest=nbest,
         subtitles=subtitles,
@@ -114,6 +121,47 @@ def run(args: argparse.Namespace) -> None:
     if not args.quiet:
         print(summary, file=sys.stderr)
     summary.check_all_done()
+
+
+def _transcriber(
+    args: argparse.Namespace, model: Encoder, options: Any, nbest: int
+) -> Transcriber:
+    wants_lattices = args.lattices or args.confidence or args.mbr
+    return Transcriber(
+        model,
+        make_decoder(args, options),
+        cuts=CutOptions(whole_s=args.whole),
+        audio=audio_options(args),
+        workers=args.workers,
+        nbest=nbest > 1,
+        lattices=reading_of(args, nbest) if wants_lattices else None,
+    )
+
+
+def run_transcribing_on_ray(args: argparse.Namespace) -> None:
+    """Transcribe all rows on a cluster; what is wrong with the flags is said before."""
+    args.workers = args.workers or args.threads
+    if are_rows(args.audio):
+        rows = args.audio
+    else:
+        rows = list(recording_rows(find_recordings(args.audio)))
+    transcribe_rows(args)
+    run_on_ray(args, rows, partial(transcribe_rows, args))
+
+
+def transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
+    """Make what an actor does: the model, the decoder, and its lists."""
+    args = argparse.Namespace(**vars(args))  # the model changes some
+    words, phrases = read_lists(args)
+    model = load_acoustic_model(args)
+    options = search_options(args, of_audio=True)
+    nbest = getattr(options, "nbest", None) or 1
+    return TranscribeRows(
+        lambda: _transcriber(args, model, options, nbest),
+        lambda decoder: boosts_for(decoder, args, words, phrases),
+        nbest=nbest,
+        keep=args.lattices,
+    )
 
 
 def load_acoustic_model(args: argparse.Namespace) -> Encoder:

@@ -119,6 +119,39 @@ def read_phrase_weights(path: str | os.PathLike[str]) -> BoostFile:
     return BoostFile(common)
 
 
+def boosts_of(given: Any, place: str = "boosts") -> Numbers:
+    """Check the boosts of one utterance, as a JSON line has them behind `"boosts"`.
+
+    Args:
+        given: Words, entries, or word to bonus; a bonus of None follows from the list.
+        place: What errors begin with.
+
+    Raises:
+        BoostError: Malformed, no finite number, or a word twice.
+    """
+    if not isinstance(given, dict | list):
+        raise BoostError(
+            f"{place}: found {given!r}, expected words, or word to bonus (nats)"
+        )
+    known: dict[str, Any] = {}
+    for word, value in _listed(given, place, _WORDS[0]):
+        _add(known, word, value, place, _WORDS[1])
+    return known
+
+
+def dump_boosts(boosts: Numbers) -> str:
+    """Write boosts as the JSON that `boosts_of` takes."""
+    if not any(isinstance(one, BoostEntry) for one in boosts.values()):
+        return json.dumps(dict(boosts), ensure_ascii=False)
+    entries = (
+        one if isinstance(one, BoostEntry) else BoostEntry(word, bonus=one)
+        for word, one in boosts.items()
+    )
+    fields = ({name: getattr(one, name) for name in _FIELDS} for one in entries)
+    known = [{k: v for k, v in one.items() if v not in (None, ())} for one in fields]
+    return json.dumps(known, ensure_ascii=False)
+
+
 def read_phrases(path: str | os.PathLike[str]) -> list[str]:
     """Read phrases without their numbers: of a list as above, or one a line.
 

@@ -94,7 +94,7 @@ class Journal:
         self._restart = restart
         header = {"format": _FORMAT, "version": _VERSION}
         header["files"] = [str(file) for file in files]
-        self._header = json.loads(_json(header | {"settings": dict(settings)}))
+        self._header = settings_as_json(header | {"settings": dict(settings)})
         with writing(files[0] if files else path):
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
@@ -216,16 +216,15 @@ class Journal:
 
     def _compare(self, header: Mapping[str, Any]) -> None:
         """Raise unless the earlier run had these settings."""
-        before, now = header.get("settings", {}), self._header["settings"]
         called, found = self._restart.called, []
         if header.get("version") != _VERSION:
             found.append(f"version {_VERSION}, was {header.get('version')}")
         if header.get("files") != self._header["files"]:
             was, files = (", ".join(h["files"]) for h in (header, self._header))
             found.append(f"files {files}, was {was}")
-        for name in dict.fromkeys((*now, *before)):
-            if _value(now.get(name)) != _value(before.get(name)):
-                found.append(_difference(called(name), now.get(name), before.get(name)))
+        found += differences(
+            self._header["settings"], header.get("settings", {}), called
+        )
         if found:
             raise OptionError(
                 f"{self.path} is of a run that differs: {'; '.join(found)}; expected "
@@ -243,6 +242,28 @@ class Journal:
         for file in (*self.files, self._file):
             with contextlib.suppress(OSError, ValueError):
                 file.close()
+
+
+def differences(
+    now: Mapping[str, Any], before: Mapping[str, Any], called: Callable[[str], str]
+) -> list[str]:
+    """Name the settings, as JSON has them, in which a run differs from an earlier one.
+
+    Args:
+        now: By name, those of this run.
+        before: Those of the earlier one.
+        called: What users call a setting.
+    """
+    return [
+        _difference(called(name), now.get(name), before.get(name))
+        for name in dict.fromkeys((*now, *before))
+        if _value(now.get(name)) != _value(before.get(name))
+    ]
+
+
+def settings_as_json(settings: Mapping[str, Any]) -> Any:
+    """Settings as JSON gives them back: what two runs are compared by."""
+    return json.loads(_json(settings))
 
 
 def partial(path: Path) -> Path:

@@ -101,12 +101,27 @@ def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
                 f"{path}:{number}: found the command or range {target!r}, expected "
                 "'file[:offset]'; write what it gives to an ark first"
             )
-        match = _OFFSET.fullmatch(target)
-        if match:
-            entries.append((utterance, Path(match["file"]), int(match["offset"])))
-        else:
-            entries.append((utterance, Path(target), 0))
+        entries.append((utterance, *_file_and_offset(target)))
     return entries
+
+
+def read_matrix_at(target: str) -> np.ndarray:
+    """Read the matrix of `file[:offset]`, [T, V].
+
+    Raises:
+        FormatError: It cannot be read, is truncated, or no matrix.
+    """
+    path, offset = _file_and_offset(target)
+    with _open(path) as file:
+        file.seek(offset)
+        return _read_matrix(file, target)
+
+
+def _file_and_offset(target: str) -> tuple[Path, int]:
+    match = _OFFSET.fullmatch(target)
+    if match:
+        return Path(match["file"]), int(match["offset"])
+    return Path(target), 0
 
 
 def _open(path: Path) -> BinaryIO:

@@ -65,7 +65,7 @@ class LogprobReader:
         for utterance, load in self._read(self.path):
             _check_id(utterance, seen, self.path)
             if utterance not in self._left_out:
-                yield utterance, partial(_checked, load, f"{self.path}: {utterance}")
+                yield utterance, partial(checked, load, f"{self.path}: {utterance}")
 
     def without(self, utterances: Collection[str]) -> LogprobReader:
         """Leave out some utterances, whose log-probs are then not read."""
@@ -114,7 +114,13 @@ def _check_id(utterance: str, seen: set[str], path: Path) -> None:
     seen.add(utterance)
 
 
-def _checked(load: Load, place: str) -> np.ndarray:
+def checked(load: Load, place: str) -> np.ndarray:
+    """Read log-probs; they must be floats of two axes.
+
+    Raises:
+        FormatError: No floats, or as `load` raises it.
+        ShapeError: Not [T, V].
+    """
     logprobs = load()
     if not np.issubdtype(logprobs.dtype, np.floating):
         raise FormatError(f"{place}: dtype {str(logprobs.dtype)!r}, expected floats")

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.decoding import fields_of
 from wfstdec.batch.summary import Summary, named
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
@@ -157,10 +158,16 @@ def _recordings(
         yield Recording(
             source.name,
             source.path,
-            None if boosts is None else boosts.of(source.name),
+            _boosts_of(source, boosts),
             start_s=source.start_s,
             duration_s=source.duration_s,
         )
+
+
+def _boosts_of(source: Source, boosts: BoostLists | None) -> BoostsLike:
+    if boosts is None:
+        return source.boosts
+    return boosts.of(source.name, source.boosts)
 
 
 def _tell(transcript: Transcript, told: set[str]) -> None:

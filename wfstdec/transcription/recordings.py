@@ -4,8 +4,8 @@
 
 A folder stands for all audio below it, by the ending of its names. A list has a path on
 each line; an `.scp` file of Kaldi's `name path`; a manifest is JSON lines as NeMo has
-them, with `audio_filepath` and, where they are, `id`, `offset` and `duration`. Paths in
-a file are relative to its folder.
+them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `boosts`,
+these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wfstdec.boost.lists import Numbers
 from wfstdec.errors import FormatError
+from wfstdec.io.boost_files import boosts_of
 from wfstdec.text.files import read_lines
 
 AUDIO_ENDINGS = frozenset(
@@ -39,12 +41,14 @@ class Source:
         path: The file.
         start_s: Where the part begins, seconds.
         duration_s: How long it is; None is to the end.
+        boosts: A list of its own, in place of the common one; None where it has none.
     """
 
     name: str
     path: Path
     start_s: float = 0.0
     duration_s: float | None = None
+    boosts: Numbers | None = None
 
 
 def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
@@ -145,4 +149,11 @@ def _entry(entry: dict[str, Any], folder: Path) -> Source:
         name = file.stem
         if start_s:
             name += f"-{round(100 * start_s):07d}"
-    return Source(str(name), folder / file, start_s, duration and float(duration))
+    boosts = entry.get("boosts")
+    return Source(
+        str(name),
+        folder / file,
+        start_s,
+        duration and float(duration),
+        None if boosts is None else boosts_of(boosts),
+    )

@@ -1,0 +1,32 @@
+"""Batches beyond one machine: rows of a manifest to rows of Parquet, on Ray Data.
+
+    from functools import partial
+    from wfstdec.batch.ray import DecodeRows, RayOptions, TranscribeRows, run_rows
+
+    run_rows("logprobs.parquet", partial(DecodeRows, decoder), "words", address="auto")
+    run_rows("shards/", partial(TranscribeRows, make_transcriber), "words",
+             options=RayOptions(actors=8, threads=2), restart=Restart(resume=True))
+
+`DecodeRows` and `TranscribeRows` are classes for `Dataset.map_batches`: an actor makes
+one model and one decoder, and keeps them. `run_rows` does the rest: a manifest in
+Parquet, or shards of WebDataset; Ray's checkpoints, so that rows that are done are not
+done again; errors in a column. Needs the extra `ray`.
+"""
+
+from wfstdec.batch.ray.jobs import RayOptions, RowsSummary, run_rows
+from wfstdec.batch.ray.manifests import are_rows, logprob_rows, recording_rows
+from wfstdec.batch.ray.rows import result_schema
+from wfstdec.batch.ray.workers import DecodeRows, RowWorker, TranscribeRows
+
+__all__ = [
+    "DecodeRows",
+    "RayOptions",
+    "RowWorker",
+    "RowsSummary",
+    "TranscribeRows",
+    "are_rows",
+    "logprob_rows",
+    "recording_rows",
+    "result_schema",
+    "run_rows",
+]

@@ -1,0 +1,105 @@
+"""Manifests as datasets of Ray, shards of WebDataset among them.
+
+    rows = open_rows(["calls.parquet"])            # or .tar; Ray has been started
+
+A shard is a tar of samples: members of one name but for their endings stand side by
+side, audio (`call-1.flac`) or log-probs (`call-1.npy`) and, where there are boosts,
+`call-1.json` with `boosts`; the name is the id, unless the JSON has one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import IO, Any
+
+import pyarrow as pa
+import ray.data
+from ray.data.datasource import FileBasedDatasource
+
+from wfstdec.batch.ray.manifests import kind_of
+from wfstdec.transcription.recordings import AUDIO_ENDINGS
+
+_SHARD_BYTES = 2**26
+_COLUMNS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("audio", pa.binary()),
+        ("logprobs", pa.binary()),
+        ("boosts", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+
+def open_rows(places: Sequence[str | os.PathLike[str]]) -> ray.data.Dataset:
+    """Open Parquet files, or shards, as a dataset of rows; Ray has been started."""
+    paths = [os.path.abspath(one) for one in places]
+    if kind_of(places[0]) == ".parquet":
+        return ray.data.read_parquet(paths)
+    return ray.data.read_datasource(_Shards(paths, file_extensions=["tar"]))
+
+
+class _Shards(FileBasedDatasource):
+    """Tar files of samples. Ray's own reader of them gives what its checkpoints refuse.
+
+    A shard that is damaged gives the rows before the fault, and one that says so.
+    """
+
+    def _read_stream(self, f: IO[bytes], path: str) -> Iterator[pa.Table]:
+        rows, size = [], 0
+        for row in _samples(f, path):
+            rows.append(row)
+            size += len(row.get("audio") or row.get("logprobs") or b"")
+            if size > _SHARD_BYTES:
+                yield pa.Table.from_pylist(rows, _COLUMNS)
+                rows, size = [], 0
+        if rows:
+            yield pa.Table.from_pylist(rows, _COLUMNS)
+
+
+def _samples(file: IO[bytes], path: str) -> Iterator[dict[str, Any]]:
+    """The samples of a shard as rows."""
+    try:
+        with tarfile.open(fileobj=file, mode="r|*") as tar:
+            files = (one for one in tar if one.isreg())
+            # Members are read one after the other: a stream cannot go back.
+            members = ((*_split(one.name), _bytes(tar, one)) for one in files)
+            for name, found in groupby(members, lambda member: member[0]):
+                yield _sample(name, [(ending, data) for _, ending, data in found])
+    except (tarfile.TarError, OSError, EOFError) as error:
+        yield {"id": path, "error": f"{path}: damaged or cut short: {error}"}
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name of a sample, and the ending of its member, behind the first dot."""
+    folder, _, base = name.rpartition("/")
+    stem, _, ending = base.partition(".")
+    return f"{folder}/{stem}" if folder else stem, f".{ending.lower()}"
+
+
+def _bytes(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file is not None  # it is a regular one
+    return file.read()
+
+
+def _sample(name: str, members: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": name}
+    for ending, data in members:
+        if ending in AUDIO_ENDINGS:
+            row["audio"] = data
+        elif ending == ".npy":
+            row["logprobs"] = data
+        elif ending == ".json":
+            try:
+                said = json.loads(data)
+                row["id"] = str(said.get("id", row["id"]))
+                if said.get("boosts") is not None:
+                    row["boosts"] = json.dumps(said["boosts"])
+            except (ValueError, AttributeError) as error:
+                row["error"] = f"{name}.json: not an object of JSON ({error})"
+    return row
