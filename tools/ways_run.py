@@ -7,6 +7,7 @@ Kernels run as Python here, so that a profiler sees them; models and log-probs a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -103,6 +104,12 @@ from wfstdec.jit import intrinsics  # noqa: E402
 
 intrinsics.prefetch = lambda array, index: None
 intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
+with contextlib.suppress(ImportError):  # checkouts of before have none
+    from vectors_in_python import use_arrays
+
+    from wfstdec.jit import vectors
+
+    use_arrays(vectors)
 
 
 # ---------------------------------------------------------------------- profiler

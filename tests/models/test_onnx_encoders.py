@@ -370,7 +370,7 @@ def test_what_is_no_model_lists_the_kinds_tried(tmp_path):
         load_model(tmp_path / "none.onnx")
     with pytest.raises(ModelError, match="int: a model of no known kind"):
         load_model(5)
-    with pytest.raises(OptionError, match="kind='x', expected one of encoder, hama"):
+    with pytest.raises(OptionError, match="kind='x', expected one of encoder, mapped"):
         load_model(tmp_path, kind="x")
     (tmp_path / "broken.onnx").write_bytes(b"no")
     with pytest.raises(FormatError, match="broken.onnx: not a readable ONNX"):

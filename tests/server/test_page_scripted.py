@@ -60,7 +60,8 @@ def short(scripted):
 
 def listen_until(page, text):
     page.get_by_role("button", name="Listen").click()
-    expect(page.locator("#transcript")).to_contain_text(text, timeout=60000)
+    word = page.locator("#transcript .word").filter(has_text=text)
+    expect(word.first).to_be_visible(timeout=60000)
 
 
 def end(page):

@@ -338,7 +338,6 @@ def test_keys_that_no_header_carries(tmp_path, monkeypatch, text):
         (("--origin", "example.org"), "--origin 'example.org', expected"),
         (("--origin", "https://example.org/"), "scheme, host and port alone"),
         (("--ssl-keyfile", "key.pem"), "without --ssl-certfile, expected both"),
-        (("--decoder", "transducer"), "expected wfst, trie or greedy"),
         ((), "--decoder wfst without --graph"),
     ],
 )

@@ -63,40 +63,10 @@ from wfstdec.jit import intrinsics
 intrinsics.prefetch = lambda array, index: None
 intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
 
+from tools.vectors_in_python import use_arrays
 from wfstdec.jit import vectors
 
-
-def lanes(array, index):
-    """Sixteen elements of an array, all of which must be there."""
-    assert index + vectors.LANES <= len(array)
-    return array[int(index) : int(index) + vectors.LANES]
-
-
-def bits_of(found):
-    """A bit for each of sixteen."""
-    return np.uint16(sum(1 << i for i in np.flatnonzero(found).tolist()))
-
-
-def store(array, index, vector):
-    lanes(array, index)[:] = vector
-
-
-def select(bits, one, other):
-    return np.where([int(bits) >> i & 1 for i in range(vectors.LANES)], one, other)
-
-
-vectors.load = lambda array, index: lanes(array, index).copy()
-vectors.store, vectors.select = store, select
-vectors.splat = lambda value: np.full(vectors.LANES, value)
-vectors.add, vectors.subtract, vectors.multiply = np.add, np.subtract, np.multiply
-vectors.negative, vectors.least = np.negative, np.minimum
-vectors.below = lambda one, other: bits_of(one < other)
-vectors.at_most = lambda one, other: bits_of(one <= other)
-vectors.equal = lambda one, other: bits_of(one == other)
-vectors.has = lambda vector, value: bits_of(vector & value)
-vectors.gather = lambda array, index: array[index]
-vectors.least_of = np.min
-vectors.trailing = lambda value: np.uint64((int(value) & -int(value)).bit_length() - 1)
+use_arrays(vectors)
 
 import naive_cases
 import naive_ctc_decoder

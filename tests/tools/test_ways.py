@@ -47,7 +47,7 @@ def test_files_run_on_a_way():
     told = subprocess.run(command, env=environment, capture_output=True, check=True)
     found = ways.json.loads(told.stdout)
     assert "search/logprobs.py" in found["log-probs"]["host"]
-    assert "wfst/cpu/frame.py" in found["log-probs"]["kernels"]
+    assert "wfst/cpu/row_frame.py" in found["log-probs"]["kernels"]
     oov_words = set(found["OOV words"]["host"])
     assert {"fst/oov_exits.py", "wfst/boost_support.py"} <= oov_words
     assert "boost/words.py" not in oov_words  # of all boosts
