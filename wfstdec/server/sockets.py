@@ -44,6 +44,9 @@ def socket_options(limits: Limits) -> dict[str, Any]:
 class SocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol; a connection ends even if its client never reads."""
 
+    close_sent: bool
+    read_paused: bool
+    close_timer: asyncio.TimerHandle | None
     _cut_timer: asyncio.TimerHandle | None = None
     _is_given_up = False
 
@@ -51,7 +54,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Begin the handshake; the handler finds `give_up` in its scope."""
         super().handle_connect(event)
         if getattr(self, "scope", None) is not None:  # the handler begins later
-            scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+            scope: dict[str, Any] = self.scope
             scope[GIVE_UP] = self.give_up
 
     def give_up(self, code: int, reason: str) -> None:
@@ -90,7 +93,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         assert self.conn.close_sent is not None
         code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
         told = {"type": "websocket.disconnect", "code": code, "reason": reason}
-        self.queue.put_nowait(told)  # type: ignore[arg-type]
+        self.queue.put_nowait(told)
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self._linger()
