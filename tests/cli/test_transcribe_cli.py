@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 from cli_files import build, wfstdec, write_files
 from real_speech import RECIPE
 from spoken import RATE, speech, write_wav
@@ -20,6 +19,7 @@ from wfstdec.errors import ModelError
 from wfstdec.lattice.file import open_lattices
 from wfstdec.models import load_model
 
+soundfile = pytest.importorskip("soundfile")
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 

@@ -1,6 +1,7 @@
 """Audio to words: pieces and joins against the model and the decoder called bare."""
 
 import dataclasses
+import importlib.util
 import io
 import itertools
 import threading
@@ -28,6 +29,10 @@ from wfstdec.transcription.encoding import Encoded, Encoding, Recording
 from wfstdec.transcription.joining import join_nbest
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.recordings import find_recordings
+
+needs_soundfile = pytest.mark.skipif(
+    importlib.util.find_spec("soundfile") is None, reason="needs soundfile"
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +66,7 @@ def no_threads_left():
 
 
 # ----------------------------------------------------------------- whole recordings
+@needs_soundfile
 def test_short_audio_is_the_decoders_words_of_the_models_logprobs(decoder, tmp_path):
     """Bit for bit, from arrays, files and bytes, in a run and alone."""
     model = SpokenEncoder()
@@ -118,6 +124,7 @@ def test_audio_without_pauses_is_cut_between_words(decoder):
     assert found.hypothesis.text == texts(["cab", "c", "ab"] * 120)
 
 
+@needs_soundfile
 def test_memory_is_bounded_where_nobody_takes_what_is_made(decoder):
     """Of 20 minutes no more is read than windows and pieces under way need."""
 
@@ -155,6 +162,7 @@ def test_memory_is_bounded_where_nobody_takes_what_is_made(decoder):
     assert no_threads_left()
 
 
+@needs_soundfile
 def test_parts_of_files_and_those_that_are_not_there(decoder, tmp_path):
     _, sound = speech(6, seed=7)
     path = write_wav(tmp_path / "a.wav", sound)
