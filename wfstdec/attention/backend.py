@@ -48,7 +48,7 @@ class AttentionPath(NamedTuple):
 
     @property
     def reached_final(self) -> bool:
-        """Whether it ended."""
+        """Tell whether the text came to its end."""
         return self.text.reached_final
 
     @property
@@ -88,7 +88,7 @@ class AttentionBackend:
         self._silent = np.array(sorted(silent), np.int64)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """One tensor [T, D] of frames of the encoder for each utterance, on the device.
+        """Check the encoder's frames: [T, D] for each utterance, on the device.
 
         Raises:
             ShapeError: Axes, D or lengths are wrong.

@@ -108,7 +108,7 @@ class TransducerBackend:
             self._alone.of(phrases)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """One tensor [T, D] of frames of the encoder for each utterance, on the device.
+        """Check the encoder's frames: [T, D] for each utterance, on the device.
 
         Args:
             frames: [B, T, D] or a sequence of [T, D], torch or NumPy; of features,

@@ -62,7 +62,7 @@ _ALIKE = 1e-2
 
 
 class Text(NamedTuple):
-    """What is known of a row's text.
+    """The state of the phrases behind a row's text.
 
     Attributes:
         state: Of the phrases, after its last token.
@@ -236,14 +236,14 @@ class PhraseBoostLogitsProcessor:
         return next((n for n in whole if _are_alike(scores, n)), 1)
 
     def _prefers_end(self, scores: Any) -> list[bool]:
-        """Whether no score is above that of an end, of each row."""
+        """Tell the rows in which no score is above that of the end."""
         ends = self._rows.ends(int(scores.shape[1])).tolist()
         if hasattr(scores, "amax"):
             return (scores[:, ends].amax(1) >= scores.amax(1)).tolist()
         return (scores[:, ends].max(1) >= scores.max(1)).tolist()
 
     def _is_last(self, length: int) -> bool:
-        """Whether the next token is one that `generate` cuts texts off behind."""
+        """Tell whether `generate` cuts texts off behind the next token."""
         if self._max_new_tokens is not None:
             return length - self._rows.begin_index + 1 >= self._max_new_tokens
         return self._max_length is not None and length + 1 >= self._max_length
@@ -251,7 +251,7 @@ class PhraseBoostLogitsProcessor:
     def _states(
         self, boosts: PhraseBoosts, texts: Sequence[Text], size: int
     ) -> RowStates:
-        """What the kernel is to know of the rows of one list."""
+        """Lay out the rows of one list for the kernel."""
         labels = boosts.automaton.arc_label
         if len(labels) and labels.max() >= size:
             raise ShapeError(
@@ -295,7 +295,7 @@ def _texts_of(
     ids: np.ndarray,
     before: Sequence[Text | None],
 ) -> list[Text]:
-    """What there is to know of some rows: a step on from what was known, or all."""
+    """Find the states of some rows: a step on from known ones, or from the start."""
     automaton = boosts.automaton
     parents = [
         _walked(rows, boosts, row[:-1]) if known is None else known
@@ -335,7 +335,7 @@ def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
 
 
 def _are_alike(scores: Any, width: int) -> bool:
-    """Whether each `width` rows in a row have the same scores, but for rounding."""
+    """Tell whether each `width` rows in a row have equal scores, but for rounding."""
     for first in range(0, len(scores), width):
         one = scores[first : first + 1]
         for other in range(first + 1, first + width):

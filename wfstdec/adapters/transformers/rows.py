@@ -71,7 +71,7 @@ class TextRows(Generic[_Found]):
         return np.ascontiguousarray(ids[:, self.begin_index :])
 
     def parents(self, ids: np.ndarray) -> list[_Found | None]:
-        """What was kept of each row's text before its last token, or None.
+        """Look up the state of each row's text before its last token, or None.
 
         That of the same row counts first, then those of its utterance: with equal
         texts in two utterances nothing else would tell them apart.
@@ -102,7 +102,7 @@ class TextRows(Generic[_Found]):
         return row[~np.isin(row, self._silent)].astype(np.int32)
 
     def is_silent(self, last: np.ndarray) -> np.ndarray:
-        """Whether no model steps on a token, bool [N]."""
+        """Tell the tokens that no model steps on, bool [N]."""
         return np.isin(last, self._silent)
 
     def silent_columns(self, num_labels: int, size: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How phrases are spelt by a tokenizer of Transformers.
+"""Spellings of phrases in the tokens of a tokenizer of Transformers.
 
 speller = tokenizer_speller(tokenizer, neutral_of(tokenizer), written_ways)
 """
@@ -14,7 +14,7 @@ from wfstdec.text.tokenizers import tokenizer_of
 
 
 def written_ways(text: str) -> list[str]:
-    """As it is and in other cases (`case_variants`), behind a space and without.
+    """Spell a phrase as it is and in other cases, behind a space and without.
 
     Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
     """
