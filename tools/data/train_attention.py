@@ -1,34 +1,41 @@
 """Train an attention head and a CTC head together, on the transducer demo's encoder.
 
     pip install -e '.[tools,torch]'
-    python -m tools.data.train_attention --minutes 110      # build/attention
-    python -m tools.data.train_attention --minutes 30       # goes on where that stopped
+    python -m tools.data.train_attention --minutes 90       # build/attention
 
 Starts from the kept weights of graphs/transducer_demo, so its pieces, data and split
-are those; the CTC loss makes attention monotonic early. Writes state.pt (all that is
-needed to go on) and model.npz (float16) every --check steps and at the end, and prints
-losses and the greedy WER of the attention head on some held-out utterances. A first
-trial with the encoder frozen was too weak to judge a search by: 37.7 % WER.
+are those; the CTC loss makes attention monotonic early. Sentences that follow each
+other are said together, up to 90 words: attention fails on texts longer than those it
+was trained on, and a held-out utterance has up to 81 words. The learning rate falls by
+the clock, over --minutes of all runs together. Writes state.pt (all that is needed to
+go on: the same command again) and model.npz (float16, the moving average) every --check
+steps and at the end, and prints losses and the greedy WER of the attention head on some
+held-out utterances. A first trial with the encoder frozen was too weak to judge a
+search by: 37.7 % WER.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from tools.data.train_transducer import (
+    AVERAGE,
     BATCH_FRAMES,
     BOOKS,
     CLIP,
+    PEAK_RATE,
+    WARM_UP,
     WEIGHT_DECAY,
-    rate_at,
     speller,
 )
 from tools.data.transducer_data import (
@@ -52,6 +59,33 @@ DEMO = Path("graphs/transducer_demo")
 CTC_WEIGHT = 0.3
 SMOOTHING = 0.1
 LAYERS = 3
+LONGEST = 90
+"""Words of a simulated utterance at most."""
+ENCODER_RATE = 0.3
+"""The encoder's learning rate in those of the heads: it is trained already."""
+ENCODER_FROM = 0.3
+"""The share of the time before which the encoder stays as it is: what heads that know
+nothing yet would teach it is worth nothing, and a step takes a third of the time."""
+
+
+def joined(sentences: Sequence[list[str]], seed: int) -> Iterator[list[str]]:
+    """Sentences that follow each other, together of 1 to `LONGEST` words."""
+    rng = np.random.default_rng(seed)
+    words: list[str] = []
+    wanted = rng.integers(1, LONGEST + 1)
+    for sentence in sentences:
+        if words and len(words) + len(sentence) > wanted:
+            yield words
+            words, wanted = [], rng.integers(1, LONGEST + 1)
+        words = words + sentence
+    if words:
+        yield words
+
+
+def rate_by(step: int, done: float) -> float:
+    """Warm-up by steps, then half a cosine over the share of the time that is over."""
+    falling = 0.5 + 0.5 * np.cos(np.pi * min(1.0, done))
+    return PEAK_RATE * min(1.0, (step + 1) / WARM_UP) * float(falling)
 
 
 class TwoHeads(nn.Module):
@@ -65,7 +99,7 @@ class TwoHeads(nn.Module):
     def __init__(self, demo: TransducerNet, pieces: int) -> None:
         super().__init__()
         encoder, dim, self.stride = demo.encoder, demo.config.dim, demo.config.stride
-        sizes = AttentionSizes(pieces + 1, dim, dim, layers=LAYERS, positions=200)
+        sizes = AttentionSizes(pieces + 1, dim, dim, layers=LAYERS, positions=448)
         self.encoder, self.attention = encoder, AttentionNet(sizes, dropout=0.1)
         self.ctc = nn.Linear(dim, pieces + 1)
 
@@ -130,34 +164,40 @@ def greedy_errors(
 def train(
     net: TwoHeads, source: Source, names: Sequence[str], args: argparse.Namespace
 ) -> int:
-    """Train for so many minutes, going on from what was kept; the steps done."""
-    decayed = [p for p in net.parameters() if p.ndim > 1]
-    others = [p for p in net.parameters() if p.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": others}]
-    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), weight_decay=0)
-    state, first = args.out / "state.pt", 0
+    """Train for so many minutes, going on from what was kept; the steps done.
+
+    Leaves the average of the weights in `net`.
+    """
+    optimizer = torch.optim.AdamW(groups_of(net), betas=(0.9, 0.98))
+    average = copy.deepcopy(net)
+    state, step, before = args.out / "state.pt", 0, 0.0
     if state.is_file():
         kept = torch.load(state, weights_only=True)
         net.load_state_dict(kept["net"])
+        average.load_state_dict(kept["average"])
         optimizer.load_state_dict(kept["optimizer"])
-        first = int(kept["step"])
-        print(f"goes on at step {first}", flush=True)
+        step, before = int(kept["step"]), float(kept["seconds"])
+        print(f"goes on at step {step}, {before:.0f} s", flush=True)
 
     def keep(step: int) -> None:
-        parts = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
+        parts = {"net": net, "average": average, "optimizer": optimizer}
+        whole = {name: one.state_dict() for name, one in parts.items()}
         with atomic_write(state) as file:
-            torch.save(parts | {"step": step}, file)
-        save(net, names, args.out / "model.npz")
+            torch.save(whole | {"step": step, "seconds": seconds}, file)
+        save(average, names, args.out / "model.npz")
 
     halves = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    began, told, step = time.perf_counter(), {}, first
+    began, seconds, told = time.perf_counter(), before, {}
     for examples in source.batches(BATCH_FRAMES, pool=400):
-        if step >= args.steps or time.perf_counter() - began > 60 * args.minutes:
+        seconds = before + time.perf_counter() - began
+        if seconds > 60 * args.minutes:
             break
         net.train()
         batch = collate(examples, net.stride)
+        done = seconds / (60 * args.minutes)
+        net.encoder.requires_grad_(done >= ENCODER_FROM)
         for group in optimizer.param_groups:
-            group["lr"] = float(rate_at(step, args.steps))
+            group["lr"] = group["share"] * rate_by(step, done)
         with torch.autocast("cpu", torch.bfloat16, enabled=halves):
             found = net.losses(batch)
         loss = (1 - CTC_WEIGHT) * found["attention"] + CTC_WEIGHT * found["ctc"]
@@ -166,16 +206,36 @@ def train(
         nn.utils.clip_grad_norm_(net.parameters(), CLIP)
         optimizer.step()
         step += 1
+        follow(average, net, min(AVERAGE, step / (step + 10)))
         for name, one in found.items():
             told[name] = 0.98 * told.get(name, one.item()) + 0.02 * one.item()
         if step % args.report == 0:
             shown = " ".join(f"{name} {one:.3f}" for name, one in told.items())
-            print(f"{step} {time.perf_counter() - began:.0f} s {shown}", flush=True)
+            print(f"{step} {seconds:.0f} s {shown}", flush=True)
         if step % args.check == 0:
             keep(step)
-            print(f"WER {greedy_errors(net, names, source.speech, 24):.1f} %")
+            wer = greedy_errors(average, names, source.speech, 24)
+            print(f"WER {wer:.1f} %", flush=True)
     keep(step)
+    net.load_state_dict(average.state_dict())
     return step
+
+
+def groups_of(net: TwoHeads) -> list[dict[str, Any]]:
+    """Weights by their rate and whether they decay."""
+    groups = []
+    for part, share in ((net.encoder, ENCODER_RATE), (net.attention, 1), (net.ctc, 1)):
+        for matrices, decay in ((True, WEIGHT_DECAY), (False, 0.0)):
+            own = [p for p in part.parameters() if (p.ndim > 1) == matrices]
+            groups.append({"params": own, "share": share, "weight_decay": decay})
+    return groups
+
+
+@torch.no_grad()
+def follow(average: nn.Module, net: nn.Module, keep: float) -> None:
+    """Move the average of the weights towards those of now."""
+    for mean, now in zip(average.parameters(), net.parameters(), strict=True):
+        mean.lerp_(now, 1.0 - keep)
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -183,8 +243,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--data", type=Path, default=Path("../shared/data"), help="development data")
     add("--out", type=Path, default=Path("build/attention"), help="folder to write to")
-    add("--minutes", type=float, default=110.0)
-    add("--steps", type=int, default=12_000, help="of the whole training")
+    add("--minutes", type=float, default=90.0, help="of the whole training")
     add("--seed", type=int, default=1)
     add("--report", type=int, default=100, help="steps between lines of losses")
     add("--check", type=int, default=1000, help="steps between error rates")
@@ -198,7 +257,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     speech = load_speech(args.data)
-    sentences = training_sentences(read_lines(args.data / "text" / BOOKS), speech)
+    lines = read_lines(args.data / "text" / BOOKS)
+    longer = joined(training_sentences(lines, speech), args.seed)
+    # Once more: six words in a row may go from one sentence into the next.
+    texts = (" ".join(words) for words in longer)
+    sentences = training_sentences(texts, speech, LONGEST)
     names, spell = speller((DEMO / "bpe.model").read_bytes())
     net = TwoHeads(load_net(DEMO / "model.npz"), len(names)).float()
     state, done = args.out / "state.pt", 0
