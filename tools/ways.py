@@ -67,6 +67,7 @@ LONG = {
     "search.decoder": "a public class: what users call of every decoder",
     "adapters.pyctcdecode.decoder": "a public class: all calls of pyctcdecode's",
     "trie.decoder": "a public class, with what makes it of files and what reads it",
+    "trie.reference": "one search, read top to bottom, with comments at its steps",
     "server.audio_bytes": "one idea: bytes cut anywhere, to samples, for each encoding",
     "server.course": "one idea: what becomes of a stream, step by step",
     "server.engine": "one loop: a round, its stages in order",

@@ -38,6 +38,21 @@ def exceeds(params, cost, credit, least):
 
 
 @inlined
+def step_cost(params, before, step):
+    """The cost after a step but for its acoustics: what the search holds entries by.
+
+    Search, lattices and endings add these up alike, in the order of `reference.py`.
+
+    Args:
+        params: `Params`.
+        before: The cost of the phase that it begins from.
+        step: What adds to it: `graph_cost`, unscaled, `insertion`, `boost_cost`.
+    """
+    cost = float32(before + float32(params.lm_scale * step.graph_cost))
+    return float32(float32(cost + step.insertion) + step.boost_cost)
+
+
+@inlined
 def least_cost(entry):
     """The cost of the better phase."""
     return min(entry.blank_cost, entry.nonblank_cost)
