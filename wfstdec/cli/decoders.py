@@ -14,11 +14,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import wfstdec
+from wfstdec.autoregressive import need_torch
 from wfstdec.cli.flags import DECODERS, add_flags
 from wfstdec.cli.result_flags import g2p_of
 from wfstdec.errors import OptionError
 from wfstdec.search.decoder import Decoder
-from wfstdec.transducer import need_torch
 
 
 @dataclass(frozen=True)

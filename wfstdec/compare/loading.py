@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from wfstdec.autoregressive import need_torch
 from wfstdec.compare.memory import resident_mb
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
@@ -21,7 +22,6 @@ from wfstdec.lm.loading import AnyLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
-from wfstdec.transducer import need_torch
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
@@ -165,8 +165,9 @@ def transducer_factory(
         InputError: As `TransducerDecoder`'s.
     """
     need_torch()
+    from wfstdec.autoregressive.model import TimedModel
     from wfstdec.transducer.decoder import TransducerDecoder
-    from wfstdec.transducer.loading import TimedModel, open_decoder
+    from wfstdec.transducer.loading import open_decoder
 
     first = open_decoder(
         *(model,), head=head, lm=lm, frame_shift_s=frame_shift_s, threads=1, **others
