@@ -9,6 +9,7 @@ details = decoder.texts(frames, lengths)           # every text with its rank
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from wfstdec.attention.backend import AttentionBackend, AttentionPath, AttentionResult
+from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.model import AttentionModel, checked_table
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import is_looped
@@ -24,6 +26,7 @@ from wfstdec.autoregressive.decoder import (
     ModelDecoder,
     PathsReader,
     check_input,
+    torch_device,
     weighted_lms,
 )
 from wfstdec.boost.compiled import CompiledBoosts
@@ -210,4 +213,39 @@ def _as_text(path: AttentionPath) -> AttentionText:
         end_credit=path.end_credit,
         looped=is_looped(text.tokens),
         reached_final=text.reached_final,
+    )
+
+
+def open_decoder(
+    model: str | os.PathLike[str],
+    *,
+    lm: AnyLM | None = None,
+    backend: str = "auto",
+    frame_shift_s: float = 0.02,
+    threads: int | None = None,
+    **more: Any,
+) -> AttentionDecoder:
+    """A decoder of features, with its encoder.
+
+    Args:
+        model: As of `load_attention`.
+        lm: Over the model's tokens.
+        backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
+        frame_shift_s: Seconds per frame of features.
+        threads: Of torch; None leaves them as they are.
+        **more: Other arguments of `AttentionDecoder`.
+
+    Raises:
+        BackendError: There is no such device.
+        InputError: As of `load_attention` and `AttentionDecoder`.
+    """
+    device = torch_device(backend, threads)
+    loaded = load_attention(model, device=device)
+    return AttentionDecoder(
+        loaded,
+        lm=lm,
+        input="features",
+        frame_shift_s=frame_shift_s * loaded.stride,
+        device=device,
+        **more,
     )
