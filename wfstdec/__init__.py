@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
     from wfstdec.attention.decoder import AttentionDecoder as AttentionDecoder
+    from wfstdec.attention.joint_net import load_attention as load_attention
     from wfstdec.attention.model import AttentionModel as AttentionModel
     from wfstdec.attention.options import AttentionOptions as AttentionOptions
     from wfstdec.attention.rescoring import rescore as rescore
@@ -149,6 +150,7 @@ _HOMES = {
     "build_lm": "wfstdec.lm.loading",
     "from_openfst": "wfstdec.fst.openfst_io",
     "lattice_hypotheses": "wfstdec.search.paths.lattice",
+    "load_attention": "wfstdec.attention.joint_net",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
     "load_model": "wfstdec.models.loading",

@@ -17,14 +17,13 @@ from wfstdec.attention.fusion import Fusion
 from wfstdec.attention.model import AttentionModel
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import FoundText, Searcher
+from wfstdec.autoregressive.backend import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.contract import Read
-from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.paths.token_path import NO_PRON, TokenRows
 from wfstdec.search.scheduling import ALONE, Workers
-from wfstdec.transducer.phrases import phrases_of
 
 
 class AttentionPath(NamedTuple):
@@ -57,7 +56,13 @@ class AttentionPath(NamedTuple):
         return self.said.token
 
 
-class AttentionBackend:
+class AttentionResult(NamedTuple):
+    """The texts of an utterance, best first; at least one."""
+
+    paths: tuple[AttentionPath, ...]
+
+
+class AttentionBackend(ModelBackend):
     """A model with its language models, on one device; searches on the host.
 
     Args:
@@ -66,10 +71,9 @@ class AttentionBackend:
         frame_shift_s: Seconds per frame.
         batch_size: Utterances decoded side by side.
         device: Where the model is.
+        encodes: Whether features come, and the model's encoder goes first.
         dense: As of `Searcher`.
     """
-
-    can: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -79,35 +83,18 @@ class AttentionBackend:
         frame_shift_s: float,
         batch_size: int,
         device: torch.device | str = "cpu",
+        encodes: bool = False,
         dense: bool = False,
     ) -> None:
-        self.model, self.device = model, torch.device(device)
-        self.batch_size, self.dense = batch_size, dense
+        super().__init__(model, device, batch_size, encodes)
+        self.dense = dense
         self._lms, self._frame_shift_s = lms, frame_shift_s
         silent = {int(model.eos), *model.neutral}
         self._silent = np.array(sorted(silent), np.int64)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """Check the encoder's frames: [T, D] for each utterance, on the device.
-
-        Raises:
-            ShapeError: Axes, D or lengths are wrong.
-        """
-        arrays = split_batch(frames, lambda one: torch.as_tensor(np.asarray(one)))
-        counts = check_lengths(lengths, len(arrays))
-        found = []
-        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
-            size = arrays[0].shape[-1] if arrays[0].ndim == 2 else 0
-            if array.ndim != 2 or array.shape[1] != size:
-                raise ShapeError(
-                    f"frames are {tuple(array.shape)}, expected [T, D] of the encoder, "
-                    f"D={size} as of the first utterance",
-                    i,
-                )
-            if count is not None and not 0 <= count <= len(array):
-                raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
-            found.append(array[:count].to(self.device))
-        return found
+        """Check frames, or encode features: `ModelBackend.frames`."""
+        return self.frames(frames, lengths)
 
     def decode(
         self,
@@ -131,12 +118,12 @@ class AttentionBackend:
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         prompts: Sequence[Sequence[int]] | None,
-    ) -> list[list[AttentionPath]]:
+    ) -> list[AttentionResult]:
         """The texts of each utterance, best first; at least one."""
         given = self._prompts(prompts, len(utterances))
         lists = phrases_of(boosts)
         found = {
-            i: [self._silence(options)]
+            i: AttentionResult((self._silence(options),))
             for i, one in enumerate(utterances)
             if not len(one)
         }
@@ -158,7 +145,8 @@ class AttentionBackend:
                     error.utterance = group[error.utterance]
                 raise
             for i, size, one in zip(group, sizes, texts, strict=True):
-                found[i] = [self._path(text, lists[i], options, size) for text in one]
+                paths = [self._path(text, lists[i], options, size) for text in one]
+                found[i] = AttentionResult(tuple(paths))
         return [found[i] for i in range(len(utterances))]
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:

@@ -30,6 +30,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
     add_flags(parser, "--open-vocabulary")
     add_flags(parser, "--model", "--head", "--transducer-lm")
+    add_flags(parser, "--attention-model", "--attention-lm")
 
 
 def speech_of(args: argparse.Namespace) -> Speech:
@@ -65,6 +66,8 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
         transducer=args.model,
         head=args.head,
         transducer_lm=args.transducer_lm,
+        attention=args.attention_model,
+        attention_lm=args.attention_lm,
         **phrases,
     )
 
