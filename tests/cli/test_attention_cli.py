@@ -74,6 +74,10 @@ def rows_of(capsys):
             {"length_norm": "gnmt", "gnmt_alpha": 0.9, "max_tokens_per_s": 9.0},
         ),
         (
+            ["--ctc-weight", "0.3", "--pre-beam", "2"],
+            {"ctc_weight": 0.3, "pre_beam": 2},
+        ),
+        (
             ["--no-repeat-ngram", "2", "--token-insertion", "-1"],
             {"no_repeat_ngram": 2, "token_insertion": -1.0},
         ),
