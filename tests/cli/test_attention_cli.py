@@ -74,6 +74,10 @@ def rows_of(capsys):
             {"length_norm": "gnmt", "gnmt_alpha": 0.9, "max_tokens_per_s": 9.0},
         ),
         (
+            ["--ctc-weight", "0.3", "--pre-beam", "2"],
+            {"ctc_weight": 0.3, "pre_beam": 2},
+        ),
+        (
             ["--no-repeat-ngram", "2", "--token-insertion", "-1"],
             {"no_repeat_ngram": 2, "token_insertion": -1.0},
         ),
@@ -193,6 +197,8 @@ def test_tuning_an_attention_decoder_and_the_command_that_comes_of_it(files, cap
     program, name, *command = others[-1].split()
     assert (program, name) == ("wfstdec", "decode")
     text = " ".join(command)
-    assert text.startswith("--decoder attention --model model.npz --lm letters.arpa")
+    start = "--decoder attention --model %s --lm %s"
+    paths = files / "model.npz", files / "letters.arpa"
+    assert text.startswith(start % paths)
     assert "--length-norm mean" in text and "--beam-size 2" in text
     assert wfstdec(files, "decode", *command, "--quiet") == 0

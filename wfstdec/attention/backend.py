@@ -7,12 +7,14 @@ paths = backend.decode(backend.inputs(frames, lengths), options, boosts)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.attention.ctc import CtcPrefixes, CtcUnits, width_of
 from wfstdec.attention.fusion import Fusion
 from wfstdec.attention.model import AttentionModel
 from wfstdec.attention.options import AttentionOptions
@@ -22,8 +24,10 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.contract import Read
+from wfstdec.search.logprobs import as_numpy, split_batch
 from wfstdec.search.paths.token_path import NO_PRON, TokenRows
 from wfstdec.search.scheduling import ALONE, Workers
+from wfstdec.text.symbols import TokenTable
 
 
 class AttentionPath(NamedTuple):
@@ -56,6 +60,30 @@ class AttentionPath(NamedTuple):
         return self.said.token
 
 
+class WithCtc(NamedTuple):
+    """Frames of utterances, and CTC log-probs beside them."""
+
+    frames: Any
+    ctc: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Utterance:
+    """What the model is given of an utterance.
+
+    Attributes:
+        frames: [T, D].
+        ctc: Log-probs float32 [T, columns]; None where nobody gave any.
+    """
+
+    frames: Tensor
+    ctc: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """T."""
+        return len(self.frames)
+
+
 class AttentionResult(NamedTuple):
     """The texts of an utterance, best first; at least one."""
 
@@ -72,6 +100,7 @@ class AttentionBackend(ModelBackend):
         batch_size: Utterances decoded side by side.
         device: Where the model is.
         encodes: Whether features come, and the model's encoder goes first.
+        ctc_tokens: As of `AttentionDecoder`.
         dense: As of `Searcher`.
     """
 
@@ -84,6 +113,7 @@ class AttentionBackend(ModelBackend):
         batch_size: int,
         device: torch.device | str = "cpu",
         encodes: bool = False,
+        ctc_tokens: TokenTable | None = None,
         dense: bool = False,
     ) -> None:
         super().__init__(model, device, batch_size, encodes)
@@ -91,14 +121,52 @@ class AttentionBackend(ModelBackend):
         self._lms, self._frame_shift_s = lms, frame_shift_s
         silent = {int(model.eos), *model.neutral}
         self._silent = np.array(sorted(silent), np.int64)
+        eos = int(model.eos)
+        self._units = CtcUnits.of(model.tokens, ctc_tokens, self._silent, eos)
 
-    def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """Check frames, or encode features: `ModelBackend.frames`."""
-        return self.frames(frames, lengths)
+    def inputs(self, frames: Any, lengths: Any) -> list[Utterance]:
+        """Check frames, or encode features: `ModelBackend.frames`.
+
+        Args:
+            frames: As there; or `WithCtc` of such.
+            lengths: As there.
+
+        Raises:
+            ShapeError: As there; or CTC log-probs do not fit.
+            LogprobError: CTC log-probs with NaN.
+            OptionError: CTC log-probs beside features.
+        """
+        ctc: Any = None
+        if isinstance(frames, WithCtc):
+            frames, ctc = frames
+            if self.encodes:
+                raise OptionError(
+                    "ctc= with input='features', expected frames: the model's own CTC "
+                    "head is asked for features"
+                )
+        found = self.frames(frames, lengths)
+        if ctc is None:
+            return [Utterance(one) for one in found]
+        rows = split_batch(ctc, as_numpy)
+        if len(rows) != len(found):
+            raise ShapeError(
+                f"CTC log-probs of {len(rows)} utterances, expected {len(found)}"
+            )
+        return [
+            Utterance(one, self._checked_ctc(given, len(one), i))
+            for i, (one, given) in enumerate(zip(found, rows, strict=True))
+        ]
+
+    def _checked_ctc(self, logprobs: np.ndarray, num_frames: int, i: int) -> np.ndarray:
+        try:
+            return self._units.check(logprobs, num_frames)
+        except InputError as error:
+            error.utterance = i
+            raise
 
     def decode(
         self,
-        utterances: Sequence[Tensor],
+        utterances: Sequence[Utterance],
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         *,
@@ -114,7 +182,7 @@ class AttentionBackend(ModelBackend):
     @torch.no_grad()
     def found(
         self,
-        utterances: Sequence[Tensor],
+        utterances: Sequence[Utterance],
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         prompts: Sequence[Sequence[int]] | None,
@@ -128,9 +196,10 @@ class AttentionBackend(ModelBackend):
             if not len(one)
         }
         for group in self._groups(utterances, given):
-            some = [utterances[i] for i in group]
+            some = [utterances[i].frames for i in group]
             fusion = self._fusion(options, [lists[i] for i in group])
-            searcher = Searcher(self.model, options, fusion, dense=self.dense)
+            ctc = self._ctc(options, [utterances[i] for i in group])
+            searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
             sizes = [len(one) for one in some]
             limits = [self._limit(options, size) for size in sizes]
             batch = (
@@ -175,8 +244,30 @@ class AttentionBackend(ModelBackend):
             raise ShapeError(f"{len(prompts)} prompts, expected {num}, one each")
         return [tuple(int(token) for token in one) for one in prompts]
 
+    def _ctc(
+        self, options: AttentionOptions, utterances: Sequence[Utterance]
+    ) -> CtcPrefixes | None:
+        """CTC of a batch, by what was given or by the model's own head."""
+        if not options.ctc_weight:
+            return None
+        own = getattr(self.model, "ctc", None)
+        rows = []
+        for i, one in enumerate(utterances):
+            given = one.ctc
+            if given is None and own is not None:
+                logprobs = own(one.frames).float().cpu().numpy()
+                given = self._checked_ctc(logprobs, len(one), i)
+            if given is None:
+                raise OptionError(
+                    f"ctc_weight={options.ctc_weight!r} without CTC log-probs, "
+                    "expected ctc=, or a model with a method `ctc`"
+                )
+            rows.append(given)
+        width = width_of(options.pre_beam, options.beam_size)
+        return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
+
     def _groups(
-        self, utterances: Sequence[Tensor], prompts: Sequence[Sequence[int]]
+        self, utterances: Sequence[Utterance], prompts: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
         """Utterances decoded together: prompts of one length, frames of like length."""
         order = sorted(
@@ -204,7 +295,7 @@ class AttentionBackend(ModelBackend):
     def _silence(self, options: AttentionOptions) -> AttentionPath:
         """An utterance without frames: no tokens, and no model is asked."""
         total = -sum(w * options.lm_scale * lm.final(lm.start) for lm, w in self._lms)
-        text = FoundText((), total, 0.0, options.rank(total, 0), -1, True)
+        text = FoundText((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
         return AttentionPath(TokenRows(np.zeros((0, 4), np.int32)), text, 0.0, 0.0, 0)
 
     def _path(

@@ -16,7 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from wfstdec.attention.backend import AttentionBackend, AttentionPath, AttentionResult
+from wfstdec.attention.backend import (
+    AttentionBackend,
+    AttentionPath,
+    AttentionResult,
+    WithCtc,
+)
 from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.model import AttentionModel, checked_table
 from wfstdec.attention.options import AttentionOptions
@@ -30,11 +35,14 @@ from wfstdec.autoregressive.decoder import (
     weighted_lms,
 )
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.lm.loading import AnyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
+from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.words import Counted
+from wfstdec.text.symbols import TokenTable
 
 
 class AttentionText(NamedTuple):
@@ -45,6 +53,7 @@ class AttentionText(NamedTuple):
         total_cost: As of `Hypothesis`: it is not divided by anything.
         rank: What the list is ordered by; more is better.
         attention_cost: What the model itself gives, the end included.
+        ctc_cost: What CTC gives, 0 without it.
         boost_cost: Minus what its phrases are credited.
         end_credit: What `end_rule="compensated"` gave its end, nats.
         looped: Whether it ends in four times the same.
@@ -55,6 +64,7 @@ class AttentionText(NamedTuple):
     total_cost: float
     rank: float
     attention_cost: float
+    ctc_cost: float
     boost_cost: float
     end_credit: float
     looped: bool
@@ -83,6 +93,8 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
         frame_shift_s: Seconds per frame of the encoder.
         batch_size: Utterances decoded side by side, and encoded.
         device: Where the model is.
+        ctc_tokens: The tokens of CTC log-probs, with their blank; None where they are
+            the model's, the blank in the place of the end.
         dense: The model always sees K rows for each utterance, needed or not.
 
     Attributes:
@@ -107,6 +119,7 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
         frame_shift_s: float = 0.02,
         batch_size: int = 24,
         device: str | torch.device = "cpu",
+        ctc_tokens: TokenTable | None = None,
         dense: bool = False,
     ) -> None:
         check_input(model, input, batch_size)
@@ -119,6 +132,7 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
             batch_size=batch_size,
             device=device,
             encodes=input == "features",
+            ctc_tokens=ctc_tokens,
             dense=dense,
         )
         super().__init__(
@@ -130,12 +144,64 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
             frame_shift_s=frame_shift_s,
         )
 
+    def decode(
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        confidence: bool = False,
+        posterior_scale: float = 1.0,
+        ctc: Any = None,
+    ) -> list[Hypothesis]:
+        """Decode whole utterances, as `Decoder.decode`.
+
+        Args:
+            logprobs: [B, T, D] or a sequence of [T, D], of the encoder, or its
+                features.
+            lengths: As there.
+            boosts: As there.
+            confidence: As there; there are none.
+            posterior_scale: As there.
+            ctc: Log-probs of CTC for every frame of the encoder, [B, T, C] or a
+                sequence of [T, C], for `ctc_weight`; None asks the model's own head.
+
+        Raises:
+            InputError: As there; or CTC log-probs that do not fit.
+        """
+        return super().decode(
+            logprobs if ctc is None else WithCtc(logprobs, ctc),
+            *(lengths, boosts),
+            confidence=confidence,
+            posterior_scale=posterior_scale,
+        )
+
+    def decode_nbest(
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        ctc: Any = None,
+    ) -> list[list[Hypothesis]]:
+        """Several hypotheses of each utterance, best first; as `decode`.
+
+        Args:
+            logprobs: As of `decode`.
+            lengths: As of `decode`.
+            boosts: As of `decode`.
+            ctc: As of `decode`.
+        """
+        given = logprobs if ctc is None else WithCtc(logprobs, ctc)
+        return super().decode_nbest(given, lengths, boosts)
+
     def texts(
         self,
         frames: Any,
         lengths: Any = None,
         boosts: Any = None,
         *,
+        ctc: Any = None,
         prompts: Sequence[Sequence[int]] | None = None,
     ) -> list[list[AttentionText]]:
         """The n-best list of each utterance, with ranks and all tokens.
@@ -144,13 +210,15 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
             frames: [B, T, D] or a sequence of [T, D], of the encoder.
             lengths: [B] frames of each; None for all.
             boosts: As of `decode`.
+            ctc: As of `decode`.
             prompts: What the decoder is given first, for each utterance; None takes
                 the model's.
 
         Raises:
             InputError: As of `decode`; or not one prompt for each utterance.
         """
-        utterances = self._backend.inputs(frames, lengths)
+        given = frames if ctc is None else WithCtc(frames, ctc)
+        utterances = self._backend.inputs(given, lengths)
         compiled = self._boosts.compile(
             boosts, len(utterances), self.options.boost_scale
         )
@@ -209,6 +277,7 @@ def _as_text(path: AttentionPath) -> AttentionText:
         total_cost=-text.total + 0.0,
         rank=text.rank,
         attention_cost=-text.attention + 0.0,
+        ctc_cost=-text.ctc + 0.0,
         boost_cost=path.end_credit - path.boost + 0.0,
         end_credit=path.end_credit,
         looped=is_looped(text.tokens),

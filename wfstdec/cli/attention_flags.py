@@ -45,6 +45,16 @@ ATTENTION_SEARCH_FLAGS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "what becomes of phrases at the end, a token that competes with them",
         {"choices": get_args(EndRule)},
     ),
+    "--ctc-weight": (
+        "ctc_weight",
+        "0 to 1: how much the model's CTC head counts in place of attention",
+        {"type": float, "metavar": "X"},
+    ),
+    "--pre-beam": (
+        "pre_beam",
+        "tokens of a text that CTC scores (none: 1.5 times the beam size)",
+        {"type": int, "metavar": "N"},
+    ),
     "--final-eos-score": (
         "final_eos_score",
         "--end-rule compensated: what an end gains behind a phrase",

@@ -73,5 +73,19 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
 
 
 def grid_of(texts: Iterable[str], options: Any) -> Grid:
-    """A grid of these options, a dataclass; errors as of `parse_grid`."""
-    return parse_grid(texts, [field.name for field in fields(options)])
+    """A grid of these options, a dataclass; errors as of `parse_grid`.
+
+    Where an option is a word, `none` is one too: `end_rule=closed,none`.
+    """
+    grid = parse_grid(texts, [field.name for field in fields(options)])
+    words = {f.name for f in fields(options) if isinstance(f.default, str)}
+
+    def meant(name: str, value: Any) -> Any:
+        return "none" if value is None and name in words else value
+
+    return {
+        names: [meant(names, value) for value in values]
+        if isinstance(names, str)
+        else [tuple(map(meant, names, value)) for value in values]
+        for names, values in grid.items()
+    }
