@@ -65,7 +65,7 @@ LONGEST = 90
 """Words of a simulated utterance at most."""
 ENCODER_RATE = 0.3
 """The encoder's learning rate in those of the heads: it is trained already."""
-ENCODER_FROM = 0.3
+ENCODER_FROM = 0.45
 """The share of the time before which the encoder stays as it is: what heads that know
 nothing yet would teach it is worth nothing, and a step takes a third of the time."""
 
