@@ -1,7 +1,5 @@
 """The search on rows of LG finds what the specification finds on the packed graph."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from random_graphs import (
@@ -14,7 +12,7 @@ from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, search
 
 from wfstdec.search.interrupts import Pace
-from wfstdec.wfst.cpu import row_groups
+from wfstdec.wfst.cpu import row_arrays, row_groups
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.row_entries import drop_nodes
 from wfstdec.wfst.cpu.row_groups import goes_on_rows
@@ -35,7 +33,7 @@ def test_rows_are_the_specification(seed):
     for i in range(40):
         rng = np.random.default_rng([seed, i])
         graph = random_product(rng)
-        options = dataclasses.replace(random_options(rng), min_active=0)
+        options = random_options(rng)
         lengths = rng.integers(0, 12, 3)
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
         batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
@@ -126,3 +124,18 @@ def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypat
     (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
     assert len(dropped) > 3 and backend.on_rows is not None
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+
+
+def test_a_state_that_grew_gets_scratch_that_is_as_large():
+    """Threads give both back one by one: they may meet others than they left with."""
+    rng = np.random.default_rng(8)
+    graph = random_product(rng, 6)
+    x = np.log(rng.dirichlet([1] * 6, 20)).astype(np.float32)
+    backend, options = CpuBackend(graph, first_capacity=1), WfstOptions(beam=20.0)
+    search_on_rows = backend.on_rows
+    search_on_rows._states.give(row_arrays.new_state(4096, 64))
+    search_on_rows._scratches.give(row_groups._first_scratch(take_apart(graph), 1, 1))
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+    kept = search_on_rows._scratches.take(0)
+    assert len(kept.waiting) >= 4096

@@ -89,6 +89,7 @@ class RowScratch(NamedTuple):
     heads: np.ndarray  # uint32 [ranks]
     winner: np.ndarray  # uint32 [F]: the candidate that made an entry in this frame
     repeats: np.ndarray  # float32 [F]: the cost after the token, said again
+    reached: np.ndarray  # float32 [F]: the least cost after the token; `min_active`
     listed: np.ndarray  # uint32 [F]: entries that may lead on
     live: np.ndarray  # uint64 [F]: the tokens by which they do
     candidates: np.ndarray  # CANDIDATE [C]
@@ -130,6 +131,7 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
         heads=np.zeros(int(rows.num_ranks), np.uint32),
         winner=some.zeros(entries, np.uint32),
         repeats=some.zeros(entries, np.float32),
+        reached=some.zeros(entries, np.float32),
         listed=some.zeros(entries, np.uint32),
         live=some.zeros(entries, np.uint64),
         candidates=some.zeros(candidates, CANDIDATE),
@@ -146,7 +148,9 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
 
 
 OF_STATE_ENTRIES = RowState._fields[: RowState._fields.index("nodes")]
-OF_SCRATCH_ENTRIES = tuple("waiting links winner repeats listed live ends keys".split())
+OF_SCRATCH_ENTRIES = tuple(
+    "waiting links winner repeats reached listed live ends keys".split()
+)
 OF_CANDIDATES = "candidates", "at", "of", "by"
 """What has the length of entries, in a state and in scratch, and that of candidates."""
 

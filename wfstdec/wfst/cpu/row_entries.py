@@ -8,10 +8,10 @@ share are a chain, in the order in which they were made.
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int64, uint32, uint64
+from numpy import float32, int64, uint16, uint32, uint64
 
 from wfstdec.jit import inlined, jit, part
-from wfstdec.jit.vectors import STEP
+from wfstdec.jit.vectors import STEP, load, select, splat, store
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.rows import RECORDS, SHARED
 
@@ -20,6 +20,7 @@ _FROM_TOKEN, _NONE = uint32(k.FROM_TOKEN), uint32(k.NONE)
 NO_ENTRY = uint64(k.NONE)
 """In the place of an entry's position: there is none."""
 _INF = float32(np.inf)
+_ALL = uint32(0xFFFF)
 _ZERO, _ONE = uint64(0), uint64(1)
 
 
@@ -89,6 +90,16 @@ def register(rows, scratch, state, n, record, after):
         else:
             state.chain[after] = uint32(n)
             state.counts[k.CHAINED] += 1
+
+
+@inlined
+def clear_behind(state, n):
+    """Make what stands in the last vector behind the last of `n` entries infinite."""
+    behind = n & ~(STEP - _ONE)
+    if behind < n:
+        rest = uint16((_ALL << uint32(n - behind)) & _ALL)
+        store(state.blank, behind, select(rest, splat(_INF), load(state.blank, behind)))
+        store(state.token, behind, select(rest, splat(_INF), load(state.token, behind)))
 
 
 @inlined

@@ -131,10 +131,9 @@ def _label_of(rows, state, node):
 
 
 def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:
-    """Whether a search is one for rows: boosts have no states, there is no fewest."""
+    """Whether a search is one for rows: boosts have no states."""
     plain = boosts.phrases is None and boosts.added is None
-    paid_at_once = not boosts.words.top_bonus > params.instalment
-    return plain and paid_at_once and params.min_active == 0
+    return plain and not boosts.words.top_bonus > params.instalment
 
 
 class RowSearch:
@@ -150,10 +149,11 @@ class RowSearch:
         self._rows, self._rule = rows, rule
         entries = first_capacity
         self._scratches: Pool[k.RowScratch] = Pool(
-            partial(k.new_scratch, rows, entries, CANDIDATES_PER_ENTRY * entries)
+            partial(_first_scratch, rows, entries), fits=_fits
         )
         self._states: Pool[k.RowState] = Pool(
-            partial(k.new_state, entries, NODES_PER_ENTRY * entries)
+            partial(k.new_state, entries, NODES_PER_ENTRY * entries),
+            beside=self._scratches,
         )
 
     @cached_property
@@ -169,7 +169,8 @@ class RowSearch:
     ) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `GROUP`."""
         words = self._tables.words(boosts)
-        scratch, state = self._scratches.take(), self._states.take()
+        state = self._states.take()
+        scratch = self._scratches.take(len(state.record))
 
         def search(*given: np.ndarray) -> int:
             return search_rows(self._rows, params, words, scratch, state, *given)
@@ -183,6 +184,15 @@ class RowSearch:
         self._scratches.give(scratch)
         self._states.give(state)
         return paths
+
+
+def _first_scratch(rows: RowArrays, first_capacity: int, entries: int) -> k.RowScratch:
+    entries = max(entries, first_capacity)
+    return k.new_scratch(rows, entries, CANDIDATES_PER_ENTRY * entries)
+
+
+def _fits(scratch: k.RowScratch, entries: int) -> bool:
+    return len(scratch.waiting) >= entries
 
 
 def grown(
