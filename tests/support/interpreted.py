@@ -218,6 +218,12 @@ def check_rows(rng):
     found = backend.decode_group(batch, options, boosts, Pace())
     expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 3)
     assert list(map(bits, found)) == expected
+    under_way = [backend.start(options, boosts) for _ in batch]
+    for half in range(2):
+        for search, x in zip(under_way, batch, strict=True):
+            search.advance(x[:2] if half == 0 else x[2:])
+            search.look()
+    assert [bits(search.finish()) for search in under_way] == expected
 
 
 def few(graph):

@@ -31,7 +31,7 @@ before; the first frame behind the token before; the entry that it leaves."""
 NODE = np.dtype([("before", "<u4"), ("arc", "<u4"), ("frame", "<u4"), ("ended", "<u4")])
 """A trace node: that of the token or epsilon arc before; an arc of `RowArrays`; frames
 passed with it; of a token, frames passed with the first that is not the token before.
-"""
+A root has no arc, and the number of its tip in the place of the node before."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of a node that an epsilon arc made."""
 FROM_TOKEN = 1 << 31
@@ -41,14 +41,13 @@ NONE = 0xFFFFFFFF
 LEVELS = 16
 """Cost levels up to the beam, each with its own set of live tokens."""
 
-(ENTRIES, NODES, CHAINED, FRAMES, DIED, PHASE, PASSES, WAITING, AT, FRESH, ALIVE) = (
-    range(11)
-)
+(ENTRIES, NODES, CHAINED, FRAMES, DIED, PHASE) = range(6)
+(PASSES, WAITING, AT, FRESH, ALIVE, ACTIVE) = range(6, 12)
 """Positions in `RowState.counts`: entries; nodes; entries that are not the first of
 their row; frames done; the frame that nothing survived or -1; see below; frames done
 once epsilon arcs are followed, 0 at the beginning; the entries that wait for that; how
 many of them were passed, or the rank; the first node of the frame; entries that went on
-in place."""
+in place; the sum of states that frames went on from."""
 NEW, PASSING, RANKS, BETWEEN = range(4)
 """`PHASE`: nothing is there yet; epsilon arcs are followed, those of entries that wait,
 and those of higher ranks; a frame is done."""
@@ -75,7 +74,7 @@ class RowState(NamedTuple):
     ended: np.ndarray  # uint32 [F]: as of a node, of the token before the blank
     chain: np.ndarray  # uint32 [F]: the row's next entry
     nodes: np.ndarray  # NODE [N]
-    counts: np.ndarray  # int64 [11]
+    counts: np.ndarray  # int64 [12]
     costs: np.ndarray  # float32 [4]
     base: np.ndarray  # float64 [1]: what re-basing took off
 
@@ -114,7 +113,7 @@ def new_state(entries: int, nodes: int) -> RowState:
     return RowState(
         **arrays,
         nodes=some.zeros(nodes, NODE),
-        counts=np.zeros(11, np.int64),
+        counts=np.zeros(12, np.int64),
         costs=np.zeros(4, f),
         base=np.zeros(1),
     )

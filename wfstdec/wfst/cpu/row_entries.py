@@ -169,7 +169,8 @@ def drop_nodes(state):
             at = int64(node)
             while not comes[at]:
                 comes[at] = True
-                at = int64(nodes[at].before)
+                if nodes[at].arc != _NONE:
+                    at = int64(nodes[at].before)
     kept, fresh = 0, 0
     for at in range(count):
         if comes[at]:
@@ -177,8 +178,9 @@ def drop_nodes(state):
             kept += 1
             if at < counts[k.FRESH]:
                 fresh = kept
-    for at in range(1, kept):
-        nodes[at].before = number[int64(nodes[at].before)]
+    for at in range(kept):
+        if nodes[at].arc != _NONE:
+            nodes[at].before = number[int64(nodes[at].before)]
     for i in range(counts[k.ENTRIES]):
         state.token_node[i] = number[int64(state.token_node[i])]
         state.blank_node[i] = number[int64(state.blank_node[i])]

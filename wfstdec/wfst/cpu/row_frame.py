@@ -73,7 +73,7 @@ _EPSILONS, _SHARED, _NO_BLANK = uint32(EPSILONS), uint32(SHARED), uint32(NO_BLAN
 _TOKEN_FIRST, _WORD, _RECORDS = uint32(TOKEN_FIRST), uint32(WORD), uint32(RECORDS)
 _NO_FLAG = uint32(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
-_NONE = uint32(k.NONE)
+_NONE, _TIP = uint32(k.NONE), uint32(0)
 _INF = float32(np.inf)
 _NOBODY = uint16(0)
 _ZERO, _ONE, _CLASSES = uint64(0), uint64(1), uint64(64)
@@ -109,7 +109,7 @@ def advance(rows, params, words, scratch, state, logprobs, first):
         if frame == logprobs.shape[0] or counts[k.DIED] >= 0:
             return k.OK, int64(logprobs.shape[0])
         of_blank = _price(rows, params, scratch.costs, logprobs[frame])
-        lowest = _keep(rows, params, scratch, state, of_blank)
+        within, lowest = _keep(rows, params, scratch, state, of_blank)
         beam, few = state.costs[k.BEAM], True
         while few:
             status, made = _emit(rows, params, words, scratch, state, lowest, beam)
@@ -128,6 +128,7 @@ def advance(rows, params, words, scratch, state, logprobs, first):
             return k.GROW_ENTRIES, frame
         if uint64(counts[k.NODES]) + made > room_in(state.nodes):
             return k.GROW_NODES, frame
+        counts[k.ACTIVE] += int64(within)
         waiting = _go_on(rows, scratch, state, of_blank)
         recombine(rows, params, scratch, state, made, waiting)
 
@@ -136,7 +137,7 @@ def advance(rows, params, words, scratch, state, logprobs, first):
 def _begin(rows, params, scratch, state):
     """Make the entry of the start; its epsilon arcs wait."""
     counts, root = state.counts, state.nodes[0]
-    root.before, root.arc, root.frame, root.ended = _NONE, _NONE, uint32(0), uint32(0)
+    root.before, root.arc, root.frame, root.ended = _TIP, _NONE, uint32(0), uint32(0)
     counts[k.NODES] = counts[k.FRESH] = 1
     counts[k.CHAINED] = counts[k.PASSES] = counts[k.AT] = counts[k.ALIVE] = 0
     insert(rows, params, scratch, state, _ZERO, rows.start, NO_ENTRY)
@@ -208,7 +209,7 @@ def _price(rows, params, costs, logprobs):
 
 @inlined
 def _keep(rows, params, scratch, state, of_blank):
-    """Prune and re-base; the least cost of what goes on in place."""
+    """Prune and re-base; as `_rebase`."""
     n = uint64(state.counts[k.ENTRIES])
     clear_behind(state, n)
     beam = params.beam
@@ -219,7 +220,7 @@ def _keep(rows, params, scratch, state, of_blank):
             state, n, of_blank, scratch.costs, scratch.repeats, beam
         )
         if within <= params.max_active:
-            return lowest
+            return within, lowest
         worst = keep_least(rows, scratch, state, n, params.max_active, beam)
         if params.beam_delta >= float32(0):
             delta = float32(worst + params.beam_delta)
