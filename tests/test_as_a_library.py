@@ -60,28 +60,6 @@ def arrays_in(thing, seen=None):
     return [one for part in parts for one in arrays_in(part)]
 
 
-@pytest.mark.parametrize(
-    "copied",
-    [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy],
-    ids=["pickle", "deepcopy"],
-)
-@pytest.mark.parametrize("kind", KINDS)
-def test_decoders_can_be_pickled_and_copied(kind, copied, decoders):
-    decoder, boosts = decoders[kind], BOOSTS.get(kind)
-    expected = decoder.decode(batch(), boosts=boosts)  # boosts are then remembered
-    made = copied(decoder)
-    assert made.decode(batch(), boosts=boosts) == expected
-    assert made.options == decoder.options and made.threads == decoder.threads
-    compiled = decoder.compile_boosts(boosts)
-    assert made.decode(batch(), boosts=copied(compiled)) == expected
-    if kind in ("wfst", "trie"):
-        [lattice], [other] = (
-            decoder.decode_lattice(batch()[:1]),
-            made.decode_lattice(batch()[:1]),
-        )
-        assert np.array_equal(copied(lattice).arcs, other.arcs)
-
-
 @pytest.mark.parametrize("kind", ["trie", "tokens", "greedy"])
 def test_kernels_are_not_compiled_anew_for_copies(kind, decoders):
     """Arrays that are read-only stay so: it is part of the types of kernels."""
@@ -132,11 +110,6 @@ def test_aligners_and_compilers_of_phrases_can_be_pickled(decoders, files):
         compiler = decoders[kind].phrase_compiler()
         made = pickle.loads(pickle.dumps(compiler)).compile(["ab c"])
         assert made.fingerprint == compiler.compile(["ab c"]).fingerprint
-
-
-def test_sessions_say_why_they_cannot_be_pickled(decoders):
-    with pytest.raises(TypeError, match="sessions are under way in this process"):
-        pickle.dumps(decoders["wfst"].sessions())
 
 
 def test_reprs_are_short(decoders, files):

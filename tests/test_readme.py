@@ -53,7 +53,8 @@ def test_what_a_page_names_is_there(page):
         assert (ROOT / "tools" / "bench_runs" / run).is_file(), run
     for module in re.findall(r"python -m\s+(tools[\w.]*\w)", text):
         path = ROOT / module.replace(".", "/")
-        assert path.with_suffix(".py").is_file() or module.endswith("NAME"), module
+        files = path.with_suffix(".py"), path / "__main__.py"
+        assert any(one.is_file() for one in files) or module.endswith("NAME"), module
 
 
 def test_the_commands_can_be_pasted(tmp_path, monkeypatch):

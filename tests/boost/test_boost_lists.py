@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_logprobs
-from searches import Lockstep
 
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.fst.tlg import build_graph
@@ -43,16 +41,6 @@ SAID = {
 WORDS = tuple(SAID)
 LEXICON = Lexicon(WORDS, tuple(SAID.values()), np.zeros(len(SAID), np.float32))
 BEAM = 5.0
-DECODERS = [
-    ("wfst", "reference"),
-    ("wfst", "cpu"),
-    ("wfst", "emulated"),
-    ("trie", "reference"),
-    ("trie", "cpu"),
-    ("greedy", "reference"),
-    ("greedy", "cpu"),
-]
-kinds = pytest.mark.parametrize("kind, backend", DECODERS)
 
 
 def model():
@@ -83,68 +71,7 @@ def decoder_of(kind, backend, threads=1):
     return decoder
 
 
-def random_list(rng, decoder):
-    """A list, and the same in another order and with other spaces, compiled anew."""
-    texts = [" ".join(rng.choice(WORDS, rng.integers(1, 4))) for _ in range(6)]
-    nats = rng.choice([-3.0, 0.5, 4.0, 9.0, 25.0, 120.0], len(texts)).tolist()
-    numbers = dict(zip(texts, nats, strict=True))
-    turned = {
-        f" {text} ".replace(" ", "\u3000 "): numbers[text] for text in texts[::-1]
-    }
-    if decoder.vocabulary.words and rng.random() < 0.5:
-        return numbers, turned
-    spelt = {text: [spelling_of(text)] for text in numbers}
-    found = []
-    for one in (numbers, turned):
-        compiler = PhraseCompiler(
-            lambda phrases: [spelt[phrase] for phrase in phrases],
-            TOKENS,
-            PhraseOptions(weights_are_totals=True),
-            boundary=1,
-        )
-        found.append(Boosts(phrases=compiler.compile(one)))
-    return tuple(found)
-
-
-def spelling_of(text):
-    """Tokens with the separator between words."""
-    spelt = []
-    for word in text.split():
-        spelt += [*SAID[word], 1]
-    return tuple(spelt[:-1])
-
-
 # ----------------------------------------------------------- what changes nothing
-@kinds
-def test_order_batch_padding_and_chunks_change_nothing(kind, backend):
-    decoders = [decoder_of(kind, backend, threads) for threads in (1, 2)]
-    boosted = 0
-    for seed in range(4 if backend == "emulated" else 12):
-        rng = np.random.default_rng([31, seed])
-        utterances = [random_logprobs(rng, t, len(TOKENS)) for t in (11, 0, 6, 9)]
-        lists = [random_list(rng, decoders[0]) for _ in utterances]
-        alone = [
-            decoders[0].decode([x], boosts=[one])[0]
-            for x, (one, _) in zip(utterances, lists, strict=True)
-        ]
-        boosted += sum(hyp.boost_cost < -BEAM for hyp in alone)
-        order = rng.permutation(4)
-        padded = np.full((4, 13, len(TOKENS)), 7.0, np.float32)
-        lengths = np.array([len(utterances[i]) for i in order])
-        for row, i in zip(padded, order, strict=True):
-            row[: len(utterances[i])] = utterances[i]
-        for decoder in decoders:
-            turned = [lists[i][1] for i in order]
-            found = decoder.decode(padded, lengths, turned)
-            assert found == [alone[i] for i in order], seed
-        under_way = Lockstep(decoders[0], 4, [one for _, one in lists])
-        at = 0
-        while at < 11:
-            size = int(rng.integers(1, 4))
-            under_way.advance([x[at : at + size] for x in utterances])
-            at += size
-        assert under_way.finish() == alone, seed
-    assert boosted > 3
 
 
 def test_words_in_any_script_are_boosted():

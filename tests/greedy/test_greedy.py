@@ -232,23 +232,6 @@ def test_the_search_adds_up_the_cost_that_is_reported(seed, backend):
 
 
 # ------------------------------------------------------------- what changes nothing
-@backends
-def test_batch_padding_and_threads_change_nothing(backend):
-    rng = np.random.default_rng(3)
-    x = np.log(rng.dirichlet(np.ones(4), (6, 9))).astype(np.float32)
-    lengths = [9, 0, 4, 9, 1, 7]
-    options = GreedyOptions(lm_scale=0.7, blank_penalty=0.5)
-    parts = {"backend": backend, "lm": bigrams(), "options": options}
-    decoder = decoder_of(**parts, threads=1)
-    phrases = phrases_of(["a b", "b c a"], decoder.tokens)
-    boosts = [None, phrases] * 3
-    alone = [
-        decoder.decode([x[i, :length]], boosts=boosts[i])[0]
-        for i, length in enumerate(lengths)
-    ]
-    assert decoder.decode(x, lengths, boosts) == alone
-    assert decoder_of(**parts, threads=3).decode(x, lengths, boosts) == alone
-    assert len({hyp.text for hyp in alone}) > 3
 
 
 def test_a_saved_model_is_mapped(tmp_path):

@@ -1,29 +1,24 @@
 """`compile_boosts`: results as of the list itself, nothing compiled in use."""
 
 import io
-import logging
 import pickle
 import subprocess
 import sys
 import threading
 import warnings
 
-import naive_search_cases
 import numpy as np
 import pytest
-from added_cases import ARPA, drawn_search, frames, small_graph
-from random_graphs import random_logprobs
+from added_cases import ARPA, frames, small_graph
 
 import wfstdec
-from wfstdec import BoostEntry, GreedyDecoder, TrieDecoder, TrieOptions, WfstDecoder
+from wfstdec import BoostEntry, GreedyDecoder, TrieDecoder, WfstDecoder
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.tables import BoostTables
 from wfstdec.errors import BoostError, BoostWarning, OptionError
-from wfstdec.greedy.options import GreedyOptions
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.vocabulary import Vocabulary
 
-quiet = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 NAMES = [BoostEntry("nab", ["n a b"]), "an", "ban nab"]
 """A word that is added, one that is not, and a phrase with both; no numbers."""
 
@@ -31,107 +26,6 @@ NAMES = [BoostEntry("nab", ["n a b"]), "an", "ban nab"]
 @pytest.fixture
 def graph(tmp_path):
     return small_graph(tmp_path)
-
-
-def fields(hypothesis):
-    """All of a hypothesis, in a form that tells bits apart."""
-    return repr(hypothesis), hypothesis.token_ids, hypothesis.token_frames
-
-
-def draw(kind, backend, rng, folder):
-    """A decoder, log-probs, and a list: OOV words, phrases, with numbers or without."""
-    if kind == "wfst":
-        decoder, x, boosts = drawn_search(rng, folder)
-        if rng.random() < 0.5:
-            some = rng.random(len(boosts)) < 0.5
-            pairs = zip(boosts.items(), some, strict=True)
-            boosts = {  # these get automatic numbers
-                text: None if drop and not isinstance(bonus, BoostEntry) else bonus
-                for (text, bonus), drop in pairs
-            }
-        return (
-            WfstDecoder(decoder.graph, decoder.options, backend, threads=1),
-            x,
-            boosts,
-        )
-    case = naive_search_cases.random_case(rng)
-    arguments = naive_search_cases.decoder_arguments(case)
-    if kind == "trie":
-        options = TrieOptions(beam=float(rng.choice([1.0, 4.0, 9.0])), beam_size=20)
-        decoder = TrieDecoder(**arguments, options=options, backend=backend, threads=1)
-        boosts = naive_search_cases.decoder_boosts(case, decoder.words)
-        if isinstance(boosts, dict) and rng.random() < 0.5:
-            boosts = list(boosts)
-        return decoder, case.logprobs, boosts
-    given = {name: arguments[name] for name in ("tokens", "separator")}
-    options = GreedyOptions(blank_penalty=float(rng.choice([0.0, 2.0])))
-    decoder = GreedyDecoder(**given, options=options, backend=backend, threads=1)
-    names = [n for i, n in enumerate(decoder.tokens.names) if i != decoder.tokens.blank]
-    phrases = {
-        "".join(rng.choice(names, 2)): float(rng.choice([1, 5, -1])) for _ in "ab"
-    }
-    boosts = decoder.phrase_compiler().compile(phrases)
-    return decoder, random_logprobs(rng, 12, decoder.num_tokens), boosts
-
-
-@quiet
-@pytest.mark.parametrize(
-    ("kind", "backend", "rounds"),
-    [
-        ("wfst", "reference", 15),
-        ("wfst", "cpu", 60),
-        ("trie", "reference", 15),
-        ("trie", "cpu", 60),
-        ("greedy", "reference", 10),
-        ("greedy", "cpu", 30),
-    ],
-)
-def test_compiled_boosts_give_the_results_of_the_list(
-    kind, backend, rounds, tmp_path, caplog
-):
-    caplog.set_level(logging.ERROR, logger="wfstdec")
-    for seed in range(rounds):
-        rng = np.random.default_rng([seed, rounds])
-        decoder, x, boosts = draw(kind, backend, rng, tmp_path)
-        both = [fields(one) for one in decoder.decode([x, x], boosts=[boosts, None])]
-        compiled = decoder.compile_boosts(boosts)
-        again = pickle.loads(pickle.dumps(compiled))
-        for one in (compiled, again):
-            assert [
-                fields(h) for h in decoder.decode([x, x], boosts=[one, None])
-            ] == both
-            assert fields(decoder.decode([x], boosts=one)[0]) == both[0]
-        if kind != "greedy":
-            assert repr(decoder.decode_nbest([x], boosts=again)) == repr(
-                decoder.decode_nbest([x], boosts=[boosts])
-            )
-            [listed] = decoder.decode_lattice([x], boosts=[boosts])
-            [lattice] = decoder.decode_lattice([x], boosts=again)
-            assert lattice.arcs.tobytes() == listed.arcs.tobytes()
-        sessions = decoder.sessions()
-        session = sessions.open(again)
-        sessions.advance({session: x[:3]})
-        sessions.advance({session: x[3:]})
-        assert fields(sessions.close(session)) == both[0]
-
-
-def test_compiled_boosts_of_a_transducer():
-    pytest.importorskip("torch")
-    from table_transducers import TableTransducer
-
-    from wfstdec.transducer.decoder import TransducerDecoder
-
-    model = TableTransducer(np.random.default_rng(7), 3, (), num_frames=5, longest=4)
-    decoder, x = TransducerDecoder(model), model.frames()
-    phrases = decoder.phrase_compiler().compile({"ab": 9.0, "c": 1.0})
-    expected = decoder.decode([x], boosts=phrases)
-    compiled = pickle.loads(pickle.dumps(decoder.compile_boosts(phrases)))
-    assert decoder.decode([x], boosts=compiled) == expected
-    assert decoder.decode([x, x], boosts=[compiled, None])[0] == expected[0]
-    sessions = decoder.sessions()
-    session = sessions.open(compiled)
-    sessions.advance({session: x})
-    assert sessions.close(session) == expected[0]
 
 
 def test_open_with_compiled_boosts_compiles_nothing(graph, monkeypatch):

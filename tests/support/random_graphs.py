@@ -267,6 +267,12 @@ def random_phrases(rng, graph, unit=None):
 
     Tokens, where the graph marks repeats, or words; the blank is among the tokens.
     """
+    compile_them, phrases = phrases_of_graph(rng, graph, unit)
+    return compile_them(phrases)
+
+
+def phrases_of_graph(rng, graph, unit=None):
+    """What compiles phrases of a graph, each time anew; and such phrases."""
     if unit is None:
         unit = "token" if graph.info.marks_repeats and rng.random() < 0.5 else "word"
     labels = graph.tokens if unit == "token" else graph.words
@@ -291,7 +297,11 @@ def random_phrases(rng, graph, unit=None):
         for phrase, weight in phrases.items()
         if any(few[int(i)] != boundary for i in phrase.split())
     }
-    return PhraseCompiler(spell, labels, options, boundary).compile(said)
+
+    def compile_them(phrases):
+        return PhraseCompiler(spell, labels, options, boundary).compile(phrases)
+
+    return compile_them, said
 
 
 def dense_graph(rng, num_states=25):

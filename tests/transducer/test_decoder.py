@@ -12,6 +12,7 @@ from table_transducers import TableTransducer, transducer_of
 from torch._subclasses import FakeTensorMode
 
 from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec.autoregressive.model import EncoderModel
 from wfstdec.errors import (
     BoostError,
     LogprobError,
@@ -25,7 +26,7 @@ from wfstdec.text.symbols import token_table
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.beam import with_room
 from wfstdec.transducer.fusion import Fusion, Term
-from wfstdec.transducer.model import EncoderModel, TransducerModel, tree_map
+from wfstdec.transducer.model import TransducerModel, tree_map
 from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 from wfstdec.transducer.torch_model import (

@@ -3,17 +3,14 @@
 import itertools
 import logging
 import math
-import threading
 
 import naive_search_cases
 import numpy as np
 import pytest
-from searches import Lockstep
 
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import BACKENDS, TrieOptions
 
@@ -89,19 +86,6 @@ def test_the_bits_of_the_reference(name, kind):
         assert search(backend, decoder, boosts, chunks) == want, seed
 
 
-@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
-def test_arrays_that_grow_change_nothing(kind):
-    for seed in range(60, 75):
-        _, case, decoder, boosts = draw(seed, kind)
-        space = decoder._space
-        tight, roomy = CpuBackend(space, 1), CpuBackend(space, 1 << 16)
-        chunks = [case.logprobs] * 6
-        want = search(roomy, decoder, boosts, chunks)
-        assert search(tight, decoder, boosts, chunks) == want, seed
-        reference = make_backend(BACKENDS, "reference", space)
-        assert search(reference, decoder, boosts, chunks) == want, seed
-
-
 @pytest.mark.parametrize("merge", ["max", "sum"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_costs_that_rounding_makes_equal(name, merge):
@@ -142,34 +126,6 @@ def test_the_least_phase_is_not_of_the_best_entry(name):
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_batch_padding_and_threads_change_nothing(name):
-    for seed in range(12):
-        rng, case, alone, boosts = draw(seed, "separator")
-        arguments = naive_search_cases.decoder_arguments(case)
-        for threads in (1, 3):
-            decoder = TrieDecoder(
-                **arguments, options=alone.options, backend=name, threads=threads
-            )
-            lengths = rng.integers(0, 9, 5)
-            size = 5, 9, case.logprobs.shape[1]
-            batch = rng.normal(-5, size=size).astype(np.float32)
-            want = [
-                decoder.decode_nbest([one[:length]], boosts=[boosts])[0]
-                for one, length in zip(batch, lengths, strict=True)
-            ]
-            boost_lists = [boosts] * 5
-            assert decoder.decode_nbest(batch, lengths, boost_lists) == want
-            padded = np.where(
-                np.arange(9)[None, :, None] < lengths[:, None, None], batch, 7
-            )
-            assert decoder.decode_nbest(padded, lengths, boost_lists) == want
-            under_way = Lockstep(decoder, 5, boost_lists)
-            for t in range(9):
-                under_way.advance(batch[:, t : t + 1], (lengths > t).astype(int))
-            assert under_way.finish() == [hyps[0] for hyps in want]
-
-
-@pytest.mark.parametrize("name", BACKENDS)
 def test_no_frames_and_beam_size_one(name):
     for kind in naive_search_cases.KINDS:
         for seed in range(10):
@@ -180,26 +136,6 @@ def test_no_frames_and_beam_size_one(name):
             assert hyp.text == "" and hyp.num_frames == 0 and hyp.reached_final
             assert hyp.acoustic_cost == 0
             assert len(narrow.decode([case.logprobs], boosts=boosts)) == 1
-
-
-def test_searches_in_many_threads_at_once():
-    _, case, decoder, boosts = draw(3, "none")
-    utterances = [np.random.default_rng(i).normal(size=(40, 3)) for i in range(8)]
-    utterances = [u[:, : case.logprobs.shape[1]] for u in utterances]
-    width = case.logprobs.shape[1]
-    utterances = [np.resize(u, (40, width)).astype(np.float32) for u in utterances]
-    want = decoder.decode(utterances, boosts=boosts)
-    found = {}
-
-    def work(i):
-        found[i] = decoder.decode(utterances, boosts=boosts)
-
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert all(found[i] == want for i in range(4))
 
 
 # ------------------------------------------------------------------------- errors

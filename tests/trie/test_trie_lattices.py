@@ -203,32 +203,6 @@ def test_the_best_path_is_the_1_best(kind):
         assert lattice.reached_final == path.reached_final
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-def test_batches_threads_and_sessions_change_nothing(name):
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        case = naive_search_cases.random_case(rng, kind="separator_optional")
-        options = TrieOptions(**case.options | random_options(rng) | {"nbest": 1})
-        arguments = naive_search_cases.decoder_arguments(case)
-        decoder = TrieDecoder(**arguments, options=options, backend=name, threads=3)
-        boosts = naive_search_cases.decoder_boosts(case, decoder.words)
-        lengths = rng.integers(0, 9, 4)
-        batch = rng.normal(-5, size=(4, 9, case.logprobs.shape[1])).astype(np.float32)
-        given = {"boosts": [boosts] * 4}
-        found = decoder.decode_lattice(batch, lengths, **given)
-        sessions = decoder.sessions(lattices=True)
-        for i, x in enumerate(batch):
-            x = x[: lengths[i]]
-            (one,) = decoder.decode_lattice([x], boosts=[boosts])
-            assert bits(one) == bits(found[i])
-            names = [sessions.open(boosts) for _ in range(2)]
-            for chunk in chunks_of(rng, x):
-                sessions.advance(dict.fromkeys(names, chunk))
-                sessions.partial(names[0])
-            assert bits(sessions.close_lattice(names[0])) == bits(one)
-            assert sessions.close(names[1]) == decoder.decode([x], boosts=[boosts])[0]
-
-
 # ----------------------------------------------------------- what is made of them
 ARPA = """\\data\\
 ngram 1=5

@@ -8,7 +8,6 @@ import time
 import naive_words
 import numpy as np
 import pytest
-from searches import Lockstep
 
 from wfstdec.boost.lists import BoostEntry
 from wfstdec.errors import BoostError, OptionError
@@ -17,7 +16,6 @@ from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, spelling_lexicon
 from wfstdec.text.symbols import token_table
-from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import BACKENDS, TrieOptions
 
@@ -76,72 +74,6 @@ def test_the_bits_of_the_reference(name, tokens):
         cuts = np.sort(rng.integers(0, len(x) + 1, 3))
         chunks = np.split(x, cuts)
         assert search(backend, decoder, compiled, chunks) == want, seed
-
-
-@pytest.mark.parametrize("tokens", naive_words.TOKENS)
-def test_arrays_that_grow_change_nothing(tokens):
-    for seed in range(80, 100):
-        _, made, decoder, compiled = draw(seed, tokens)
-        decoder = decoder.with_options(beam_size=min(20, decoder.options.beam_size))
-        space = decoder._space
-        tight, roomy = CpuBackend(space, 1), CpuBackend(space, 1 << 16)
-        chunks = [made.case.logprobs] * 4
-        want = search(roomy, decoder, compiled, chunks)
-        assert search(tight, decoder, compiled, chunks) == want, seed
-        reference = make_backend(BACKENDS, "reference", space)
-        assert search(reference, decoder, compiled, chunks) == want, seed
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-def test_batch_padding_sessions_and_the_order_of_the_list_change_nothing(name):
-    for seed in range(12):
-        rng, made, alone, _ = draw(seed, naive_words.TOKENS[seed % 4])
-        entries = naive_words.boost_list(made)
-        decoder = TrieDecoder(
-            **naive_words.decoder_arguments(made),
-            options=alone.options,
-            backend=name,
-            threads=2,
-        )
-        lengths = rng.integers(0, 9, 4)
-        size = 4, 9, made.case.logprobs.shape[1]
-        batch = rng.normal(-5, size=size).astype(np.float32)
-        want = [
-            decoder.decode_nbest([one[:length]], boosts=[entries])[0]
-            for one, length in zip(batch, lengths, strict=True)
-        ]
-        turned = entries and [
-            BoostEntry(e.text, e.pronunciations[::-1], e.bonus) for e in entries[::-1]
-        ]
-        assert decoder.decode_nbest(batch, lengths, [turned] * 4) == want
-        under_way = Lockstep(decoder, 4, [entries] * 4)
-        for t in range(9):
-            under_way.advance(batch[:, t : t + 1], (lengths > t).astype(int))
-        assert under_way.finish() == [hyps[0] for hyps in want]
-
-
-@pytest.mark.parametrize("tokens", naive_words.TOKENS)
-def test_partial_hypotheses_are_the_same(tokens):
-    seen = 0
-    for seed in range(100, 115):
-        _, made, decoder, _ = draw(seed, tokens)
-        other = TrieDecoder(
-            **naive_words.decoder_arguments(made),
-            options=decoder.options,
-            backend="reference",
-        )
-        entries = naive_words.decoder_boosts(made)
-        sessions = [one.sessions() for one in (decoder, other)]
-        ids = [one.open(entries) for one in sessions]
-        for row in made.case.logprobs:
-            for one, name in zip(sessions, ids, strict=True):
-                one.advance({name: row[None]})
-            found, want = (
-                one.partial(name) for one, name in zip(sessions, ids, strict=True)
-            )
-            assert found == want, seed
-            seen += any(word.text not in made.table for word in found.words)
-    assert seen > 3
 
 
 # ---------------------------------------------------------------------------- by hand

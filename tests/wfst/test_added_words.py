@@ -25,7 +25,6 @@ from wfstdec.errors import BoostError
 from wfstdec.graph.overlay import make_overlay
 from wfstdec.wfst import boost_support
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
@@ -74,18 +73,6 @@ def test_equal_pronunciations_the_lower_word_wins(backend, tmp_path):
     boosts = [BoostEntry(word, ["n b"], 1.0) for word in ("zz", "yy", "xx")]
     (hyp,) = decoder.decode([frames("nb")], boosts=boosts)
     assert hyp.text == "xx"
-
-
-def test_lists_in_any_order_are_one(tmp_path):
-    graph = small_graph(tmp_path, "compact")
-    entries = [BoostEntry(w, [" ".join(w)], 1.0) for w in ("nab", "baa", "nb", "bb")]
-    found = []
-    for order in (entries, entries[::-1]):
-        decoder = wfstdec.WfstDecoder(graph, backend="cpu")
-        (one,) = decoder._compiled(order, 1)
-        found.append(overlay_of(graph, one.added))
-    for name in ("arcs", "bonus", "state_arc_splits", "state_num_epsilons"):
-        assert (getattr(found[0], name) == getattr(found[1], name)).all()
 
 
 def test_a_list_is_laid_out_once(tmp_path, monkeypatch):
@@ -167,25 +154,6 @@ def test_all_backends_find_the_same_bits(name, tmp_path):
         assert bits(got) == bits(wanted)
         found += any(got.said.word >= len(reference.graph.words))
     assert found > 20
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_sessions_know_added_words_as_they_come(name, tmp_path):
-    found = 0
-    for i in range(60):
-        rng = np.random.default_rng([8, i])
-        reference, x, boosts = drawn_search(rng, tmp_path)
-        decoder = WfstDecoder(reference.graph, reference.options, name, threads=1)
-        (whole,) = decoder.decode([x], boosts=[boosts])
-        sessions = decoder.sessions(), reference.sessions()
-        a, b = (some.open(boosts) for some in sessions)
-        for chunk in random_splits(rng, x):
-            sessions[0].advance({a: chunk})
-            sessions[1].advance({b: chunk})
-            assert sessions[0].partial(a) == sessions[1].partial(b)
-        assert sessions[0].close(a) == whole
-        found += any(w.text not in reference.graph.word_ids for w in whole.words)
-    assert found > 5
 
 
 @pytest.mark.parametrize("first_entries", [1, 512])

@@ -15,13 +15,11 @@ from added_cases import (
 from cuda_emulation.device import EmulatedDevice
 from device_cases import BLOCK_SIZES, random_device
 from random_graphs import random_logprobs, random_options
-from searches import Lockstep
-from wfst_searches import NO_BOOSTS, bits, decoded, random_splits
+from wfst_searches import NO_BOOSTS, bits, decoded
 
 from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.gpu.budget import DeviceMemoryError
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
@@ -82,18 +80,6 @@ def test_schedules_do_not_matter(seed):
         device = EmulatedDevice(64, preempt=2, seed=schedule, shared_slots=slots)
         backend = DeviceBackend(drawn[0], device, first_capacity=64)
         assert decoded(backend, *drawn[1:]) == expected, schedule
-
-
-def test_any_split_into_chunks():
-    for i in range(30):
-        rng = np.random.default_rng([4, i])
-        graph, options, batch, boosts = draw(rng)
-        backend = DeviceBackend(graph, EmulatedDevice(32), first_capacity=4)
-        under_way = DeviceBatch(backend.device_graph, options, boosts)
-        for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
-            under_way.advance(chunks)
-        expected = expected_paths(graph, options, batch, boosts)
-        assert list(map(bits, under_way.finish())) == list(map(bits, expected)), i
 
 
 def test_batches_without_added_words_take_the_kernels_without():
@@ -164,40 +150,6 @@ def test_a_decoder_finds_the_same_hypotheses(tmp_path):
         words = {word.text for hyp in hyps for word in hyp.words}
         found += not words <= set(reference.graph.words)
     assert found > 3
-
-
-def test_sessions_side_by_side_with_and_without_added_words(tmp_path):
-    found = 0
-    for i in range(40):
-        rng = np.random.default_rng([8, i])
-        reference, x, boosts = drawn_search(rng, tmp_path)
-        decoder = on_device(reference, random_device(rng, 32), first_capacity=4)
-        each = [None, boosts, boosts]
-        expected = reference.decode([x] * 3, boosts=each)
-        sessions = decoder.sessions(), reference.sessions()
-        names = [[some.open(one) for one in each] for some in sessions]
-        for chunk in random_splits(rng, x):
-            for some, opened in zip(sessions, names, strict=True):
-                some.advance(dict.fromkeys(opened, chunk))
-            for a, b in zip(*names, strict=True):
-                assert sessions[0].partial(a) == sessions[1].partial(b), i
-        assert [sessions[0].close(name) for name in names[0]] == expected, i
-        words = {word.text for hyp in expected for word in hyp.words}
-        found += not words <= set(reference.graph.words)
-    assert found > 3
-
-
-def test_sessions_that_come_frame_by_frame(tmp_path):
-    reference = WfstDecoder(small_graph(tmp_path, "compact"), backend="reference")
-    decoder = on_device(reference, EmulatedDevice())
-    boosts = [BoostEntry("nab", ["n a b"], 1.0)]
-    under_way = Lockstep(decoder, 2, boosts=[boosts, None])
-    x = frames("annabanab")
-    for row in x:
-        under_way.advance([row[None], row[None]])
-    hyps = under_way.finish()
-    assert hyps == reference.decode([x, x], boosts=[boosts, None])
-    assert "nab" in hyps[0].text.split()
 
 
 # --------------------------------------------------------------------------- memory

@@ -259,19 +259,6 @@ def test_max_active_among_boost_states_of_one_cost():
         )
 
 
-@pytest.mark.parametrize("threads", [32, 64])
-def test_any_split_into_chunks(threads):
-    for i in range(25):
-        rng = np.random.default_rng(i)
-        graph, options, batch, boosts = draw(rng)
-        backend = DeviceBackend(graph, EmulatedDevice(threads), first_capacity=4)
-        under_way = DeviceBatch(backend.device_graph, options, boosts)
-        for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
-            under_way.advance(chunks)
-        found = list(map(bits, under_way.finish()))
-        assert found == expected_paths(graph, options, batch, boosts), i
-
-
 def test_more_utterances_than_blocks_on_two_threads():
     drawn = draw(np.random.default_rng(8), num_utterances=40, num_states=12)
     device = EmulatedDevice(32, num_blocks=4, os_threads=2)

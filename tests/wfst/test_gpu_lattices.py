@@ -12,13 +12,10 @@ from wfst_searches import bits
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.errors import BackendError
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -89,20 +86,3 @@ def test_parts_of_a_batch_are_put_together():
     expected = recorded_lattices(backend, options, batch, none)
     backend._parts = lambda lengths, records: [[4, 1], [0], [2, 3]]
     assert recorded_lattices(backend, options, batch, none) == expected
-
-
-def test_a_decoder_records_whole_batches():
-    rng = np.random.default_rng(7)
-    graph, _, batch, _ = draw(rng, num_utterances=4)
-    device = random_device(rng, 64)
-    decoder = WfstDecoder(graph, WfstOptions(beam=9.0, nbest=3), "cpu")
-    other = WfstDecoder(graph, WfstOptions(beam=9.0, nbest=3), "cpu")
-    other._backend = DeviceBackend(graph, device, first_capacity=64)
-    found = zip(decoder.decode_lattice(batch), other.decode_lattice(batch), strict=True)
-    for one, two in found:
-        assert one.arcs.tobytes() == two.arcs.tobytes()
-        assert one.states.tobytes() == two.states.tobytes()
-    lists = [[h.text for h in hyps] for hyps in decoder.decode_nbest(batch)]
-    assert [[h.text for h in hyps] for hyps in other.decode_nbest(batch)] == lists
-    with pytest.raises(BackendError, match="records no lattices of sessions"):
-        other.sessions(lattices=True)

@@ -40,16 +40,6 @@ def drawn(seed):
     return WfstDecoder(graph, options, threads=1), batch, boosts
 
 
-def test_a_batch_is_its_utterances():
-    for seed in range(40):
-        decoder, batch, boosts = drawn(seed)
-        alone = [
-            decoder.decode([x], boosts=[one])[0]
-            for x, one in zip(batch, boosts, strict=True)
-        ]
-        assert decoder.decode(batch, boosts=boosts) == alone
-
-
 @pytest.mark.parametrize("look", LOOKS)
 def test_any_look_makes_it_whole(look):
     decoder, batch, boosts = drawn(3)

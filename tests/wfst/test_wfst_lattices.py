@@ -141,22 +141,6 @@ def test_the_best_path_is_the_1_best():
         assert first.died_at_frame == hyp.died_at_frame
 
 
-def test_sessions_give_the_same_lattice_and_list():
-    for seed in range(40):
-        rng, graph, x, options, _ = random_search(seed)
-        decoder = decoder_of("cpu", graph, dataclasses.replace(options, nbest=3))
-        (expected,), (nbest,) = decoder.decode_lattice([x]), decoder.decode_nbest([x])
-        sessions = decoder.sessions(lattices=True)
-        names = [sessions.open() for _ in range(3)]
-        for chunk in random_splits(rng, x):
-            sessions.advance(dict.fromkeys(names, chunk))
-            sessions.partial(names[0])
-        assert bits(sessions.close_lattice(names[0])) == bits(expected)
-        assert sessions.close_nbest(names[1]) == nbest
-        assert sessions.close(names[2]) == decoder.decode([x])[0]
-        assert len(sessions) == 0
-
-
 def test_a_lattice_after_one_with_phrases_has_nothing_of_it():
     """Arrays are borrowed: what phrases left there was read, and written beyond."""
     graph = text_graph(TWO_WAYS.replace("2 3 b - 0.25", "2 3 b C 0.25"))

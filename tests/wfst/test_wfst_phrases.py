@@ -20,7 +20,7 @@ from random_graphs import (
 )
 from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, bits, decoder_of, log, random_splits
+from wfst_searches import UNBOUNDED, bits, decoder_of, log
 
 from wfstdec.boost import kernels
 from wfstdec.boost.compile import PhraseCompiler
@@ -36,8 +36,6 @@ from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
@@ -315,31 +313,6 @@ def test_larger_graphs(name, num_tokens):
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_any_split_into_chunks(name):
-    for i in range(80):
-        rng = np.random.default_rng(i)
-        graph, options, x, boosts = draw(rng)
-        backend = make_backend(BACKENDS, name, graph)
-        under_way = backend.start(options, boosts)
-        for chunk in random_splits(rng, x):
-            under_way.advance(chunk)
-        assert bits(under_way.finish()) == bits(search(backend, options, x, boosts))
-
-
-def test_arrays_that_grow():
-    for i in range(200):
-        graph, options, x, boosts = draw(np.random.default_rng(i), 20)
-        tight, roomy = CpuBackend(graph, first_capacity=1), CpuBackend(graph)
-        expected = bits(search(roomy, options, x, boosts))
-        for _ in range(2):  # the second time from pooled memory
-            assert bits(search(tight, options, x, boosts)) == expected
-            plain = CompiledBoosts(boosts.words)
-            assert bits(search(tight, options, x, plain)) == bits(
-                search(roomy, options, x, plain)
-            )
-
-
-@pytest.mark.parametrize("name", BACKENDS)
 def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
     """Added up by the search, and counted along the path that it returns."""
     credited = 0
@@ -420,39 +393,6 @@ def test_small_amounts_have_dense_states_and_inexact_ones_only_the_root():
 
 
 # --------------------------------------------------------------------- invariance
-@pytest.mark.parametrize("name", BACKENDS)
-def test_the_order_of_the_list_and_of_the_batch_change_nothing(name):
-    rng = np.random.default_rng(3)
-    graph = random_graph(rng, 5, num_states=12, arcs_per_state=4)
-    words = list(graph.words[1:])
-    lists = []
-    for _ in range(4):
-        phrases = {" ".join(rng.choice(words, rng.integers(1, 4))): 1.5 for _ in "abcd"}
-        lists.append([phrases, dict(reversed(phrases.items()))])
-    utterances = [random_logprobs(rng, t, 5) for t in (8, 0, 5, 8)]
-    decoder = WfstDecoder(graph, WfstOptions(beam=6.0), name, threads=2)
-    alone = [
-        decoder.decode([x], boosts=boosts)[0]
-        for x, (boosts, _) in zip(utterances, lists, strict=True)
-    ]
-    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
-        for way in (0, 1):
-            batch = [utterances[i] for i in order]
-            boosts = [lists[i][way] for i in order]
-            hyps = decoder.decode(batch, boosts=boosts)
-            assert hyps == [alone[i] for i in order]
-
-
-def test_phrases_and_none_by_turns_in_one_decoder():
-    """Pools are shared by utterances of both kinds."""
-    rng = np.random.default_rng(4)
-    graph = random_graph(rng, 4, num_states=30)
-    boosts = [compiled(graph, {"w1 w1": 2.0}), None, {"w1": 1.0}]
-    utterances = [random_logprobs(rng, 12, 4) for _ in range(30)]
-    decoder = WfstDecoder(graph, WfstOptions(beam=4.0), threads=3)
-    expected = [decoder.decode(utterances, boosts=one) for one in boosts]
-    mixed = decoder.decode(utterances, boosts=[boosts[i % 3] for i in range(30)])
-    assert mixed == [expected[i % 3][i] for i in range(30)]
 
 
 # -------------------------------------------------------------------- real speech

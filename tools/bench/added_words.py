@@ -31,7 +31,7 @@ import numpy as np
 
 import wfstdec
 from tools.bench import data, experiments
-from tools.bench.boost_cost import search_all
+from tools.bench.boost.cost import search_all
 from tools.bench.build import PHONES
 from tools.bench.cases import Case
 from tools.bench.command import Run, exit_with

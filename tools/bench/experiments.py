@@ -3,7 +3,7 @@
 args = parse_arguments(__doc__, argv, add_own)
 case = load_case(args)
 rare = rare_words(case, args.common)
-experiment = Experiment("tools.bench.magnitude", case, args)
+experiment = Experiment("tools.bench.boost.magnitude", case, args)
 comparison = experiment.compare(searches, boosts, phrases, describe)
 draw(args.plot, panels, "boost, nats")
 """

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.text.files import atomic_write
-from wfstdec.transducer.tokenizers import tokenizer_beside
 
 FORMAT_VERSION = 1
 _FORMAT = "wfstdec.transducer"

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
 
-from tools.bench import (
-    beam_size,
-    boost_lm,
-    boost_weights,
-    experiments,
-    list_size,
-    magnitude,
-)
+from tools.bench import experiments
+from tools.bench.boost import beam_size, list_size, lm, magnitude, weights
+from tools.bench.boost.__main__ import COMMANDS
+from tools.bench.boost.__main__ import main as boost
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import WfstdecError
 
@@ -47,7 +43,7 @@ def run(experiment, recipe, *more):
     given += ["--repeats", "1", "--output", str(recipe / "run.json"), *more]
     assert experiment.main(given) == 0
     report = json.loads((recipe / "run.json").read_text())
-    assert report["tool"] == f"tools.bench.{Path(experiment.__file__).stem}"
+    assert report["tool"] == f"tools.bench.boost.{Path(experiment.__file__).stem}"
     assert report["machine"]["cpu"] and str(recipe) not in json.dumps(report)
     return report["rows"]
 
@@ -169,10 +165,10 @@ def test_magnitudes_of_one_list(recipe):
 
 
 def test_boosts_and_a_language_model(recipe):
-    rows = run(boost_lm, recipe, "--common", "0", "--magnitudes", "1", "--own", "2")
+    rows = run(lm, recipe, "--common", "0", "--magnitudes", "1", "--own", "2")
     assert [(row["search"], row["lm"], row["magnitude"]) for row in rows] == [
-        (f"{search}, {lm}", lm, nats)
-        for lm in ("no LM", "lm")
+        (f"{search}, {model}", model, nats)
+        for model in ("no LM", "lm")
         for search in ("WFST", "trie")
         for nats in (0.0, 1.0)
     ]
@@ -183,16 +179,16 @@ def test_a_list_of_their_own_rare_words_and_of_others(recipe):
     references = {"u": ("ab", "c"), "v": ("cab",)}
     case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
     args = SimpleNamespace(seed=1, common=0, own=1)
-    lists = boost_lm.word_lists(case, args)
+    lists = lm.word_lists(case, args)
     assert lists == {"u": ["ab", "c"], "v": ["cab"]}
     args.own = 3
-    for utterance, words in boost_lm.word_lists(case, args).items():
+    for utterance, words in lm.word_lists(case, args).items():
         assert len(set(words)) == 3 and set(references[utterance]) <= set(words)
 
 
 def test_how_credit_is_spread(recipe):
     more = ["--common", "0", "--magnitudes", "1", "--no-peer", "--others", "1"]
-    rows = run(boost_weights, recipe, *more)
+    rows = run(weights, recipe, *more)
     assert [(row["search"], row["magnitude"]) for row in rows] == [
         (f"trie, {spread}", nats)
         for spread in ("words", "totals", "tree", "uniform")
@@ -203,7 +199,7 @@ def test_how_credit_is_spread(recipe):
 
 @pytest.mark.parametrize("name", ["totals", "tree", "uniform"])
 def test_a_word_of_the_mean_length_is_worth_its_nats(name):
-    options = boost_weights.SPREADS[name]
+    options = weights.SPREADS[name]
     given = {}
 
     class Compiler:
@@ -211,8 +207,8 @@ def test_a_word_of_the_mean_length_is_worth_its_nats(name):
             given.update(numbers)
 
     decoder = SimpleNamespace(phrase_compiler=lambda *_, **__: Compiler())
-    assert boost_weights.Spread(options, 3, None)(decoder, None) is None
-    boost_weights.Spread(options, 3, None)(decoder, {"abc": 5.0})
+    assert weights.Spread(options, 3, None)(decoder, None) is None
+    weights.Spread(options, 3, None)(decoder, {"abc": 5.0})
     base = 1.0 if options.weights_are_totals else float(options.base(3)[-1])
     assert given["abc"] * base == pytest.approx(5.0)
     assert PhraseOptions(uniform=True).base(3)[-1] == 3.0
@@ -224,7 +220,7 @@ def test_hotwords_are_given_to_the_peer():
     peer = SimpleNamespace(
         name="peer", decoder=decoder, settings=lambda: [{"beam_width": 25}]
     )
-    search = boost_weights.Hotwords(peer, 25)
+    search = weights.Hotwords(peer, 25)
     [setting] = search.settings
     found = search.prepare(setting)([np.zeros((1, 2))] * 2, [None, {"a": 2.0}])
     assert [one.text for one in found] == ["a", "a"]
@@ -250,3 +246,13 @@ def test_beams(recipe):
         ("trie, merge sum", None), ("trie, merge sum", "list"),
     ]  # fmt: skip
     assert [rows[i]["setting"] for i in (1, 4)] == [{"beam": 9.0}, {"beam_size": 4}]
+
+
+def test_every_experiment_is_a_command(capsys):
+    files = Path(lm.__file__).parent.glob("[a-z]*.py")
+    assert {path.stem.replace("_", "-") for path in files} == {*COMMANDS}
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            boost([name, "--help"])
+        told = capsys.readouterr().out
+        assert ended.value.code == 0 and f"tools.bench.boost {name} [-h]" in told

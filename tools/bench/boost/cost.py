@@ -1,6 +1,6 @@
 """What boosting costs: the time of a search with a list over that without one.
 
-    python -m tools.bench.boost_cost --output run.json
+    python -m tools.bench.boost cost --output run.json
 
 Lists of 1 to 20,000 words, of rare pairs of words, and of pairs that are said, by words
 and by tokens; 4 nats each, for all utterances. The search alone is timed, by turns;
@@ -20,7 +20,7 @@ import numpy as np
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import Run, exit_with
+from tools.bench.command import Run
 from tools.bench.report import Row
 from tools.bench.timing import Turns
 from wfstdec import TrieDecoder, TrieOptions, WfstOptions
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
     case = experiments.load_case(args)
     if case.lexicon is None:
         raise SystemExit("words are boosted: a case with a lexicon, please")
-    run = Run("tools.bench.boost_cost", args)
+    run = Run("tools.bench.boost.cost", args)
     arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
     args.arrays = arrays
     options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
@@ -144,7 +144,3 @@ def main(argv: list[str] | None = None) -> int:
     del args.arrays
     run.write(rows)
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

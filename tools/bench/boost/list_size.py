@@ -1,7 +1,7 @@
 """How many phrases can be boosted: WER, F and speed for lists of 100 to 20,000.
 
-    python -m tools.bench.list_size --output run.json --plot run.svg
-    python -m tools.bench.list_size --own --utterances 195 --output run.json
+    python -m tools.bench.boost list-size --output run.json --plot run.svg
+    python -m tools.bench.boost list-size --own --utterances 195 --output run.json
 
 After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
 Phrase-Boosting Tree" (arXiv 2508.07014), figure 2. One list for all utterances: key
@@ -27,7 +27,6 @@ from typing import Any
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import exit_with
 from tools.bench.experiments import Experiment, Panel, curves_of
 from tools.bench.report import Row
 from wfstdec.compare.comparison import Comparison, Point
@@ -168,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
         return {"list": kind, "size": size, "compile_s": compiled}
 
     widths = {"beam": [args.beam]}, {"beam_size": [args.beam_size]}
-    comparison = Experiment("tools.bench.list_size", case, args).compare(
+    comparison = Experiment("tools.bench.boost.list_size", case, args).compare(
         experiments.searches_of(case, *widths), boosts, scored, describe
     )
     panels = [
@@ -178,7 +177,3 @@ def main(argv: list[str] | None = None) -> int:
     ]
     experiments.draw(args.plot, panels, "phrases in the list", log_x=True)
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

@@ -1,8 +1,8 @@
 """How a phrase's credit is spread: a tree, uniform weights, words, hotwords.
 
     pip install --no-deps pyctcdecode==0.5.0 && pip install pygtrie
-    python -m tools.bench.boost_weights --utterances 100 --output run.json
-    python -m tools.bench.boost_weights --case bpe-hard:pieces --output run.json
+    python -m tools.bench.boost weights --utterances 100 --output run.json
+    python -m tools.bench.boost weights --case bpe-hard:pieces --output run.json
 
 After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
 Phrase-Boosting Tree" (arXiv 2508.07014), tables of methods. One list for all
@@ -31,7 +31,6 @@ import numpy as np
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import exit_with
 from tools.bench.experiments import Experiment
 from tools.bench.report import Row
 from wfstdec import TrieOptions, compare
@@ -188,11 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     def describe(point: Point) -> Row:
         return {"magnitude": float(point.boosts or 0), "words": len(listed)}
 
-    Experiment("tools.bench.boost_weights", case, args).compare(
+    Experiment("tools.bench.boost.weights", case, args).compare(
         searches_of(case, listed, args), boosts, said, describe
     )
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

@@ -1,7 +1,7 @@
 """Boost magnitude against WER, for accurate and inaccurate word lists.
 
-    python -m tools.bench.magnitude --output run.json --plot run.svg
-    python -m tools.bench.magnitude --for-all --output run.json
+    python -m tools.bench.boost magnitude --output run.json --plot run.svg
+    python -m tools.bench.boost magnitude --for-all --output run.json
 
 After "GPU-Accelerated WFST Beam Search Decoder for CTC-based Speech Recognition"
 (arXiv 2311.04996), figure 6. Every utterance has a list of its own. Accurate: the rare
@@ -20,7 +20,6 @@ from collections.abc import Mapping
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import exit_with
 from tools.bench.experiments import Experiment, Panel, curves_of
 from tools.bench.report import Row
 from wfstdec.compare.comparison import Comparison, Point
@@ -114,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
         lists = word_lists(case, rare, args.strangers, args.seed)
     widths = {"beam": args.beams}
     trie_widths = widths | {"beam_size": [args.beam_size]}
-    comparison = Experiment("tools.bench.magnitude", case, args).compare(
+    comparison = Experiment("tools.bench.boost.magnitude", case, args).compare(
         experiments.searches_of(case, widths, trie_widths),
         boosts_of(lists, args.magnitudes),
         sorted({word for words in lists["accurate"].values() for word in words}),
@@ -124,7 +123,3 @@ def main(argv: list[str] | None = None) -> int:
     halves = [beam / 2 for beam in args.beams]
     experiments.draw(args.plot, panels, "boost, nats", lines_at=halves)
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

@@ -1,6 +1,6 @@
 """Names without pronunciations: F of lists whose words g2p says, by where it gets them.
 
-    python -m tools.bench.names --output run.json
+    python -m tools.bench.boost names --output run.json
 
 Names are the words of the references that the lexicon lacks and cmudict has: a list of
 --size of them and others of cmudict that nobody says, no phone and no number in it. By
@@ -20,7 +20,7 @@ import time
 from tools.bench import data, experiments
 from tools.bench.added_words import Scorer, texts_by
 from tools.bench.cases import Case
-from tools.bench.command import Run, exit_with
+from tools.bench.command import Run
 from tools.bench.report import Row
 from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.text.files import read_lines
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     case = experiments.load_case(args)
     if case.lexicon is None:
         raise SystemExit("names are added: a case with a lexicon, please")
-    run = Run("tools.bench.names", args)
+    run = Run("tools.bench.boost.names", args)
     cmudict = data.find_data(args.data) / "lexicon" / "cmudict.dict"
     known = set(case.lexicon.words)
     said = set().union(*map(set, case.speech.references.values())) - known
@@ -97,7 +97,3 @@ def measured(
     told = " ".join(f"{figure:6.2f}" for figure in figures)
     print(f"{row['g2p']:22s} {row['said']:4d} of {len(names):4d} {told}  {took:.1f} s")
     return row
-
-
-if __name__ == "__main__":
-    exit_with(main)

@@ -1,7 +1,7 @@
 """Beam against WER, F and speed, with and without a list of key phrases.
 
-    python -m tools.bench.beam_size --output run.json --plot run.svg
-    python -m tools.bench.beam_size --case bpe-mild:pieces      # without a lexicon
+    python -m tools.bench.boost beam-size --output run.json --plot run.svg
+    python -m tools.bench.boost beam-size --case bpe-mild:pieces    # without a lexicon
 
 After "FlexCTC: GPU-powered CTC Beam Decoding with advanced Contextual Abilities" (arXiv
 2508.07315), figure 2. The list is one for all utterances: the rare words that they say,
@@ -17,7 +17,6 @@ import random
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import exit_with
 from tools.bench.experiments import Experiment
 from wfstdec.compare.plotting import plot
 
@@ -50,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     words = key_phrases(case, args)
     given = experiments.token_phrases(case, dict.fromkeys(words, args.magnitude))
     trie_widths = {"beam_size": args.beam_sizes, "merge": args.merges}
-    comparison = Experiment("tools.bench.beam_size", case, args).compare(
+    comparison = Experiment("tools.bench.boost.beam_size", case, args).compare(
         experiments.searches_of(case, {"beam": args.beams}, trie_widths),
         {"list": dict.fromkeys(case.speech.references, given)},
         words,
@@ -59,7 +58,3 @@ def main(argv: list[str] | None = None) -> int:
     if args.plot is not None:
         plot(comparison, args.plot)
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

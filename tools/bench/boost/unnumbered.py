@@ -1,6 +1,6 @@
 """Boost lists without numbers: WER and F of lists short and long, true and not.
 
-    python -m tools.bench.unnumbered --output run.json
+    python -m tools.bench.boost unnumbered --output run.json
 
 Bonuses follow from the list (`wfstdec/boost/automatic.py`). Key words are the rare ones
 that the references say: of the lexicon and the language model, of more than four
@@ -23,7 +23,6 @@ import random
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import exit_with
 from tools.bench.experiments import Experiment
 from wfstdec.text.arpa import read_arpa
 
@@ -86,11 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     searches = experiments.searches_of(
         case, widths, widths | {"beam_size": [args.beam_size]}
     )
-    Experiment("tools.bench.unnumbered", case, args).compare(
+    Experiment("tools.bench.boost.unnumbered", case, args).compare(
         searches, lists, keys, lambda point: {"list": point.boosts}
     )
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

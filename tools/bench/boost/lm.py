@@ -1,7 +1,7 @@
 """Boosts and a language model: neither, each, both; WER, F and speed.
 
-    python -m tools.bench.boost_lm --output run.json                   # WFST and trie
-    python -m tools.bench.boost_lm --case bpe-hard:pieces --output run.json   # greedy
+    python -m tools.bench.boost lm --output run.json                   # WFST and trie
+    python -m tools.bench.boost lm --case bpe-hard:pieces --output run.json   # greedy
 
 After "FlexCTC: GPU-powered CTC Beam Decoding with advanced Contextual Abilities" (arXiv
 2508.07315), table II. Each utterance has a list of its own: the rare words that it
@@ -24,7 +24,6 @@ from typing import Any
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.command import exit_with
 from tools.bench.data import build_or_load, file_key
 from tools.bench.experiments import Experiment, searches_of, token_phrases
 from tools.bench.report import Row
@@ -125,14 +124,10 @@ def main(argv: list[str] | None = None) -> int:
         f"{nats:g}": {u: boosts_of_one(case, words, nats) for u, words in lists.items()}
         for nats in args.magnitudes
     }
-    Experiment("tools.bench.boost_lm", case, args).compare(
+    Experiment("tools.bench.boost.lm", case, args).compare(
         make(case, args),
         boosts,
         sorted(rare & said),
         describe,
     )
     return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

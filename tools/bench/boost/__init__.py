@@ -1,0 +1,1 @@
+"""Experiments on boosts, one sub-command each: `python -m tools.bench.boost`."""
