@@ -398,9 +398,10 @@ def test_a_joiner_of_another_size_is_named_with_both():
 class Wrapped:
     """A net whose outputs are changed on their way."""
 
-    def __init__(self, dtype=torch.float32, **changes):
-        model = TorchTransducer(small_net(dtype=dtype))
-        self.tokens, self.blank, self.durations = model.tokens, model.blank, ()
+    def __init__(self, dtype=torch.float32, head="rnnt", **changes):
+        model = TorchTransducer(small_net(dtype=dtype), head)
+        self.tokens, self.blank = model.tokens, model.blank
+        self.durations = model.durations
         for name in ("start", "predict", "join"):
             change = changes.get(name, lambda found: found)
             setattr(self, name, changed(getattr(model, name), change))
@@ -471,6 +472,21 @@ def test_what_a_joiner_gives_is_looked_at(strategy, change, error, message):
     one = sessions.open()
     with pytest.raises(error, match=message):
         sessions.advance({one: torch.randn(3, 16)})
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_a_joiner_gives_of_durations_is_looked_at(strategy):
+    def logits(found):
+        return found[0], found[1] - 2
+
+    model = Wrapped(head="tdt", join=logits)
+    decoder = TransducerDecoder(model, options=TransducerOptions(strategy=strategy))
+    with pytest.raises(LogprobError, match="of -2 over its 4 outputs, expected 0"):
+        decoder.decode([torch.randn(3, 16)])
+    one = Wrapped(head="tdt", join=lambda found: found[0])
+    decoder = TransducerDecoder(one, options=TransducerOptions(strategy=strategy))
+    with pytest.raises(ShapeError, match="1 outputs apart, expected 2: .* durations"):
+        decoder.decode([torch.randn(3, 16)])
 
 
 def test_frames_that_a_joiner_cannot_take():
